@@ -1,0 +1,50 @@
+# The two commands to know: `make demo` and `make test`.
+# Each works on a bare machine with python3 (venv included) and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+BENCH  := .venv-bench
+STAMP  := $(VENV)/.installed
+BSTAMP := $(BENCH)/.installed
+
+.PHONY: help demo test test-long check format bench clean
+
+help:            ## list the commands
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BSTAMP): pyproject.toml requirements/bench.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)   ## a short tour of the core
+	@$(BIN)/python examples/tour.py
+
+test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
+	$(BIN)/python -m pytest -n auto -m "not long"
+
+test-long: $(STAMP)  ## soak and high-power statistical runs
+	$(BIN)/python -m pytest -n auto -m long
+
+check: $(STAMP)  ## lint, format and strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## rewrite the sources in house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(BSTAMP) ## ratios against peers, in one run on one machine
+	$(BENCH)/bin/python -m benchmarks
+
+clean:           ## remove environments and caches
+	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis

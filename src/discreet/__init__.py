@@ -1,0 +1,34 @@
+"""discreet: a differentially private data curator.
+
+It is *discreet* about people, and every number it lets out is *discrete*: an
+integer on a public lattice. Submodules load on first use, so that
+``import discreet`` costs next to nothing.
+
+>>> from discreet import mechanisms as m, privacy as p
+>>> m.laplace(1000, sensitivity=1, epsilon="0.1").loss
+Pure(epsilon=0.1)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from discreet import audit, errors, mechanisms, noise, privacy
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "audit", "errors", "mechanisms", "noise", "privacy"]
+
+_SUBMODULES = frozenset({"audit", "errors", "mechanisms", "noise", "privacy"})
+
+
+def __getattr__(name: str) -> object:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"discreet.{name}")
+    raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,135 @@
+"""Exact numbers in, exact numbers kept: the one place that parses parameters.
+
+Two readings of a Python float exist and both are needed:
+
+* :func:`exact` takes a float as the binary number it *is* (0.1 is
+  3602879701896397/2**55). Data values and noise-law parameters use it: the law
+  drawn is then exactly the law named.
+* :func:`decimal` takes a float as its shortest decimal (0.1 is 1/10). Budgets,
+  ε, δ and ρ use it: that is what the person who typed 0.1 meant, and ten of
+  them make exactly 1.
+
+Strings, ints, Fractions and Decimals are taken as written by both.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+from discreet.errors import ParameterError
+
+Number: TypeAlias = int | float | str | Fraction | Decimal
+"""What callers may write wherever a number is expected (NumPy scalars too)."""
+
+_SMALLEST = Fraction(sys.float_info.min)
+"""Smallest normal double: below it 1/x overflows somewhere, so it is refused."""
+
+
+def exact(x: Number, name: str) -> Fraction:
+    """Read `x` as an exact rational; a float is its exact binary value.
+
+    >>> exact(0.5, "step"), exact("0.1", "scale")
+    (Fraction(1, 2), Fraction(1, 10))
+    """
+    return _parse(x, name, shortest=False)
+
+
+def decimal(x: Number, name: str) -> Fraction:
+    """Read `x` as an exact rational; a float is its shortest decimal.
+
+    >>> decimal(0.1, "epsilon")
+    Fraction(1, 10)
+    """
+    return _parse(x, name, shortest=True)
+
+
+def _parse(x: Number, name: str, *, shortest: bool) -> Fraction:
+    if isinstance(x, bool) or not isinstance(x, numbers.Number | str):
+        raise ParameterError(f"{name} must be a number, got {type(x).__name__}")
+    if isinstance(x, str):
+        try:
+            return Fraction(x.strip().replace("_", ""))
+        except (ValueError, ZeroDivisionError):
+            raise ParameterError(f"{name} is not a number: {x[:40]!r}") from None
+    if isinstance(x, numbers.Rational):
+        return Fraction(int(x.numerator), int(x.denominator))
+    if isinstance(x, Decimal):
+        if not x.is_finite():
+            raise ParameterError(f"{name} must be finite, got {x}")
+        return Fraction(x)
+    if not isinstance(x, numbers.Real):
+        raise ParameterError(f"{name} must be a real number, got {type(x).__name__}")
+    value = float(x)
+    if not math.isfinite(value):
+        raise ParameterError(f"{name} must be finite, got {value}")
+    # repr of the caller's own type, so that np.float32(0.1) also means 1/10
+    return Fraction(str(x)) if shortest else Fraction(value)
+
+
+def positive(value: Fraction, name: str, *, hint: str | None = None) -> Fraction:
+    """Refuse zero, negative and absurdly small `value`; return it otherwise."""
+    if value <= 0:
+        raise ParameterError(f"{name} must be positive, got {show(value)}", hint=hint)
+    if value < _SMALLEST:
+        raise ParameterError(
+            f"{name} is too small to mean anything (below {sys.float_info.min:.3g})", hint=hint
+        )
+    return value
+
+
+def epsilon(x: Number, name: str = "epsilon") -> Fraction:
+    """Parse a privacy parameter ε: exact, positive, finite, not subnormal."""
+    return positive(decimal(x, name), name, hint=f'{name}="0.1"')
+
+
+def delta(x: Number, name: str = "delta") -> Fraction:
+    """Parse a failure probability δ: exact, strictly between 0 and 1."""
+    value = decimal(x, name)
+    if not 0 < value < 1:
+        raise ParameterError(
+            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f'{name}="1e-6"'
+        )
+    return value
+
+
+def confidence(x: Number, name: str = "confidence") -> float:
+    """Parse a confidence level: strictly between 0 and 1."""
+    value = decimal(x, name)
+    if not 0 < value < 1:
+        raise ParameterError(
+            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f"{name}=0.95"
+        )
+    return float(value)
+
+
+def show(value: Fraction) -> str:
+    """Print a rational the way a person would write it.
+
+    >>> show(Fraction(1, 10)), show(Fraction(1, 3)), show(Fraction(1, 10**9))
+    ('0.1', '1/3', '1e-09')
+    """
+    if value.denominator == 1:
+        return str(value.numerator)
+    # a float that parses back to the same rational is the shortest honest form
+    text = repr(float(value)) if abs(value) < sys.float_info.max else str(value)
+    if Fraction(text) == value:
+        return text
+    short = str(value)
+    return short if len(short) <= 16 else f"{float(value):.6g}"
+
+
+def ceil_float(value: Fraction) -> float:
+    """Round a rational to the nearest double not below it (for upper bounds)."""
+    f = float(value)
+    return f if Fraction(f) >= value else math.nextafter(f, math.inf)
+
+
+def floor_float(value: Fraction) -> float:
+    """Round a rational to the nearest double not above it (for lower bounds)."""
+    f = float(value)
+    return f if Fraction(f) <= value else math.nextafter(f, -math.inf)
