@@ -1,0 +1,142 @@
+"""The shape of the house: import direction, light import, complete exports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import discreet
+
+SRC = Path(discreet.__file__).parent
+
+# The road, left to right; a package may import only from packages to its left.
+ROAD = (
+    "errors",
+    "_exact",
+    "noise",
+    "privacy",
+    "mechanisms",
+    "policy",
+    "plan",
+    "sql",
+    "frame",
+    "engines",
+    "ledger",
+    "answer",
+    "curator",
+    "release",
+    "inference",
+    "meaning",
+    "local",
+    "audit",
+    "lab",
+    "cli",
+    "service",
+)
+
+PACKAGES = sorted(p.name for p in SRC.iterdir() if (p / "__init__.py").exists())
+
+
+def _imports(source: str) -> set[str]:
+    """Top-level parts of discreet that `source` imports, however it spells the import."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "discreet":
+            names = [f"discreet.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        else:
+            continue
+        found |= {n.split(".")[1] for n in names if n.startswith("discreet.")}
+    return found
+
+
+def _violations(part: str, source: str) -> set[str]:
+    allowed = set(ROAD[: ROAD.index(part) + 1])
+    return _imports(source) - allowed
+
+
+@pytest.mark.parametrize("part", [*PACKAGES, "errors", "_exact"])
+def test_packages_import_only_from_their_left(part):
+    path = SRC / part
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [SRC / f"{part}.py"]
+    for file in files:
+        assert not _violations(part, file.read_text("utf-8")), file.relative_to(SRC)
+
+
+def test_the_import_check_can_fail():
+    assert _violations("noise", "from discreet.privacy import Pure") == {"privacy"}
+    assert _violations("privacy", "from discreet import mechanisms as m") == {"mechanisms"}
+    assert _violations("mechanisms", "import discreet.curator") == {"curator"}
+    assert not _violations("mechanisms", "from discreet.noise import DiscreteLaplace")
+
+
+def test_import_discreet_is_light():
+    heavy = {
+        "scipy",
+        "scipy.stats",
+        "duckdb",
+        "pyarrow",
+        "pandas",
+        "sqlglot",
+        "cryptography",
+        "numpy",
+    }
+    code = "import discreet, sys; print(*sys.modules)"
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
+    assert not heavy & loaded
+
+
+def test_core_never_imports_scipy_stats_or_engines():
+    code = (
+        "import discreet.noise, discreet.privacy, discreet.mechanisms, discreet.audit, sys;"
+        "print(*sys.modules)"
+    )
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
+    assert not {"scipy.stats", "duckdb", "pyarrow", "pandas"} & loaded
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_exported_name_exists_and_all_is_complete(name):
+    module = importlib.import_module(f"discreet.{name}")
+    exported = set(module.__all__)
+    assert exported <= set(dir(module))
+    # a public name that is defined here but missing from __all__ is an accident
+    public = {
+        attribute
+        for attribute, value in vars(module).items()
+        if not attribute.startswith("_")
+        and getattr(value, "__module__", "").startswith(f"discreet.{name}")
+    }
+    assert public <= exported
+
+
+def test_lazy_top_level_names_resolve():
+    for name in discreet.__all__:
+        assert getattr(discreet, name) is not None
+    with pytest.raises(AttributeError):
+        _ = discreet.no_such_name
+
+
+def test_modules_stay_short():
+    long = {
+        str(f.relative_to(SRC)): n
+        for f in SRC.rglob("*.py")
+        if (n := len(f.read_text("utf-8").splitlines())) > 620
+    }
+    assert not long
