@@ -9,6 +9,7 @@
     │   ├── RelationError             losses under different neighbour relations or units mixed
     │   ├── NotProvedError            a combination nobody has proved; refused, not guessed
     │   └── TaintedNoiseError         noise from the deterministic test source near a release
+    ├── PolicyError                   a policy that cannot be used; has .line, .path
     └── BudgetExceededError           the filter refuses: the loss would pass the budget
 
 Each message says what was done, why it is refused and, as ``hint``, one line
@@ -91,6 +92,54 @@ class TaintedNoiseError(PrivacyError):
     """Noise from the deterministic test source came near a release."""
 
     code = "tainted-noise"
+
+
+class PolicyError(DiscreetError):
+    """A policy, from a file or from Python, that cannot be used.
+
+    Parameters
+    ----------
+    message, hint
+        As for every error; policies are public, so both may quote them.
+    line
+        Line of the policy file that the error is about, counted from 1.
+    path
+        Keys that lead to the culprit, for example ``("tables", "people", "unit")``.
+    fix
+        Keys beside the culprit and the values that would work (None: leave it out).
+        Without a `hint`, the hint is written from it.
+    """
+
+    code = "policy"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        line: int | None = None,
+        path: tuple[str, ...] = (),
+        fix: dict[str, object] | None = None,
+    ) -> None:
+        if hint is None and fix:
+            hint = ", ".join(f"{key}={value!r}" for key, value in fix.items())
+        super().__init__(message, hint=hint)
+        self.line = line
+        self.path = path
+        self.fix = fix
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_policy, (self.message, self.hint, self.line, self.path, self.fix))
+
+
+def _rebuild_policy(
+    message: str,
+    hint: str | None,
+    line: int | None,
+    path: tuple[str, ...],
+    fix: dict[str, object] | None,
+) -> PolicyError:
+    return PolicyError(message, hint=hint, line=line, path=path, fix=fix)
 
 
 class BudgetExceededError(DiscreetError):

@@ -1,0 +1,188 @@
+# ruff: noqa: A002 - min and max are the words of the policy file
+"""Columns of days and of moments, counted from 1970-01-01 00:00 UTC."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final, cast
+
+from discreet._exact import Number, show
+from discreet.policy._check import choice, number, quote, refusal, settle
+from discreet.policy._check import name as read_name
+from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
+
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive means UTC throughout
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_MICRO: Final = Fraction(1, 10**6)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Date(Shown):
+    """A calendar day from `min` to `max`.
+
+    Parameters
+    ----------
+    name
+        Column name.
+    min, max
+        Public bounds, both included: dates, or text such as ``"2024-12-31"``.
+    outside
+        ``"clamp"`` or ``"null"``: what a day beyond the bounds becomes.
+    nullable, null
+        See the module's table.
+
+    Examples
+    --------
+    >>> Date("born", "1900-01-01", "1900-01-03").grid
+    (-25567, -25565)
+    """
+
+    type: ClassVar[str] = "date"
+    name: str
+    min: dt.date
+    max: dt.date
+    outside: Outside = "clamp"
+    nullable: bool = True
+    null: dt.date | None = None
+
+    def __init__(
+        self,
+        name: str,
+        min: dt.date | str | None = None,
+        max: dt.date | str | None = None,
+        *,
+        outside: Outside = "clamp",
+        nullable: bool = True,
+        null: dt.date | str | None = None,
+    ) -> None:
+        own = read_name(name, "column")
+        subject = f"column {quote(own)}"
+        both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2099, 12, 31)))
+        low, high = _day(min, subject, "min"), _day(max, subject, "max")
+        ordered(low, high, subject, dt.date.isoformat)
+
+        def member(value: object) -> dt.date:
+            return within(_day(value, subject, "null"), low, high, subject, dt.date.isoformat)
+
+        settle(self, name=own, min=low, max=high)
+        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
+        settle(self, **null_rule(nullable, null, subject, member, low))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Least and greatest grid integer: days since 1970-01-01."""
+        first = _EPOCH.toordinal()
+        return (self.min.toordinal() - first, self.max.toordinal() - first)
+
+
+def _day(value: object, subject: str, key: str) -> dt.date:
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value
+    try:
+        return dt.date.fromisoformat(cast("str", value))
+    except (TypeError, ValueError):
+        raise refusal(
+            f"{subject}: {key} must be a date", key, fix={key: dt.date(2000, 1, 1)}
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Timestamp(Shown):
+    """A moment from `min` to `max`, in UTC, on a grid of `step` seconds.
+
+    Parameters
+    ----------
+    name
+        Column name.
+    min, max
+        Public bounds, both included, both whole steps from 1970-01-01 00:00 UTC.
+        Without an offset they are UTC; with one they are converted; a date is
+        its midnight.
+    step
+        Seconds between grid points, whole microseconds; one microsecond if left out.
+    outside
+        ``"clamp"`` or ``"null"``: what a moment beyond the bounds becomes.
+    nullable, null
+        See the module's table.
+
+    Examples
+    --------
+    >>> Timestamp("seen", "1970-01-01", "1970-01-02", step=3600).grid
+    (0, 24)
+    """
+
+    type: ClassVar[str] = "timestamp"
+    name: str
+    min: dt.datetime
+    max: dt.datetime
+    step: Fraction = _MICRO
+    outside: Outside = "clamp"
+    nullable: bool = True
+    null: dt.datetime | None = None
+
+    def __init__(
+        self,
+        name: str,
+        min: dt.date | str | None = None,
+        max: dt.date | str | None = None,
+        step: Number = _MICRO,
+        *,
+        outside: Outside = "clamp",
+        nullable: bool = True,
+        null: dt.date | str | None = None,
+    ) -> None:
+        own = read_name(name, "column")
+        subject = f"column {quote(own)}"
+        both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2100, 1, 1)))
+        width = number(step, subject, "step")
+        if width <= 0 or (width / _MICRO).denominator != 1:
+            raise refusal(f"{subject}: step must be whole microseconds", "step", fix={"step": 1})
+        low = _moment(min, width, subject, "min")
+        high = _moment(max, width, subject, "max")
+        ordered(low, high, subject, dt.datetime.isoformat)
+
+        def member(value: object) -> dt.datetime:
+            moment = _moment(value, width, subject, "null")
+            return within(moment, low, high, subject, dt.datetime.isoformat)
+
+        settle(self, name=own, min=low, max=high, step=width)
+        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
+        settle(self, **null_rule(nullable, null, subject, member, low))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Least and greatest grid integer: steps since 1970-01-01 00:00 UTC."""
+        return (int(_seconds(self.min) / self.step), int(_seconds(self.max) / self.step))
+
+
+def _seconds(moment: dt.datetime) -> Fraction:
+    return Fraction((moment - _EPOCH) // _MICROSECOND, 10**6)
+
+
+def _moment(value: object, step: Fraction, subject: str, key: str) -> dt.datetime:
+    try:
+        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+            value = dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 - UTC
+        moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value))
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    except (TypeError, ValueError, OverflowError):
+        raise refusal(
+            f"{subject}: {key} must be a date and time", key, fix={key: dt.date(2000, 1, 1)}
+        ) from None
+    steps = _seconds(moment) / step
+    if steps.denominator != 1:
+        whole_steps = steps.__ceil__() if key == "max" else steps.__floor__()
+        try:
+            near = _EPOCH + int(whole_steps * step / _MICRO) * _MICROSECOND
+        except OverflowError:
+            near = _EPOCH
+        raise refusal(
+            f"{subject}: {key} is not a whole number of steps of {show(step)} s "
+            "from 1970-01-01 00:00 UTC",
+            key,
+            fix={key: near},
+        )
+    return moment.replace(fold=0)

@@ -1,0 +1,171 @@
+"""Columns without order: categories, booleans, opaque text."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
+
+from discreet.policy._check import FloatText, flag, quote, refusal, settle, whole
+from discreet.policy._check import name as read_name
+from discreet.policy._check import text as read_text
+from discreet.policy._domain import Shown, null_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_VALUES: Final = 100_000
+
+Label: TypeAlias = str | int | bool
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Category(Shown):
+    """One of a public, ordered list of values; all keys of a ``GROUP BY`` come from it.
+
+    Parameters
+    ----------
+    name
+        Column name.
+    values
+        Distinct text, integers or booleans (one type), at most 100 000, in display order.
+    other
+        Value given to whatever is not in `values` (None: it becomes NULL). It may
+        be one of `values`.
+    nullable, null
+        See the module's table; `null` must be one of `values` or `other`.
+
+    Examples
+    --------
+    >>> Category("sex", ["F", "M"], other="X").domain
+    ('F', 'M', 'X')
+    """
+
+    type: ClassVar[str] = "category"
+    name: str
+    values: tuple[Label, ...]
+    other: Label | None = None
+    nullable: bool = True
+    null: Label | None = None
+
+    def __init__(
+        self,
+        name: str,
+        values: Sequence[Label] = (),
+        *,
+        other: Label | None = None,
+        nullable: bool = True,
+        null: Label | None = None,
+    ) -> None:
+        own = read_name(name, "column")
+        subject = f"column {quote(own)}"
+        listed = _values(values, subject)
+        if other is not None:
+            other = _value(other, _kind(listed[0]), subject, "other")
+        settle(self, name=own, values=listed, other=other)
+        settle(self, **null_rule(nullable, null, subject, self._member, listed[0]))
+
+    def _member(self, value: object) -> Label:
+        subject = f"column {quote(self.name)}"
+        checked = _value(value, _kind(self.values[0]), subject, "null")
+        if checked not in self.domain:
+            raise refusal(
+                f"{subject}: null must be one of the values",
+                "null",
+                fix={"null": self.values[0]},
+            )
+        return checked
+
+    @property
+    def domain(self) -> tuple[Label, ...]:
+        """Every value the cleaned column can hold besides NULL."""
+        known = self.other is None or self.other in self.values
+        return self.values if known else (*self.values, cast("str", self.other))
+
+
+def _values(values: object, subject: str) -> tuple[Label, ...]:
+    example = ["a", "b"]
+    if not isinstance(values, list | tuple):
+        raise refusal(f"{subject}: values must be a list", "values", fix={"values": example})
+    if not values:
+        raise refusal(f"{subject}: needs its public values", "values", fix={"values": example})
+    if len(values) > MAX_VALUES:
+        raise refusal(
+            f"{subject}: has {len(values)} values, at most {MAX_VALUES} are possible", "values"
+        )
+    kind = _kind(values[0])
+    seen: dict[Label, None] = {}
+    for place, value in enumerate(values):
+        checked = _value(value, kind, subject, "values", str(place))
+        if checked in seen:
+            once = list(dict.fromkeys(v for v in values if _kind(v) is kind))
+            message = f"{subject}: {quote(str(checked))} is listed twice"
+            raise refusal(message, "values", str(place), fix={"values": once})
+        seen[checked] = None
+    return tuple(seen)
+
+
+def _kind(value: object) -> type | None:
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, str):
+        return None if isinstance(value, FloatText) else str
+    return int if isinstance(value, numbers.Integral) else None
+
+
+def _value(value: object, kind: type | None, subject: str, *path: str) -> Label:
+    if kind is None or _kind(value) is not kind:
+        wanted = "text, integers or booleans, all of one type"
+        raise refusal(f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not", *path)
+    if kind is str:
+        return read_text(value, subject, path[0])
+    return bool(value) if kind is bool else whole(cast("int", value), subject, path[0])
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Boolean(Shown):
+    """True or false.
+
+    Examples
+    --------
+    >>> Boolean("employed", null=False).nullable
+    False
+    """
+
+    type: ClassVar[str] = "boolean"
+    name: str
+    nullable: bool = True
+    null: bool | None = None
+
+    def __init__(self, name: str, *, nullable: bool = True, null: bool | None = None) -> None:
+        own = read_name(name, "column")
+        subject = f"column {quote(own)}"
+        settle(self, name=own)
+        settle(
+            self,
+            **null_rule(nullable, null, subject, lambda v: flag(v, subject, "null"), example=False),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Text(Shown):
+    """Opaque text: it can be counted, and grouped only by private key selection.
+
+    Examples
+    --------
+    >>> Text("comment")
+    Text('comment')
+    """
+
+    type: ClassVar[str] = "text"
+    name: str
+    nullable: bool = True
+    null: str | None = None
+
+    def __init__(self, name: str, *, nullable: bool = True, null: str | None = None) -> None:
+        own = read_name(name, "column")
+        subject = f"column {quote(own)}"
+        settle(self, name=own)
+        settle(
+            self, **null_rule(nullable, null, subject, lambda v: read_text(v, subject, "null"), "")
+        )

@@ -1,0 +1,384 @@
+"""The policy itself: tables, units, limits and the budget, as frozen values.
+
+Two hashes name a policy. The **identity** ties it to its ledger: it is the
+policy's own name or, without one, a hash of what the private tables *are* (name,
+source, unit column). Limits, bounds, budget and comments do not enter it, so
+editing them never mints a fresh budget; moving or renaming a source does, so a
+policy that will live long should state ``[policy] name``. The **fingerprint**
+hashes everything and goes into release records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias, cast
+
+from discreet._exact import Number, show
+from discreet.policy._check import (
+    Frozen,
+    choice,
+    collect,
+    flag,
+    nearest,
+    number,
+    plain,
+    quote,
+    refusal,
+    settle,
+    text,
+    whole,
+)
+from discreet.policy._check import (
+    name as read_name,
+)
+from discreet.policy._columns import Column
+from discreet.policy._domain import describe
+from discreet.policy._toml import dump
+from discreet.privacy._relation import Neighbours
+
+Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
+ACCOUNTING: Final = ("pure", "approx", "zcdp")
+LIMITS: Final = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
+MAX_LIMIT: Final = 10**9
+
+_HASHED: Final = "sha256:"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Budget:
+    """How much privacy may be lost in total, and how the loss is added up.
+
+    Parameters
+    ----------
+    epsilon, delta, rho
+        Exact numbers (text, int, Fraction; a float is its shortest decimal).
+    accounting
+        ``"pure"``: ε adds up and δ is 0. ``"approx"``: ε and δ add up.
+        ``"zcdp"``: ρ adds up; the budget is `rho`, or the ρ that `epsilon` and
+        `delta` allow. Left out: ``"pure"`` without `delta` and `rho`, otherwise ``"zcdp"``.
+    shares
+        Parts of this budget that single analysts may spend: each in (0, 1],
+        together at most 1. Parts, never additions.
+
+    Examples
+    --------
+    >>> Budget("2", delta="1e-6").accounting
+    'zcdp'
+    """
+
+    epsilon: Fraction | None
+    delta: Fraction
+    rho: Fraction | None
+    accounting: Accounting
+    shares: Mapping[str, Fraction]
+
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        delta: Number = 0,
+        rho: Number | None = None,
+        accounting: Accounting | None = None,
+        shares: Mapping[str, Number] | None = None,
+    ) -> None:
+        loss = None if epsilon is None else _positive(epsilon, "epsilon", "1")
+        failure = number(delta, "budget", "delta")
+        if not 0 <= failure < 1:
+            raise refusal("budget: delta must lie in [0, 1)", "delta", fix={"delta": "1e-6"})
+        concentrated = None if rho is None else _positive(rho, "rho", "0.1")
+        mode: object = accounting
+        if accounting is None:
+            mode = "pure" if failure == 0 and concentrated is None else "zcdp"
+        settle(self, epsilon=loss, delta=failure, rho=concentrated)
+        settle(self, accounting=choice(mode, ACCOUNTING, "budget", "accounting"))
+        settle(self, shares=_shares({} if shares is None else shares))
+        self._agree()
+
+    def _agree(self) -> None:
+        """Refuse a budget whose parts do not fit its accounting."""
+        mode, epsilon, delta, rho = self.accounting, self.epsilon, self.delta, self.rho
+        if rho is not None and mode != "zcdp":
+            raise refusal(f"budget: rho has no meaning under {mode} accounting", "rho",
+                 fix={"accounting": "zcdp"})  # fmt: skip
+        if epsilon is None and rho is None:
+            raise refusal("budget: needs epsilon", fix={"epsilon": "1"})
+        if epsilon is not None and rho is not None:
+            raise refusal("budget: state epsilon or rho, not both", "rho", fix={"rho": None})
+        if mode == "pure" and delta:
+            raise refusal(
+                "budget: pure accounting has no delta", "delta", fix={"accounting": "zcdp"}
+            )
+        if mode != "pure" and not delta:
+            raise refusal(f"budget: {mode} accounting needs delta", fix={"delta": "1e-6"})
+
+
+def _positive(value: Number, key: str, example: str) -> Fraction:
+    exact = number(value, "budget", key)
+    if exact <= 0:
+        raise refusal(f"budget: {key} must be positive, got {show(exact)}", key, fix={key: example})
+    return exact
+
+
+def _shares(shares: object) -> Frozen[Fraction]:
+    if not isinstance(shares, Mapping):
+        raise refusal("budget: shares must map analysts to parts", "shares",
+             fix={"shares": {"analyst": "0.5"}})  # fmt: skip
+    parts: dict[str, Fraction] = {}
+    for analyst, part in shares.items():
+        who = read_name(analyst, "share")
+        exact = number(part, f"share of {quote(who)}", "shares")
+        left = 1 - sum(parts.values(), Fraction())
+        if not 0 < exact <= left:
+            equal = {str(a): plain(Fraction(1, len(shares))) for a in shares}
+            raise refusal(
+                f"budget: the share of {quote(who)} is {show(exact)}, but it must be positive "
+                f"and {show(left)} is left of the whole",
+                "shares",
+                who,
+                fix={"shares": equal},
+            )
+        parts[who] = exact
+    return Frozen(parts)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Table:
+    """A table: where it is, whom it protects, what each column may hold.
+
+    Parameters
+    ----------
+    name
+        Name used in queries.
+    columns
+        Columns, as a list or a mapping by name. Others in the source do not exist.
+    source
+        Path, glob or URL of the data; None when the data is handed over in Python.
+    unit
+        Column that says which person (household, company) a row belongs to. None:
+        one row is one unit. As unit it may hold any type and is never groupable,
+        declared or not.
+    neighbours
+        ``"add-remove"`` (default) or ``"change-one"``. Without meaning for a public table.
+    public
+        True: the table protects nobody and may be joined freely.
+    max_rows_per_unit, max_groups_per_unit, max_rows_per_group
+        How much of one unit is kept. A private table with `unit` needs the first,
+        or the other two together; without `unit` there is nothing to limit.
+    """
+
+    name: str
+    columns: Mapping[str, Column]
+    source: str | None = None
+    unit: str | None = None
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+    public: bool = False
+    max_rows_per_unit: int | None = None
+    max_groups_per_unit: int | None = None
+    max_rows_per_group: int | None = None
+
+    def __init__(
+        self,
+        name: str,
+        columns: Mapping[str, Column] | Iterable[Column] = (),
+        *,
+        source: str | None = None,
+        unit: str | None = None,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
+        public: bool = False,
+        max_rows_per_unit: int | None = None,
+        max_groups_per_unit: int | None = None,
+        max_rows_per_group: int | None = None,
+    ) -> None:
+        own = read_name(name, "table")
+        subject = f"table {quote(own)}"
+        relation = choice(neighbours, [n.value for n in Neighbours], subject, "neighbours")
+        settle(
+            self,
+            name=own,
+            columns=collect(columns, "column", "columns", _column_name),
+            source=None if source is None else text(source, subject, "source", limit=4096),
+            unit=None if unit is None else text(unit, subject, "unit", limit=255),
+            neighbours=Neighbours(relation),
+            public=flag(public, subject, "public"),
+            max_rows_per_unit=_limit(max_rows_per_unit, subject, LIMITS[0]),
+            max_groups_per_unit=_limit(max_groups_per_unit, subject, LIMITS[1]),
+            max_rows_per_group=_limit(max_rows_per_group, subject, LIMITS[2]),
+        )
+        self._check_public() if self.public else self._check_private()
+
+    def _check_public(self) -> None:
+        subject = f"table {quote(self.name)}"
+        for key in ("unit", *LIMITS):
+            if getattr(self, key) is not None:
+                raise refusal(f"{subject} is public: {key} has no meaning", key, fix={key: None})
+        if self.neighbours is not Neighbours.ADD_REMOVE:
+            message = f"{subject} is public: neighbours has no meaning"
+            raise refusal(message, "neighbours", fix={"neighbours": None})
+        if not self.columns:
+            raise refusal(f"{subject}: a public table needs its columns and their types", "columns")
+
+    def _check_private(self) -> None:
+        subject = f"table {quote(self.name)}"
+        rows, groups, rows_per_group = (getattr(self, key) for key in LIMITS)
+        if self.unit is None:
+            for key in LIMITS:
+                if getattr(self, key) is not None:
+                    message = (
+                        f"{subject}: without unit one row is one unit, so {key} has no meaning"
+                    )
+                    raise refusal(message, key, fix={key: None})
+            return
+        if not self.unit:
+            raise refusal(f"{subject}: unit must name a column", "unit", fix={"unit": "person_id"})
+        folded = {column.casefold(): column for column in self.columns}
+        declared = folded.get(self.unit.casefold(), self.unit)
+        if declared != self.unit:
+            message = f"{subject}: unit {quote(self.unit)} is declared as {quote(declared)}"
+            raise refusal(message, "unit", fix={"unit": declared})
+        if rows is None and (groups is None or rows_per_group is None):
+            raise refusal(
+                f"{subject}: one {quote(self.unit)} may own any number of rows; state "
+                "max_rows_per_unit, or max_groups_per_unit with max_rows_per_group",
+                "unit",
+                fix={"max_rows_per_unit": 1},
+            )
+
+    def column(self, name: str) -> Column:
+        """Give a declared column by name; refuse an unknown one, naming the nearest."""
+        return cast("Column", _pick(self.columns, name, f"column in table {quote(self.name)}"))
+
+
+def _column_name(item: object) -> str:
+    if not isinstance(item, Column):
+        raise refusal(f"columns must hold columns, got {type(item).__name__}", "columns")
+    return str(item.name)
+
+
+def _limit(value: int | None, subject: str, key: str) -> int | None:
+    if value is None:
+        return None
+    limit = whole(value, subject, key)
+    if not 1 <= limit <= MAX_LIMIT:
+        near = 1 if limit < 1 else MAX_LIMIT
+        raise refusal(f"{subject}: {key} must be from 1 to {MAX_LIMIT}", key, fix={key: near})
+    return limit
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Policy:
+    """What is public about the data, and how much privacy may be lost.
+
+    Parameters
+    ----------
+    tables
+        Tables, as a list or a mapping by name; at least one is private.
+    budget
+        The total for all private tables together.
+    name
+        Identity of the policy; state it if sources may move.
+
+    Examples
+    --------
+    >>> from discreet.policy import Budget, Integer, Policy, Table
+    >>> policy = Policy([Table("people", [Integer("age", 0, 115)])], Budget("1"), name="census")
+    >>> policy.identity
+    'census'
+    >>> policy.table("people").column("age")
+    Integer('age', min=0, max=115)
+    """
+
+    tables: Mapping[str, Table]
+    budget: Budget
+    name: str | None = None
+
+    def __init__(
+        self,
+        tables: Mapping[str, Table] | Iterable[Table],
+        budget: Budget,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(budget, Budget):
+            raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
+        held = collect(tables, "table", "tables", _table_name)
+        if all(table.public for table in held.values()):
+            raise refusal("a policy needs at least one private table", "tables")
+        own = None if name is None else read_name(name, "policy")
+        if own is not None and own.startswith(_HASHED):
+            message = f"a policy's name may not begin with {_HASHED}, unnamed policies do"
+            raise refusal(message, "name", fix={"name": own.removeprefix(_HASHED) or "policy"})
+        settle(self, tables=held, budget=budget, name=own)
+
+    def table(self, name: str) -> Table:
+        """Give a table by name; refuse an unknown one, naming the nearest."""
+        return cast("Table", _pick(self.tables, name, "table in this policy"))
+
+    @property
+    def identity(self) -> str:
+        """What the ledger is tied to: the name, or a hash of what the private tables are."""
+        if self.name is not None:
+            return self.name
+        private = sorted(
+            ([t.name, t.source, t.unit] for t in self.tables.values() if not t.public),
+            key=lambda entry: str(entry[0]),
+        )
+        return _HASHED + _digest(private)[:32]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything the policy says, in hexadecimal."""
+        return _digest(self.to_mapping())
+
+    def to_mapping(self) -> dict[str, object]:
+        """Give the policy as the mapping its file would parse to."""
+        mapping: dict[str, object] = {}
+        if self.name is not None:
+            mapping["policy"] = {"name": self.name}
+        mapping["budget"] = _given(self.budget)
+        mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
+        return mapping
+
+    def to_toml(self) -> str:
+        """Write the policy file; loading it gives an equal policy."""
+        return dump(self.to_mapping())
+
+
+def _table_name(item: object) -> str:
+    if not isinstance(item, Table):
+        raise refusal(f"tables must hold tables, got {type(item).__name__}", "tables")
+    return item.name
+
+
+def _given(budget: Budget) -> dict[str, object]:
+    told = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
+    shares = {"shares": dict(budget.shares)} if budget.shares else {}
+    return {**told, "accounting": budget.accounting, **shares}
+
+
+def _table_mapping(table: Table) -> dict[str, object]:
+    mapping: dict[str, object] = {"source": table.source, "unit": table.unit}
+    mapping |= {"public": True} if table.public else {"neighbours": table.neighbours.value}
+    mapping |= {key: getattr(table, key) for key in LIMITS}
+    mapping = {key: value for key, value in mapping.items() if value is not None}
+    return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}
+
+
+def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
+    if isinstance(name, str) and name in found:
+        return found[name]
+    near = nearest(name, found)
+    known = ", ".join(quote(n) for n in list(found)[:10]) or "none"
+    hint = None if near is None else near
+    raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=hint)
+
+
+def _digest(value: object) -> str:
+    written = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_canonical)
+    return hashlib.sha256(written.encode("ascii")).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    # rationals as p/q and dates in ISO form: one spelling each
+    return str(value) if isinstance(value, Fraction) else value.isoformat()  # type: ignore[attr-defined]  # only dates are left
