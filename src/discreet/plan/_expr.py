@@ -21,6 +21,7 @@ from discreet.plan._types import EPOCH, EPOCH_TIME, Code, Kind, Type
 
 Row = Mapping[str, Code]
 
+
 def _int(code: Code) -> int:
     assert isinstance(code, int)
     return code
@@ -269,6 +270,52 @@ class Abs(Expr):
         """Drop the sign."""
         a = self.arg.evaluate(row)
         return None if a is None else abs(_int(a))
+
+
+@dataclass(frozen=True)
+class Square(Expr):
+    """A number times itself: never negative, unlike a product's bounds would say."""
+
+    arg: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The argument."""
+        return (self.arg,)
+
+    def _infer(self) -> Type:
+        t = self.arg.type
+        if not t.is_numeric:
+            raise ParameterError(f"squares need a number, got {t}")
+        low = 0 if t.lo <= 0 <= t.hi else min(t.lo**2, t.hi**2)
+        return Type.number(low, max(t.lo**2, t.hi**2), t.step**2, null=t.nullable)
+
+    def evaluate(self, row: Row) -> Code:
+        """Square the value."""
+        a = self.arg.evaluate(row)
+        return None if a is None else _int(a) ** 2
+
+
+@dataclass(frozen=True)
+class AsNumber(Expr):
+    """The code itself as a plain number: truth as 0 and 1, a date as its day."""
+
+    arg: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The argument."""
+        return (self.arg,)
+
+    def _infer(self) -> Type:
+        t = self.arg.type
+        if t.kind is Kind.TEXT:
+            raise ParameterError("text has no number")
+        return Type.number(t.lo, t.hi, null=t.nullable)
+
+    def evaluate(self, row: Row) -> Code:
+        """Keep the code."""
+        return self.arg.evaluate(row)
 
 
 @dataclass(frozen=True)
@@ -595,4 +642,3 @@ def columns_of(expr: Expr) -> set[str]:
     if isinstance(expr, Column):
         return {expr.name}
     return {name for child in expr.children for name in columns_of(child)}
-

@@ -41,14 +41,15 @@ _NUMERIC = {Stat.SUM, Stat.AVG, Stat.VAR, Stat.STDDEV}
 class Statistic:
     """One statistic of a row expression.
 
-    ``at`` is the probability of a quantile; ``top`` how many values a MODE
-    lists.
+    ``at`` is the probability of a quantile, ``top`` how many values a MODE
+    lists, ``sample`` whether a variance divides by n−1 (as SQL's VAR does).
     """
 
     kind: Stat
     expr: Expr | None = None
     at: Fraction | None = None
     top: int = 1
+    sample: bool = True
 
     def __post_init__(self) -> None:
         name = self.kind.upper()
@@ -98,7 +99,9 @@ class Text:
 class Apply:
     """Arithmetic, comparison or logic between outputs, after the noise."""
 
-    op: Choice["+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"]
+    op: Choice[
+        "+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"
+    ]
     args: tuple[Out, ...]
 
 

@@ -221,7 +221,9 @@ def _limited(aggregate: Aggregate, entries: list[_Entry], salt: Salt) -> list[_E
         if limits.rows_per_group is not None:
             rows = _first_per_group(rows, limits.rows_per_group)
         if limits.groups is not None:
-            order = sorted({e.keys for e in rows}, key=lambda k: (ranking(salt, (unit, *k)), _order(k)))
+            order = sorted(
+                {e.keys for e in rows}, key=lambda k: (ranking(salt, (unit, *k)), _order(k))
+            )
             rows = [e for e in rows if e.keys in order[: limits.groups]]
         kept += rows if limits.rows is None else rows[: limits.rows]
     return kept

@@ -33,7 +33,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.plan._relation import Aggregate, Filter, JoinPublic, Limits, Measure, MeasureKind, Scan
+from discreet.plan._relation import (
+    Aggregate,
+    Filter,
+    JoinPublic,
+    Limits,
+    Measure,
+    MeasureKind,
+    Scan,
+)
 from discreet.privacy import Neighbours
 
 

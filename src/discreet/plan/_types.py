@@ -147,11 +147,12 @@ def of_column(column: pol.Column) -> Type:
             lo, hi = column.min / column.step, column.max / column.step
             return Type.number(int(lo), int(hi), column.step, null=null)
         case pol.Date():
-            days = [(d - EPOCH).days for d in (column.min, column.max)]
-            return Type(Kind.DATE, *days, nullable=null)
+            first, last = (column.min - EPOCH).days, (column.max - EPOCH).days
+            return Type(Kind.DATE, first, last, nullable=null)
         case pol.Timestamp():
-            ticks = [timestamp_code(t, column.step) for t in (column.min, column.max)]
-            return Type(Kind.TIMESTAMP, *ticks, step=column.step, nullable=null)
+            step = column.step
+            first, last = timestamp_code(column.min, step), timestamp_code(column.max, step)
+            return Type(Kind.TIMESTAMP, first, last, step, nullable=null)
         case pol.Boolean():
             return Type.boolean(null=null)
         case pol.Text():
