@@ -1,0 +1,386 @@
+"""Losses of additive noise: the law that is actually drawn, on its own lattice.
+
+Shifts add up (why a scalar covers vectors)
+-------------------------------------------
+Let noise on ℤ have a symmetric log-concave pmf and cdf F. The likelihood ratio
+of shift m against 0 is monotone, so the optimal tests are thresholds and the
+trade-off curve f_m is the polygon through (1−F(k), F(k−m)), k ∈ ℤ. At these knots
+f_b(1 − f_a(1−F(k))) = F(k−a−b), and both sides are linear between, hence
+f_{a+b} = f_b∘(1−f_a). On the other hand for any laws P₀, P₁, P₂ with trade-off
+curves at least f_a (P₀, P₁) and f_b (P₁, P₂), a test with E_{P₀}φ = α has
+E_{P₁}φ ≤ 1−f_a(α) and so E_{P₂}(1−φ) ≥ f_b(1−f_a(α)). Moving a vector with
+independent noise coordinate by coordinate, shifts m₁, …, m_d, therefore gives a
+curve of at least f_{|m₁|+…+|m_d|}: *the scalar shift by the L1 distance dominates
+every way of spreading it over coordinates*, and larger shifts dominate smaller
+ones. So ``DiscreteLaplace(scale, sensitivity)`` holds for vectors of any
+dimension whose L1 sensitivity it states.
+
+Discrete Gaussian vectors (L2)
+------------------------------
+The L1 argument is useless here and the continuous formula is not a theorem for
+lattice noise. Let 0 < s² < σ², τ² = σ² − s². Draw t ~ N(m, τ²), then X on ℤ with
+probability ∝ e^{−(x−t)²/2s²}. By Poisson summation the normaliser is
+s√(2π)(1 + 2Σ_k e^{−2π²s²k²}cos 2πkt) ∈ s√(2π)(1 ± η), η = 2Σ_{k≥1} e^{−2π²s²k²}.
+The convolution of the two Gaussians is N(x; m, σ²), so X has the law of the
+discrete Gaussian times a factor in (1+η_σ)·[1/(1+η), 1/(1−η)], 0 ≤ η_σ ≤ η. X is a
+post-processing of N(m, τ²). In d coordinates, with u/l = ((1+η)/(1−η))^d,
+
+    δ(ε) ≤ l^{−1} δ_X(ε − ln(u/l)) ≤ (1+η)^d · δ_{Gauss, μ=Δ/τ}(ε − d·κ),
+    κ = ln((1+η)/(1−η)).
+
+With s² = 2, η < 2e-17: the price is τ for σ, 0.25 % at σ = 20. In one dimension the
+profile is summed exactly instead (Canonne, Kamath & Steinke 2020, Thm 7), and
+ρ = Δ²/(2σ²) exactly in every dimension (ibid., Thm 14).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from discreet import _exact
+from discreet._exact import Number, ceil_float, decimal, exact, show
+from discreet.errors import ParameterError
+from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
+from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up
+
+_LARGE = 10_000
+"""Above this σ the scalar discrete Gaussian is bounded by the lemma, not summed."""
+
+
+def log_gaussian_delta(mu: float, epsilon: Array) -> Array:
+    """Return ln[Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)] for any real ε, rounded up.
+
+    With x = ε/μ − μ/2 and Mills' ratio R the value is φ(x)(R(x) − R(x+μ)), which
+    keeps its digits however small δ is. R is completely monotone, so −R' is
+    convex and the trapezium μ(−R'(x)−R'(x+μ))/2 is an upper bound too, better
+    conditioned for small μ. The rounding of whichever is smaller is added.
+    """
+    e = np.abs(epsilon)
+    x = e / mu - 0.5 * mu
+    near, far = _mills(np.maximum(x, -6.0)), _mills(np.maximum(x, -6.0) + mu)
+    difference = near - far + 4 * ULP * (near + far)
+    slopes = (1 - x * near) + (1 - (x + mu) * far)
+    trapezium = 0.5 * mu * (slopes + 8 * ULP * (2 + np.abs(x) * near + np.abs(x + mu) * far))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tail = np.log(np.minimum(difference, np.where(x > -6, trapezium, np.inf)))
+        tail -= 0.5 * x * x + 0.5 * math.log(2 * math.pi)
+        # here μ > 12, so Φ is nearly 1 and nothing cancels
+        bulk = np.log(special.ndtr(-x) - np.exp(e + special.log_ndtr(-x - mu)) + 4 * ULP)
+        out = np.where(x > -6, tail, bulk) + 8 * ULP * (1 + np.abs(x)) * (1 + e / mu + mu)
+        out = np.minimum(out, 0.0)
+        negative = np.log(-np.expm1(-e) + np.exp(out - e)) + 8 * ULP  # h(−ε)=1−e^{−ε}+e^{−ε}h(ε)
+    return np.where(epsilon >= 0, out, np.minimum(negative, 0.0))
+
+
+def _mills(x: Array) -> Array:
+    """Return (1 − Φ(x))/φ(x)."""
+    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
+
+
+def sqrt_up(value: Fraction) -> float:
+    """Round the square root of a rational up to a double."""
+    root = math.sqrt(ceil_float(value))
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Gaussian(PrivacyLoss):
+    """Gaussian DP: as hard to tell apart as N(0, 1) and N(μ, 1); μ = Δ₂/σ.
+
+    Exact for continuous Gaussian noise of any dimension (Balle & Wang 2018).
+
+    >>> round(Gaussian("0.05").epsilon(1e-6), 6)
+    0.189213
+    """
+
+    mu2: Fraction
+
+    def __init__(self, mu: Number) -> None:
+        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint='mu="0.1"') ** 2)
+
+    @classmethod
+    def from_square(cls, mu2: Number) -> Gaussian:
+        """Build from μ², which stays rational under composition."""
+        made = object.__new__(cls)
+        assign(made, mu2=_exact.positive(decimal(mu2, "mu2"), "mu2"))
+        return made
+
+    @property
+    def mu(self) -> float:
+        """μ, rounded up."""
+        return sqrt_up(self.mu2)
+
+    def _shown(self) -> dict[str, str]:
+        mu = self.mu
+        exact_root = decimal(mu, "mu")
+        return {"mu": show(exact_root) if exact_root**2 == self.mu2 else f"{mu:.6g}"}
+
+    @property
+    def top(self) -> float:
+        return math.inf
+
+    def log_delta(self, epsilon: Array) -> Array:
+        return log_gaussian_delta(self.mu, epsilon)
+
+    @property
+    def rho(self) -> Fraction:
+        """ρ = μ²/2, exactly."""
+        return self.mu2 / 2
+
+    def tradeoff(self, fpr: float) -> float:
+        """Return Φ(Φ⁻¹(1−α) − μ), rounded down."""
+        if not 0 <= fpr <= 1:
+            raise ParameterError(f"fpr must lie in [0, 1], got {fpr}", hint="fpr=0.05")
+        return max(0.0, float(special.ndtr(-special.ndtri(fpr) - self.mu)) - 16 * ULP)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Laplace(PrivacyLoss):
+    """Continuous Laplace noise of scale Δ₁/ε: the limit of a fine lattice.
+
+    What a computer draws is :class:`DiscreteLaplace`; this is the ideal law
+    that textbooks and other accountants speak of.
+
+    >>> round(Laplace("0.1").epsilon(1e-6), 6)
+    0.099998
+    """
+
+    eps0: Fraction
+
+    def __init__(self, epsilon: Number) -> None:
+        assign(self, eps0=_exact.epsilon(epsilon))
+
+    def _shown(self) -> dict[str, str]:
+        return {"epsilon": show(self.eps0)}
+
+    @property
+    def top(self) -> Fraction:
+        return self.eps0
+
+    def log_delta(self, epsilon: Array) -> Array:
+        gap = np.maximum(ceil_float(self.eps0) - epsilon, 0.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(-np.expm1(-0.5 * gap)) + 2.0**-51)
+
+    @property
+    def rho(self) -> float:
+        """ρ ≤ ε·tanh(ε/2), the bound of every ε-DP mechanism."""
+        return pure_to_rho(self.eps0)
+
+    def renyi(self, alpha: Number) -> float:
+        """Return D_α in closed form (Mironov 2017, Prop. 6), rounded up."""
+        order = read_order(alpha)
+        bound = PrivacyLoss.renyi(self, order)
+        a, e = float(order), ceil_float(self.eps0)
+        if (a - 1) * min(e, 1.0) < 1e-6:
+            return bound
+        grow = (a - 1) * e + math.log(a / (2 * a - 1))
+        fade = -a * e + math.log((a - 1) / (2 * a - 1))
+        closed = (np.logaddexp(grow, fade) + 2.0**-48 * (1 + a * e)) / (a - 1)
+        return min(bound, float(closed))
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class DiscreteLaplace(PrivacyLoss):
+    """Discrete Laplace noise of a given scale on ℤ, for an integer L1 sensitivity.
+
+    Pr[x] ∝ e^{−|x|/scale}. Holds for vectors of any dimension (see above).
+
+    >>> DiscreteLaplace(10, 1).epsilon()
+    0.1
+    >>> DiscreteLaplace(10, 1)
+    DiscreteLaplace(scale=10, sensitivity=1)
+    """
+
+    scale: Fraction
+    sensitivity: int
+
+    def __init__(self, scale: Number, sensitivity: Number = 1) -> None:
+        assign(
+            self,
+            scale=_exact.positive(exact(scale, "scale"), "scale", hint="scale=10"),
+            sensitivity=_lattice_steps(sensitivity),
+        )
+
+    def _shown(self) -> dict[str, str]:
+        return {"scale": show(self.scale), "sensitivity": str(self.sensitivity)}
+
+    @property
+    def top(self) -> Fraction:
+        return self.sensitivity / self.scale
+
+    def log_delta(self, epsilon: Array) -> Array:
+        # the losses above ε are x ≤ k, k = ⌈(m − εs)/2⌉ − 1; with d = m/s − ε,
+        # (1+r)·δ = (1 − e^{−(d − k/s)}) + r(1 − r^k), r = e^{−1/s}: no cancellation
+        s, top = float(self.scale), ceil_float(self.top)
+        gap = np.maximum(top - epsilon, 0.0)
+        # any k gives a lower bound on the supremum and the profile is continuous in
+        # ε, so a k rounded wrongly at a breakpoint changes nothing
+        k = np.maximum(np.ceil(0.5 * gap * s) - 1, 0.0)
+        outer = -np.expm1(-np.maximum(gap - k / s, 0.0))
+        inner = math.exp(-1 / s) * -np.expm1(-k / s)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(outer + inner) - math.log1p(math.exp(-1 / s)) + 2.0**-47)
+
+    @property
+    def rho(self) -> float:
+        """ρ ≤ ε·tanh(ε/2), ε = sensitivity/scale."""
+        return pure_to_rho(self.top)
+
+
+def _lattice_steps(x: Number) -> int:
+    """Read a sensitivity on ℤ: integer outputs move by a whole number of steps."""
+    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint="sensitivity=1")
+    steps = math.floor(value)
+    if steps < 1:
+        raise ParameterError(
+            f"sensitivity {show(value)} is below one lattice step: integer answers could not "
+            "differ at all",
+            hint="state the sensitivity in lattice steps, at least 1",
+        )
+    return steps
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class DiscreteGaussian(PrivacyLoss):
+    """Discrete Gaussian noise on ℤ^d, Pr[x] ∝ e^{−x²/2σ²}, for an L2 sensitivity.
+
+    Examples
+    --------
+    >>> loss = DiscreteGaussian(20, 1)
+    >>> loss.rho
+    Fraction(1, 800)
+    >>> round(loss.epsilon(1e-6), 4)
+    0.1892
+    >>> DiscreteGaussian.from_variance(400, 3, dimension=3).rho
+    Fraction(3, 800)
+    """
+
+    sigma2: Fraction
+    sensitivity2: Fraction
+    dimension: int
+
+    def __init__(self, sigma: Number, sensitivity: Number = 1, dimension: int = 1) -> None:
+        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint="sigma=10")
+        reach = _exact.positive(exact(sensitivity, "sensitivity"), "sensitivity")
+        self._fill(root**2, reach**2, dimension)
+
+    @classmethod
+    def from_variance(
+        cls, sigma2: Number, sensitivity2: Number = 1, dimension: int = 1
+    ) -> DiscreteGaussian:
+        """Build from σ² and Δ₂², which may be rational when σ and Δ₂ are not."""
+        made = object.__new__(cls)
+        made._fill(
+            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint="sigma2=100"),
+            _exact.positive(exact(sensitivity2, "sensitivity2"), "sensitivity2"),
+            dimension,
+        )
+        return made
+
+    def _fill(self, sigma2: Fraction, sensitivity2: Fraction, dimension: int) -> None:
+        if not isinstance(dimension, int) or dimension < 1:
+            raise ParameterError("dimension must be a positive integer", hint="dimension=1")
+        # squared distances between integer points are integers
+        steps2 = math.floor(sensitivity2)
+        if dimension == 1:
+            steps2 = math.isqrt(steps2) ** 2
+        if steps2 < 1:
+            raise ParameterError(
+                "sensitivity is below one lattice step: integer answers could not differ at all",
+                hint="state the sensitivity in lattice steps, at least 1",
+            )
+        assign(self, sigma2=sigma2, sensitivity2=Fraction(steps2), dimension=dimension)
+
+    def _shown(self) -> dict[str, str]:
+        shown = {"sigma": _show_root(self.sigma2), "sensitivity": _show_root(self.sensitivity2)}
+        return shown if self.dimension == 1 else {**shown, "dimension": str(self.dimension)}
+
+    @property
+    def sigma(self) -> float:
+        """σ, to double precision."""
+        return math.sqrt(self.sigma2)
+
+    @property
+    def top(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> Fraction:
+        """ρ = Δ²/(2σ²), exactly."""
+        return self.sensitivity2 / (2 * self.sigma2)
+
+    @property
+    def _exactly_summed(self) -> bool:
+        return self.dimension == 1 and self.sigma2 <= _LARGE**2
+
+    def log_delta(self, epsilon: Array) -> Array:
+        best = zcdp_to_log_delta(self.rho, epsilon)
+        if self._exactly_summed:
+            losses, masses, tail = _scalar_atoms(self.sigma2, math.isqrt(int(self.sensitivity2)))
+            return np.minimum(best, _sum_profile(losses, masses, tail, epsilon))
+        for s2 in self._smoothing_variances():
+            best = np.minimum(best, self._smoothed(s2, epsilon))
+        return best
+
+    def _smoothing_variances(self) -> list[Fraction]:
+        fixed = [Fraction(2), Fraction(5, 4), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4)]
+        return [s2 for s2 in fixed if s2 < self.sigma2]
+
+    def _smoothed(self, s2: Fraction, epsilon: Array) -> Array:
+        """Bound the profile through a Gaussian of variance σ² − s² (the lemma above)."""
+        mu, log_factor, shift = smoothing(self, s2)
+        return np.minimum(log_gaussian_delta(mu, epsilon - shift) + log_factor, 0.0)
+
+
+def smoothing(loss: DiscreteGaussian, s2: Fraction) -> tuple[float, float, float]:
+    """Return μ, ln factor and ε-shift of the Gaussian bound on `loss`, rounded up."""
+    mu = sqrt_up(loss.sensitivity2 / (loss.sigma2 - s2))
+    first = math.exp(-2 * math.pi**2 * float(s2) * (1 - 2.0**-50))
+    eta = up(2 * first / (1 - first))  # geometric bound on 2Σ e^{−2π²s²k²}
+    if eta >= 1:
+        return mu, math.inf, math.inf
+    factor = up(loss.dimension * math.log1p(eta))
+    kappa = up(loss.dimension * (math.log1p(eta) - math.log1p(-eta)))
+    return mu, factor, kappa
+
+
+def _show_root(square: Fraction) -> str:
+    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    return show(root) if root**2 == square else f"{math.sqrt(square):.6g}"
+
+
+@lru_cache(maxsize=64)
+def _scalar_atoms(sigma2: Fraction, shift: int) -> tuple[Array, Array, float]:
+    """Return losses (falling), their probabilities, and the mass left out at the top.
+
+    x ~ the law at 0 against the law at `shift`: L = m(m − 2x)/(2σ²), so large
+    losses are negative x.
+    """
+    var = float(sigma2)
+    reach = math.ceil(40 * math.sqrt(var)) + 2
+    x = np.arange(-reach, reach + shift + 1, dtype=np.float64)
+    weights = np.exp(-x * x / (2 * var))
+    masses = weights / weights.sum() * (1 + 2.0**-44)
+    losses = shift * (shift - 2 * x) / (2 * var)
+    return losses, masses, float(weights[0] / weights.sum() * math.sqrt(var) + 5e-324)
+
+
+def _sum_profile(losses: Array, masses: Array, tail: float, epsilon: Array) -> Array:
+    """Return ln Σ p(1 − e^{ε−L})₊ plus the tail, elementwise in ε."""
+    out = np.empty(epsilon.shape)
+    for i, eps in enumerate(epsilon):
+        # half an ulp of every loss may be missing: lower ε instead
+        e = eps - 4 * ULP * (1 + abs(eps))
+        end = int(np.searchsorted(-losses, -e))
+        terms = masses[:end] * -np.expm1(e - losses[:end])
+        out[i] = math.log(up(float(terms.sum()), 64) + tail)
+    return out

@@ -1,0 +1,115 @@
+"""Tight conversions between the languages of privacy loss.
+
+* Pure ε → Rényi: D_α ≤ ε − ln[(1+e^{−ε})/(1+e^{−(2α−1)ε})]/(α−1), and
+  → zCDP: ρ = ε·tanh(ε/2) ≤ ε²/2. Both are attained by randomised response,
+  of which every ε-DP pair is a post-processing (Kairouz, Oh & Viswanath 2015),
+  and Rényi divergence does not grow under post-processing. D_α/α falls in α
+  for randomised response, so its limit at α → 1, the Kullback–Leibler
+  divergence ε·tanh(ε/2), is the ρ.
+* Rényi → (ε, δ) (Canonne, Kamath & Steinke 2020, Prop. 12): for every α > 1
+
+      ln δ(ε) ≤ (α−1)(D_α − ε) + α·ln(1−1/α) − ln(α−1)
+
+  because E[(1−e^{ε−L})₊] ≤ c·E[e^{(α−1)(L−ε)}] with c the maximum of
+  (1−e^{−x})e^{−(α−1)x}, attained at x = ln(1+1/(α−1)). Every α gives a bound, so
+  the search for the best α needs no certificate.
+* Profile → trade-off curve by duality (see :mod:`discreet.privacy._loss`).
+
+The older ρ + 2√(ρ ln(1/δ)) is never used: it is looser for every ρ and δ.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet._exact import ceil_float
+from discreet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from discreet.privacy._loss import Array, PrivacyLoss
+
+
+def pure_to_rho(epsilon: Fraction | float) -> float:
+    """Return ρ = ε·tanh(ε/2), rounded up.
+
+    >>> round(pure_to_rho(Fraction(1, 10)), 8)
+    0.00499584
+    """
+    e = epsilon if isinstance(epsilon, float) else ceil_float(epsilon)
+    return e * math.tanh(0.5 * e) * (1 + 2**-49)
+
+
+def pure_to_renyi(epsilon: Fraction | float, alpha: Fraction) -> float:
+    """Return the largest Rényi divergence of order α of an ε-DP mechanism, rounded up.
+
+    >>> pure_to_renyi(Fraction(1), Fraction(2)) <= 1
+    True
+    """
+    e = epsilon if isinstance(epsilon, float) else ceil_float(epsilon)
+    a = float(alpha)
+    if a - 1 < 1e-6:  # below this the quotient is all rounding; D_α ≤ αρ is as good
+        return a * pure_to_rho(e)
+    # ln E_P[e^{(α−1)L}] for randomised response with loss ±e
+    log_moment = (a - 1) * e + math.log1p(math.exp(-(2 * a - 1) * e)) - math.log1p(math.exp(-e))
+    slack = 2**-50 * ((a - 1) * e + 1.0)
+    return min((log_moment + slack) / (a - 1), e, a * pure_to_rho(e))
+
+
+def renyi_to_log_delta(alpha: Array | float, divergence: Array | float, epsilon: Array) -> Array:
+    """Return the Canonne–Kamath–Steinke bound on ln δ(ε) from one order."""
+    a = np.asarray(alpha, dtype=np.float64)
+    head = (a - 1) * (divergence - epsilon)
+    bound = head + a * np.log1p(-1 / a) - np.log(a - 1)
+    slack = 2.0**-50 * ((a - 1) * (np.abs(divergence) + epsilon) + np.abs(bound) + 1)
+    return np.asarray(np.minimum(bound + slack, 0.0), dtype=np.float64)
+
+
+def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
+    """Return the best bound on ln δ(ε) from D_α ≤ αρ over all orders α.
+
+    The derivative in α, (2α−1)ρ − ε + ln(1−1/α), is increasing: bisection.
+    """
+    r = rho if isinstance(rho, float) else ceil_float(rho)
+    if r == 0.0:
+        return np.where(epsilon >= 0, -np.inf, 0.0)
+    low = np.full(epsilon.shape, -40.0)
+    high = np.log(epsilon / r + 4.0 / r + 4.0)
+    for _ in range(60):
+        mid = 0.5 * (low + high)
+        excess = np.exp(mid)  # α − 1
+        rising = (2 * excess + 1) * r - epsilon - np.log1p(1 / excess) > 0
+        low, high = np.where(rising, low, mid), np.where(rising, mid, high)
+    alpha = 1 + np.exp(0.5 * (low + high))
+    alpha = np.maximum(alpha, 1 + 2.0**-40)
+    return renyi_to_log_delta(alpha, alpha * r, epsilon)
+
+
+def tradeoff_from_profile(loss: PrivacyLoss, fpr: float) -> float:
+    """Return the best lower bound on the type-II error that `loss.delta` implies."""
+    alpha = float(fpr)
+    if not 0 <= alpha <= 1:
+        raise ParameterError(f"fpr must lie in [0, 1], got {alpha}", hint="fpr=0.05")
+
+    def bound(eps: float) -> float:
+        d = loss.delta_at(eps)
+        return max(1 - d - math.exp(min(eps, 700.0)) * alpha, math.exp(-eps) * (1 - d - alpha))
+
+    # Both branches are concave in their own coordinate; a coarse scan picks the
+    # hump, a golden-section search climbs it. Any ε is a valid witness.
+    top = min(loss.epsilon(1e-9), 60.0)
+    grid = np.concatenate([[0.0], np.geomspace(1e-4, max(top, 1e-3), 40)])
+    values = [bound(e) for e in grid]
+    best = int(np.argmax(values))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    ratio = (math.sqrt(5) - 1) / 2
+    found = values[best]
+    for _ in range(40):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        at_left, at_right = bound(left), bound(right)
+        found = max(found, at_left, at_right)
+        low, high = (low, right) if at_left >= at_right else (left, high)
+    return max(0.0, found - 2**-50)

@@ -1,0 +1,221 @@
+"""The value every mechanism hands over: a privacy loss.
+
+Guarantee of every number given here
+------------------------------------
+Let M be the mechanism and let D, D' range over the neighbours of the stated
+relation, in both orders. A :class:`PrivacyLoss` is an upper bound on the
+*profile*
+
+    δ(ε) = sup_{D~D'} sup_S  Pr[M(D) ∈ S] − e^ε Pr[M(D') ∈ S]
+
+and everything else follows from it:
+
+* ``delta(ε)`` is never below the true δ(ε);
+* ``epsilon(δ)`` returns an ε at which ``delta(ε) ≤ δ`` was *evaluated*, so it
+  is an upper bound whatever the search did;
+* ``tradeoff(α)`` is a lower bound on the type-II error of any test of D against
+  D' with type-I error α. By duality (Dong, Roth & Su 2022, Prop. 6)
+  f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); a supremum over
+  some of the ε is still a lower bound.
+
+Numbers go in as exact rationals and come out rounded outward.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet._exact import Number, ceil_float, decimal, floor_float, show
+from discreet.errors import ParameterError, RelationError
+from discreet.privacy._relation import Neighbours, read_neighbours
+
+if TYPE_CHECKING:
+    from discreet.privacy._losses import Zcdp
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+ULP = 2.0**-52
+"""Spacing of doubles at 1: the unit in which rounding slack is stated."""
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class PrivacyLoss(ABC):
+    """Upper bound on what neighbours can learn from one mechanism's output.
+
+    Attributes
+    ----------
+    neighbours : Neighbours or None
+        The relation the bound holds for; None when not stated.
+    unit : str or None
+        Whose data a neighbour adds, removes or changes; None when not stated.
+    """
+
+    neighbours: Neighbours | None
+    unit: str | None
+
+    # -- what a loss must say -------------------------------------------------
+
+    @abstractmethod
+    def log_delta(self, epsilon: Array) -> Array:
+        """Return an upper bound on ln δ(ε), elementwise, for ε ≥ 0 (vectorised, for small δ)."""
+
+    @property
+    @abstractmethod
+    def top(self) -> Fraction | float:
+        """Supremum of the finite privacy loss (inf when unbounded)."""
+
+    @property
+    def mass_at_infinity(self) -> Fraction:
+        """Limit of δ(ε) as ε grows."""
+        return Fraction(0)
+
+    @abstractmethod
+    def _shown(self) -> dict[str, str]:
+        """Return the parameters as written in the repr."""
+
+    # -- what everybody may ask -----------------------------------------------
+
+    def delta(self, epsilon: Number) -> float:
+        """Return an upper bound on δ(ε)."""
+        eps = _read_epsilon(epsilon)
+        if eps >= self.top:
+            return ceil_float(self.mass_at_infinity)
+        return self.delta_at(floor_float(eps))
+
+    def epsilon(self, delta: Number = 0) -> float:
+        """Return an upper bound on the least ε with δ(ε) ≤ `delta` (inf if there is none)."""
+        target = read_delta(delta)
+        gap = target - self.mass_at_infinity
+        if gap < 0:
+            return math.inf
+        top = self.top if isinstance(self.top, float) else ceil_float(self.top)
+        if gap == 0:
+            return top
+        return self._solve(floor_float(target), top)
+
+    @property
+    def rho(self) -> Fraction | float:
+        """Upper bound on the zero-concentrated parameter ρ (inf if there is none)."""
+        return math.inf
+
+    def renyi(self, alpha: Number) -> float:
+        """Return an upper bound on the Rényi divergence of order `alpha` (inf if none)."""
+        order = read_order(alpha)
+        rho = self.rho
+        bound = math.inf if rho == math.inf else up(float(order) * float(rho))
+        if self.mass_at_infinity == 0 and self.top != math.inf:
+            from discreet.privacy._convert import pure_to_renyi  # noqa: PLC0415 - cycle
+
+            bound = min(bound, pure_to_renyi(self.top, order))
+        return bound
+
+    def tradeoff(self, fpr: float) -> float:
+        """Return a lower bound on the false-negative rate of any attack with rate `fpr`."""
+        from discreet.privacy._convert import tradeoff_from_profile  # noqa: PLC0415 - cycle
+
+        return tradeoff_from_profile(self, fpr)
+
+    def zcdp(self) -> Zcdp:
+        """Return the loss as δ-approximate ρ-zCDP, the currency of the adaptive filter."""
+        from discreet.privacy._losses import Zcdp  # noqa: PLC0415 - cycle
+
+        return Zcdp.of(self.rho, self.mass_at_infinity, self)
+
+    def under(self, neighbours: Neighbours | str | None, unit: str | None = None) -> Self:
+        """Return a copy labelled with the relation (and unit) it holds for.
+
+        A label once stated is part of the promise and cannot be replaced.
+        """
+        relation = read_neighbours(neighbours) or self.neighbours
+        label = unit if unit is not None else self.unit
+        if self.neighbours not in (None, relation) or self.unit not in (None, label):
+            raise RelationError(
+                f"this loss was stated under {self.neighbours or 'no relation'}"
+                f"{f' for one {self.unit}' if self.unit else ''}; it says nothing about "
+                f"{relation or 'no relation'}{f' for one {label}' if label else ''}",
+                hint="p.group(loss, 2) turns add-remove into change-one",
+            )
+        return self.replaced(neighbours=relation, unit=label)
+
+    # -- machinery --------------------------------------------------------------
+
+    def delta_at(self, epsilon: float) -> float:
+        return min(1.0, up(math.exp(self.log_delta(np.array([max(epsilon, 0.0)]))[0])))
+
+    def _solve(self, target: float, top: float) -> float:
+        """Bisect for ε; the end returned is one where the bound was evaluated."""
+        if self.delta_at(0.0) <= target:
+            return 0.0
+        low, high = 0.0, 1.0
+        while self.delta_at(high) > target:
+            if high > top:
+                return top
+            low, high = high, 2 * high
+            if high > 1e15:
+                return top
+        while high - low > 4 * ULP * high:
+            mid = 0.5 * (low + high)
+            if self.delta_at(mid) <= target:
+                high = mid
+            else:
+                low = mid
+        return min(high, top)
+
+    def replaced(self, **changes: object) -> Self:
+        twin = object.__new__(type(self))
+        for field in fields(self):
+            object.__setattr__(twin, field.name, changes.get(field.name, getattr(self, field.name)))
+        return twin
+
+    def unlabelled(self) -> Self:
+        """Strip the labels, so that equal losses compare equal."""
+        return self.replaced(neighbours=None, unit=None)
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={value}" for name, value in self._shown().items()]
+        if self.neighbours is not None:
+            parts.append(f"neighbours='{self.neighbours}'")
+        if self.unit is not None:
+            parts.append(f"unit={self.unit!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def up(x: float, ulps: float = 8.0) -> float:
+    """Push a non-negative double up by a few units in the last place."""
+    return x * (1.0 + ulps * ULP)
+
+
+def assign(loss: PrivacyLoss, **values: object) -> None:
+    """Set the fields of a frozen loss under construction; labels default to None."""
+    for name, value in {"neighbours": None, "unit": None, **values}.items():
+        object.__setattr__(loss, name, value)
+
+
+def read_delta(x: Number) -> Fraction:
+    """Parse a target δ in [0, 1)."""
+    value = decimal(x, "delta")
+    if not 0 <= value < 1:
+        raise ParameterError(f"delta must lie in [0, 1), got {show(value)}", hint='delta="1e-6"')
+    return value
+
+
+def read_order(x: Number) -> Fraction:
+    """Parse a Rényi order α > 1."""
+    value = decimal(x, "alpha")
+    if value <= 1:
+        raise ParameterError(f"alpha must exceed 1, got {show(value)}", hint="alpha=2")
+    return value
+
+
+def _read_epsilon(x: Number) -> Fraction:
+    value = decimal(x, "epsilon")
+    if value < 0:
+        raise ParameterError(f"epsilon must not be negative, got {show(value)}", hint="epsilon=1")
+    return value

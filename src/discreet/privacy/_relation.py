@@ -1,0 +1,80 @@
+"""Who counts as a neighbour: the relation and the unit a privacy statement is about.
+
+A privacy loss means nothing until it says *which* data sets must look alike.
+
+* **add-remove** (unbounded): one unit is added or removed; the number of
+  units is private.
+* **change-one** (bounded): one unit's data are replaced by other data; the
+  number of units is public.
+
+A change is one removal and one addition, so a statement under add-remove
+yields a (twice as large) statement under change-one, never the other way
+round: data sets of different sizes are not neighbours under change-one.
+
+Labels travel with losses. Two *stated* labels must agree when losses are
+combined; an unstated label takes the stated one. The unit (``"person"``,
+``"household"``, …) follows the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from discreet.errors import ParameterError, RelationError
+
+if TYPE_CHECKING:
+    from discreet.privacy._loss import PrivacyLoss
+
+
+class Neighbours(StrEnum):
+    """The neighbour relation a privacy statement refers to.
+
+    >>> Neighbours("add-remove") is Neighbours.ADD_REMOVE
+    True
+    """
+
+    ADD_REMOVE = "add-remove"
+    CHANGE_ONE = "change-one"
+
+
+def read_neighbours(x: Neighbours | str | None) -> Neighbours | None:
+    """Accept the enum, its text, or None (not stated).
+
+    >>> read_neighbours("change-one")
+    <Neighbours.CHANGE_ONE: 'change-one'>
+    """
+    if x is None:
+        return None
+    try:
+        return Neighbours(x)
+    except ValueError:
+        raise ParameterError(
+            f"neighbours must be 'add-remove' or 'change-one', got {str(x)[:40]!r}",
+            hint="neighbours=Neighbours.ADD_REMOVE",
+        ) from None
+
+
+def shared_label(losses: Iterable[PrivacyLoss]) -> tuple[Neighbours | None, str | None]:
+    """Return the one relation and unit all `losses` agree on, or refuse."""
+    neighbours: Neighbours | None = None
+    unit: str | None = None
+    for loss in losses:
+        if loss.neighbours is not None:
+            if neighbours not in (None, loss.neighbours):
+                raise RelationError(
+                    f"losses under {neighbours} and {loss.neighbours} cannot be combined: "
+                    "they are promises about different pairs of data sets",
+                    hint="state every loss under one relation, e.g. p.group(loss, 2) turns "
+                    "add-remove into change-one",
+                )
+            neighbours = loss.neighbours
+        if loss.unit is not None:
+            if unit not in (None, loss.unit):
+                raise RelationError(
+                    f"losses that protect one {unit} and one {loss.unit} cannot be combined",
+                    hint="state every loss for the same unit",
+                )
+            unit = loss.unit
+    return neighbours, unit
