@@ -28,6 +28,11 @@ discreet.errors.ParameterError: epsilon must be positive, got 0
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class DiscreetError(Exception):
     """Root of the tree: catch this to catch everything discreet refuses.
@@ -119,7 +124,7 @@ class PolicyError(DiscreetError):
         hint: str | None = None,
         line: int | None = None,
         path: tuple[str, ...] = (),
-        fix: dict[str, object] | None = None,
+        fix: Mapping[str, object] | None = None,
     ) -> None:
         if hint is None and fix:
             hint = ", ".join(f"{key}={value!r}" for key, value in fix.items())
@@ -137,7 +142,7 @@ def _rebuild_policy(
     hint: str | None,
     line: int | None,
     path: tuple[str, ...],
-    fix: dict[str, object] | None,
+    fix: Mapping[str, object] | None,
 ) -> PolicyError:
     return PolicyError(message, hint=hint, line=line, path=path, fix=fix)
 

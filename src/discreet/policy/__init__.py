@@ -38,6 +38,7 @@ from __future__ import annotations
 from discreet.policy._calendar import Date, Timestamp
 from discreet.policy._columns import Column
 from discreet.policy._labels import Boolean, Category, Text
+from discreet.policy._load import dumps, load, loads
 from discreet.policy._model import Budget, Policy, Table
 from discreet.policy._numbers import Integer, Real
 
@@ -53,4 +54,7 @@ __all__ = [
     "Table",
     "Text",
     "Timestamp",
+    "dumps",
+    "load",
+    "loads",
 ]

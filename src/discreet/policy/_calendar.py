@@ -165,7 +165,11 @@ def _moment(value: object, step: Fraction, subject: str, key: str) -> dt.datetim
     try:
         if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
             value = dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 - UTC
-        moment = value if isinstance(value, dt.datetime) else dt.datetime.fromisoformat(str(value))
+        moment = (
+            value
+            if isinstance(value, dt.datetime)
+            else dt.datetime.fromisoformat(cast("str", value))
+        )
         if moment.tzinfo is not None:
             moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
     except (TypeError, ValueError, OverflowError):

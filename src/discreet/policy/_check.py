@@ -23,6 +23,14 @@ NAME_LENGTH: Final = 255
 INTEGER_BITS: Final = 62
 """Integers stay below 2^62, so that a sum of two of them fits a signed 64-bit word."""
 
+_EXAMPLES: Final[Mapping[str, object]] = {
+    "epsilon": "1", "delta": "1e-6", "rho": "0.1", "shares": {"analyst": "0.5"},
+    "min": 0, "max": 100, "step": "0.01", "null": None,
+    "source": "people.parquet", "unit": "person_id",
+    "max_rows_per_unit": 1, "max_groups_per_unit": 1, "max_rows_per_group": 1,
+}  # fmt: skip
+"""What to paste where a value cannot be read at all (None: leave the key out)."""
+
 _HUGE: Final = 2**1000
 _DIGITS: Final = 400
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9_]+)")
@@ -80,7 +88,12 @@ def quote(text: object) -> str:
     """
     shown = text if isinstance(text, str) else type(text).__name__
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return '"' + _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]):02x}", shown) + '"'
+    return f'"{printable(shown)}"'
+
+
+def printable(text: str) -> str:
+    """Escape what would break a message: control characters, half surrogate pairs."""
+    return _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
 def plain(value: Fraction) -> int | str:
@@ -96,10 +109,14 @@ def plain(value: Fraction) -> int | str:
 
 
 def refusal(
-    message: str, *path: str, fix: dict[str, object] | None = None, hint: str | None = None
+    message: str, *path: str, fix: Mapping[str, object] | None = None, hint: str | None = None
 ) -> PolicyError:
     """Make the error that points at `path` inside the object being built."""
     return PolicyError(message, path=path, fix=fix, hint=hint)
+
+
+def _example(key: str) -> dict[str, object] | None:
+    return {key: _EXAMPLES[key]} if key in _EXAMPLES else None
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
@@ -114,7 +131,7 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
 def text(value: object, subject: str, key: str, *, limit: int | None = None) -> str:
     """Accept any text that every engine can store: no NUL, no half characters."""
     if not isinstance(value, str) or isinstance(value, FloatText):
-        raise refusal(f"{subject}: {key} must be text in quotes", key)
+        raise refusal(f"{subject}: {key} must be text in quotes", key, fix=_example(key))
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise refusal(f"{subject}: {key} holds a NUL or half of a surrogate pair", key)
     if limit is not None and len(value) > limit:
@@ -130,17 +147,17 @@ def name(value: object, kind: str) -> str:
     return checked
 
 
-def number(value: Number, subject: str, key: str) -> Fraction:
+def number(value: Number, subject: str, key: str, *inner: str) -> Fraction:
     """Read an exact number as a person wrote it (0.1 is 1/10), of sensible size."""
     if _too_long(value):
-        raise refusal(f"{subject}: {key} has too many digits", key)
+        raise refusal(f"{subject}: {key} has too many digits", key, *inner, fix=_example(key))
     try:
         exact = decimal(value, key)
     except (ValueError, ArithmeticError) as error:
         said = getattr(error, "message", f"{key} is not a number")
-        raise refusal(f"{subject}: {said}", key) from None
+        raise refusal(f"{subject}: {said}", key, *inner, fix=_example(key)) from None
     if abs(exact) >= _HUGE or exact.denominator >= _HUGE:
-        raise refusal(f"{subject}: {key} is too large or too fine", key)
+        raise refusal(f"{subject}: {key} is too large or too fine", key, *inner, fix=_example(key))
     return exact
 
 
@@ -190,9 +207,9 @@ def choice(value: object, allowed: Collection[str], subject: str, key: str) -> s
 
 def collect(items: object, kind: str, key: str, named: Callable[[Any], str]) -> Frozen[Any]:
     """Gather named things from a mapping or a list; names differ by more than case."""
-    listed = list(items.values()) if isinstance(items, Mapping) else items
-    if not isinstance(listed, list | tuple):
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes):
         raise refusal(f"{key} must be a list or a mapping, got {type(items).__name__}", key)
+    listed = items.values() if isinstance(items, Mapping) else items
     found: dict[str, Any] = {}
     folded: dict[str, str] = {}
     for item in listed:

@@ -30,8 +30,7 @@ class Category(Shown):
     values
         Distinct text, integers or booleans (one type), at most 100 000, in display order.
     other
-        Value given to whatever is not in `values` (None: it becomes NULL). It may
-        be one of `values`.
+        Further value, given to whatever is not in `values` (None: it becomes NULL).
     nullable, null
         See the module's table; `null` must be one of `values` or `other`.
 
@@ -62,6 +61,9 @@ class Category(Shown):
         listed = _values(values, subject)
         if other is not None:
             other = _value(other, _kind(listed[0]), subject, "other")
+            if other in listed:
+                message = f"{subject}: other must not be one of the values"
+                raise refusal(message, "other", fix={"other": None})
         settle(self, name=own, values=listed, other=other)
         settle(self, **null_rule(nullable, null, subject, self._member, listed[0]))
 
@@ -79,8 +81,7 @@ class Category(Shown):
     @property
     def domain(self) -> tuple[Label, ...]:
         """Every value the cleaned column can hold besides NULL."""
-        known = self.other is None or self.other in self.values
-        return self.values if known else (*self.values, cast("str", self.other))
+        return self.values if self.other is None else (*self.values, self.other)
 
 
 def _values(values: object, subject: str) -> tuple[Label, ...]:
@@ -91,16 +92,19 @@ def _values(values: object, subject: str) -> tuple[Label, ...]:
         raise refusal(f"{subject}: needs its public values", "values", fix={"values": example})
     if len(values) > MAX_VALUES:
         raise refusal(
-            f"{subject}: has {len(values)} values, at most {MAX_VALUES} are possible", "values"
+            f"{subject}: has {len(values)} values, at most {MAX_VALUES} are possible",
+            "values",
+            fix={"type": "text", "values": None},
         )
     kind = _kind(values[0])
     seen: dict[Label, None] = {}
     for place, value in enumerate(values):
         checked = _value(value, kind, subject, "values", str(place))
         if checked in seen:
-            once = list(dict.fromkeys(v for v in values if _kind(v) is kind))
+            once = list(dict.fromkeys(v for v in values[:20] if _kind(v) is kind))
             message = f"{subject}: {quote(str(checked))} is listed twice"
-            raise refusal(message, "values", str(place), fix={"values": once})
+            fix = {"values": once} if len(values) <= 20 else None
+            raise refusal(message, "values", str(place), fix=fix)
         seen[checked] = None
     return tuple(seen)
 
@@ -116,7 +120,11 @@ def _kind(value: object) -> type | None:
 def _value(value: object, kind: type | None, subject: str, *path: str) -> Label:
     if kind is None or _kind(value) is not kind:
         wanted = "text, integers or booleans, all of one type"
-        raise refusal(f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not", *path)
+        raise refusal(
+            f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not",
+            *path,
+            fix={path[0]: None if path[0] in ("other", "null") else ["a", "b"]},
+        )
     if kind is str:
         return read_text(value, subject, path[0])
     return bool(value) if kind is bool else whole(cast("int", value), subject, path[0])

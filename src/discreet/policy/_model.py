@@ -129,7 +129,7 @@ def _shares(shares: object) -> Frozen[Fraction]:
     parts: dict[str, Fraction] = {}
     for analyst, part in shares.items():
         who = read_name(analyst, "share")
-        exact = number(part, f"share of {quote(who)}", "shares")
+        exact = number(part, f"share of {quote(who)}", "shares", who)
         left = 1 - sum(parts.values(), Fraction())
         if not 0 < exact <= left:
             equal = {str(a): plain(Fraction(1, len(shares))) for a in shares}
@@ -218,7 +218,11 @@ class Table:
             message = f"{subject} is public: neighbours has no meaning"
             raise refusal(message, "neighbours", fix={"neighbours": None})
         if not self.columns:
-            raise refusal(f"{subject}: a public table needs its columns and their types", "columns")
+            raise refusal(
+                f"{subject}: a public table needs its columns and their types",
+                "columns",
+                hint='columns = { id = { type = "text" } }',
+            )
 
     def _check_private(self) -> None:
         subject = f"table {quote(self.name)}"
@@ -304,12 +308,10 @@ class Policy:
             raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
         held = collect(tables, "table", "tables", _table_name)
         if all(table.public for table in held.values()):
-            raise refusal("a policy needs at least one private table", "tables")
-        own = None if name is None else read_name(name, "policy")
-        if own is not None and own.startswith(_HASHED):
-            message = f"a policy's name may not begin with {_HASHED}, unnamed policies do"
-            raise refusal(message, "name", fix={"name": own.removeprefix(_HASHED) or "policy"})
-        settle(self, tables=held, budget=budget, name=own)
+            raise refusal(
+                "a policy needs at least one private table", "tables", hint="public = false"
+            )
+        settle(self, tables=held, budget=budget, name=policy_name(name))
 
     def table(self, name: str) -> Table:
         """Give a table by name; refuse an unknown one, naming the nearest."""
@@ -345,6 +347,17 @@ class Policy:
         return dump(self.to_mapping())
 
 
+def policy_name(name: str | None) -> str | None:
+    """Accept a policy's name, unless it looks like the identity of an unnamed one."""
+    if name is None:
+        return None
+    own = read_name(name, "policy")
+    if own.startswith(_HASHED):
+        message = f"a policy's name may not begin with {_HASHED}: unnamed policies do"
+        raise refusal(message, "name", fix={"name": own.removeprefix(_HASHED) or "policy"})
+    return own
+
+
 def _table_name(item: object) -> str:
     if not isinstance(item, Table):
         raise refusal(f"tables must hold tables, got {type(item).__name__}", "tables")
@@ -370,8 +383,7 @@ def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
         return found[name]
     near = nearest(name, found)
     known = ", ".join(quote(n) for n in list(found)[:10]) or "none"
-    hint = None if near is None else near
-    raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=hint)
+    raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=near)
 
 
 def _digest(value: object) -> str:

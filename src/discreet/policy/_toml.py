@@ -11,7 +11,7 @@ from typing import Final
 from discreet.policy._check import FloatText, plain
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f]')
+_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -36,7 +36,7 @@ def value(item: object) -> str:
     '{ type = "real", min = 0, step = "0.01" }'
     """
     if isinstance(item, Mapping):
-        inner = ", ".join(f"{key(str(k))} = {value(v)}" for k, v in item.items())
+        inner = ", ".join(pair(str(k), v) for k, v in item.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(item, list | tuple):
         return "[" + ", ".join(value(v) for v in item) + "]"
@@ -51,6 +51,11 @@ def value(item: object) -> str:
     return string(str(item))
 
 
+def pair(name: str, item: object) -> str:
+    """Write a key and its value."""
+    return f"{key(name)} = {value(item)}"
+
+
 def dump(policy: Mapping[str, object]) -> str:
     """Write the mapping of a policy as the file a person would have written."""
     blocks: list[str] = []
@@ -62,7 +67,7 @@ def _sections(path: tuple[str, ...], table: Mapping[str, object], blocks: list[s
     """Write one section; columns stay on one line each, other tables get their own header."""
     inline = path[:1] == ("tables",) and path[2:] == ("columns",)
     below = {} if inline else {k: v for k, v in table.items() if isinstance(v, Mapping)}
-    lines = [f"{key(k)} = {value(v)}" for k, v in table.items() if k not in below]
+    lines = [pair(k, v) for k, v in table.items() if k not in below]
     if path and (lines or not below):
         blocks.append("\n".join([f"[{'.'.join(map(key, path))}]", *lines, ""]))
     for name, inner in below.items():

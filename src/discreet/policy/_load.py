@@ -1,0 +1,285 @@
+"""From TOML, or a mapping of the same shape, to a policy; errors quote the line.
+
+Numbers with a decimal point are never turned into floats: their text is read as
+the exact decimal it spells. Unknown keys are errors everywhere, because a
+misspelt limit that is silently ignored is a privacy hole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from discreet.errors import PolicyError
+from discreet.policy import _toml
+from discreet.policy._check import FloatText, nearest, printable, quote, refusal
+from discreet.policy._columns import KINDS, Column
+from discreet.policy._lines import locate
+from discreet.policy._model import Budget, Policy, Table, policy_name
+
+MAX_BYTES: Final = 8 * 2**20
+_HINT_LENGTH: Final = 400
+_LINE_LENGTH: Final = 160
+
+_POSITION: Final = re.compile(r" \(at line (\d+), column \d+\)$")
+_UNQUOTED: Final = re.compile(r"=\s*([A-Za-z][\w./:-]*)(?=\s*(?:[,}\]#]|$))")
+_ALIASES: Final = {
+    "int": "integer", "bigint": "integer", "count": "integer",
+    "float": "real", "double": "real", "decimal": "real", "numeric": "real", "number": "real",
+    "enum": "category", "categorical": "category", "factor": "category",
+    "string": "text", "str": "text", "varchar": "text",
+    "datetime": "timestamp", "time": "timestamp", "bool": "boolean",
+}  # fmt: skip
+
+
+def load(source: str | os.PathLike[str] | Mapping[str, Any] | Policy) -> Policy:
+    """Read a policy from a file, from TOML text, or from a mapping of the same shape.
+
+    Parameters
+    ----------
+    source
+        A path; text with at least one line break is taken as TOML itself. A
+        policy is given back as it is.
+
+    Raises
+    ------
+    PolicyError
+        With the line of the file and one line that would work.
+    """
+    if isinstance(source, Policy):
+        return source
+    if isinstance(source, Mapping):
+        with _Document("policy").quoted():
+            return _policy(source)
+    if isinstance(source, str) and "\n" in source:
+        return loads(source)
+    if not isinstance(source, str | os.PathLike):
+        raise PolicyError(f"a policy is a path, TOML or a mapping, not {type(source).__name__}")
+    return loads(_read(source), os.fspath(source))
+
+
+def loads(text: str, filename: str = "<policy>") -> Policy:
+    r"""Read a policy from TOML text; `filename` is only for messages.
+
+    >>> loads('[budget]\nepsilon = "1"\n[tables.t.columns]\nage = { type = "int" }')
+    Traceback (most recent call last):
+        ...
+    discreet.errors.PolicyError: <policy>, line 4: column "age": there is no type "int"
+        4 | age = { type = "int" }
+        try: age = { type = "integer" }
+    """
+    if not isinstance(text, str):
+        raise PolicyError(f"a policy's text must be str, not {type(text).__name__}")
+    if len(text) > MAX_BYTES:
+        raise PolicyError(f"{filename}: longer than {MAX_BYTES} characters")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    document = _Document(filename, tuple(text.split("\n")))
+    with document.quoted():
+        document.lines.update(locate(text))
+        return _policy(_parse(text, document.rows))
+
+
+def dumps(policy: Policy) -> str:
+    """Write a policy as TOML; ``loads(dumps(policy)) == policy``."""
+    return policy.to_toml()
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "not a usable path"
+        raise PolicyError(f"cannot read the policy {quote(os.fspath(path))}: {said}") from None
+    if len(raw) > MAX_BYTES:
+        raise PolicyError(f"{quote(os.fspath(path))} is longer than {MAX_BYTES} bytes")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"{os.fspath(path)}, line {line}: not UTF-8"
+        raise PolicyError(message, line=line) from None
+
+
+def _parse(text: str, rows: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text, parse_float=FloatText)
+    except tomllib.TOMLDecodeError as error:
+        position = _POSITION.search(str(error))
+        line = int(position[1]) if position else len(rows)
+        said = _POSITION.sub("", str(error)).removesuffix(" (at end of document)")
+        raise PolicyError(f"not TOML: {said}", line=line, hint=_repair(rows, line)) from None
+    except (ValueError, RecursionError):
+        raise PolicyError("not TOML: a number with too many digits, or nested too deeply") from None
+
+
+def _repair(rows: tuple[str, ...], line: int) -> str | None:
+    """Quote bare words, the commonest slip; else leave a repeated or broken line out."""
+    row = rows[line - 1].strip()
+    if not row or len(row) > _LINE_LENGTH:
+        return None
+    quoted = _UNQUOTED.sub(lambda m: m[0] if m[1] in {"true", "false"} else f'= "{m[1]}"', row)
+    try:
+        tomllib.loads(quoted)
+    except (ValueError, RecursionError):
+        return None
+    return quoted if quoted != row else f"# {row}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The text an error is about, if there is one."""
+
+    filename: str
+    rows: tuple[str, ...] = ()
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    @contextmanager
+    def quoted(self) -> Iterator[None]:
+        """Put file, line number and the line itself into any refusal."""
+        try:
+            yield
+        except PolicyError as error:
+            raise self._quote(error) from None
+
+    def _quote(self, error: PolicyError) -> PolicyError:
+        line = error.line or self._line(error.path)
+        if line is None:
+            # without lines the keys say where
+            where = ".".join(_toml.key(printable(k)) for k in error.path) or self.filename
+            message = f"{where}: {error.message}"
+        else:
+            row = printable(self.rows[line - 1].strip())
+            row = row if len(row) <= _LINE_LENGTH else row[: _LINE_LENGTH - 3] + "..."
+            message = f"{self.filename}, line {line}: {error.message}\n    {line} | {row}"
+        return PolicyError(message, hint=error.hint, line=line, path=error.path, fix=error.fix)
+
+    def _line(self, path: tuple[str, ...]) -> int | None:
+        """Line of the culprit, or of the nearest key above it."""
+        above = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.lines[p] for p in above if p in self.lines), 1 if self.rows else None)
+
+
+@contextmanager
+def _inside(*path: str, raw: Mapping[str, Any]) -> Iterator[None]:
+    """Complete the path of a refusal, and write its fix as TOML to paste."""
+    try:
+        yield
+    except PolicyError as error:
+        hint = _hint(path, raw, error.fix) if error.fix else error.hint
+        raise PolicyError(error.message, hint=hint, path=(*path, *error.path)) from None
+
+
+def _hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, object]) -> str | None:
+    """Write the column, or the first key, as it should be; a key to drop as a comment."""
+    try:
+        if path[2:3] == ("columns",):
+            told = {"type": None, **raw, **fix}
+            kept = {key: value for key, value in told.items() if value is not None}
+            line = f"{_toml.key(path[-1])} = {_toml.value(kept)}"
+        else:
+            key = next((key for key, value in fix.items() if value is not None), None)
+            dropped = next(iter(fix))
+            line = (
+                _toml.pair(key, fix[key]) if key else "# " + _toml.pair(dropped, raw.get(dropped))
+            )
+    except (ValueError, RecursionError):
+        return None
+    return line if len(line) <= _HINT_LENGTH else None
+
+
+def _policy(raw: Mapping[str, Any]) -> Policy:
+    _known(raw, ("policy", "budget", "tables"), "a policy")
+    about = _section(raw, "policy", {"name": "people"})
+    with _inside("policy", raw=about):
+        _known(about, ("name",), "[policy]")
+        name = policy_name(about.get("name"))
+    if "budget" not in raw:
+        raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
+    budget = _budget(_section(raw, "budget", {"epsilon": "1"}))
+    if "tables" not in raw:
+        raise refusal("a policy needs at least one table", hint="[tables.people.columns]")
+    tables = _section(raw, "tables", {"people": {"columns": {}}})
+    built = [_table(_text_key(key, "table"), given) for key, given in tables.items()]
+    with _inside(raw=about):
+        return Policy(built, budget, name)
+
+
+def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:
+    section = raw.get(key, {})
+    if not isinstance(section, Mapping):
+        line = f"{key} = {_toml.value(example)}"
+        raise refusal(f"{key} must be a table of keys and values", key, hint=line)
+    return section
+
+
+def _budget(raw: Mapping[str, Any]) -> Budget:
+    with _inside("budget", raw=raw):
+        _known(raw, [f.name for f in fields(Budget)], "[budget]")
+        return Budget(**raw)
+
+
+def _table(name: str, raw: object) -> Table:
+    if not isinstance(raw, Mapping):
+        raise refusal(f"table {quote(name)} must be a section", "tables", name,
+                      hint=f"[tables.{_toml.key(name)}]")  # fmt: skip
+    columns: list[Column] = []
+    with _inside("tables", name, raw=raw):
+        keys = [f.name for f in fields(Table) if f.name != "name"]
+        _known(raw, keys, f"table {quote(name)}")
+        if raw.get("public") is True and "neighbours" in raw:
+            message = f"table {quote(name)} is public: neighbours has no meaning"
+            raise refusal(message, "neighbours", fix={"neighbours": None})
+        declared = _section(raw, "columns", {"age": {"type": "integer", "min": 0, "max": 115}})
+    for label, given in declared.items():
+        columns.append(_column(("tables", name, "columns"), _text_key(label, "column"), given))
+    with _inside("tables", name, raw=raw):
+        return Table(name, columns, **{k: v for k, v in raw.items() if k != "columns"})
+
+
+def _column(base: tuple[str, ...], name: str, raw: object) -> Column:
+    if not isinstance(raw, Mapping):
+        guess = raw if isinstance(raw, str) and raw in KINDS else "text"
+        line = f"{_toml.key(name)} = {{ type = {_toml.string(guess)} }}"
+        raise refusal(f"column {quote(name)} must be a table with a type", *base, name, hint=line)
+    with _inside(*base, name, raw=raw):
+        kind = KINDS[_type(name, raw)]
+        keys = [f.name for f in fields(kind) if f.name != "name"]
+        _known(raw, ["type", *keys], f"{kind.type} column {quote(name)}")
+        return kind(name, **{k: v for k, v in raw.items() if k != "type"})
+
+
+def _type(name: str, raw: Mapping[str, Any]) -> str:
+    given = raw.get("type")
+    if isinstance(given, str) and given in KINDS:
+        return given
+    if given is None:
+        shape = {"values": "category", "step": "real", "min": "integer"}
+        guess = next((kind for key, kind in shape.items() if key in raw), "text")
+        raise refusal(f"column {quote(name)} needs a type", fix={"type": guess})
+    near = _ALIASES.get(str(given)[:20].lower()) or nearest(given, KINDS) or "text"
+    message = f"column {quote(name)}: there is no type {quote(given)}"
+    raise refusal(message, "type", fix={"type": near})
+
+
+def _known(raw: Mapping[str, Any], known: list[str] | tuple[str, ...], owner: str) -> None:
+    """Refuse a key nobody reads, naming the one that was probably meant."""
+    for key in raw:
+        if key in known:
+            continue
+        near = nearest(key, [k for k in known if k not in raw])
+        fix = {str(key): None} | ({near: raw[key]} if near else {})
+        message = f"{owner} has no key {quote(key)}; it has {', '.join(known)}"
+        raise refusal(message, _text_key(key, "key"), fix=fix)
+
+
+def _text_key(key: object, kind: str) -> str:
+    if not isinstance(key, str):
+        raise refusal(f"the name of a {kind} must be text, not {type(key).__name__}")
+    return key
