@@ -1,1 +1,10 @@
-"""To be filled."""
+"""Audits: evidence, from runs alone, against a privacy claim.
+
+:func:`epsilon_lower_bound` runs a mechanism on two neighbouring inputs and
+certifies how much it leaks at least; :func:`clopper_pearson` is the exact
+binomial bound beneath it.
+"""
+
+from discreet.audit._statistical import Audit, clopper_pearson, epsilon_lower_bound
+
+__all__ = ["Audit", "clopper_pearson", "epsilon_lower_bound"]

@@ -1,0 +1,315 @@
+"""Which groups exist: releasing noisy counts of keys that nobody listed beforehand.
+
+Mechanism
+---------
+Keys with a count below the public ``min_count`` are dropped; noise Z is added to the count of
+every remaining key, and a key is released with its noisy count if that is at least the
+threshold T. (``strict`` prints the same rule as "> T − 1": on the integers they are one.)
+
+Guarantee
+---------
+A unit contributes to at most ℓ = ``max_groups`` keys and at most Δ = ``sensitivity`` to each.
+The mechanism is (ε, δ)-DP, where the noise alone is (ε, δ_noise)-DP for the counts of the keys
+one unit (add-remove) or two units (change-one) can touch, and δ = δ_noise + δ_T with
+
+    δ_T = 1 − (1 − q)^ℓ,   q = P(min_count − 1 + Δ + Z ≥ T).
+
+Proof. Let C be the data common to the neighbours D and D', so each has at most one unit more. A
+key present (count ≥ min_count) in D but not in C has a count of at most min_count − 1 + Δ, and
+there are at most ℓ of them; let A be the event that one is released, a = P(A) ≤ δ_T, as noises
+are independent. Let a' be the same for D'. Given that neither happens, both outputs are noisy
+counts over the keys of C, so for any set O, y = P(D ∈ O | not A) ≤ e^ε·x + δ_noise with
+x = P(D' ∈ O | not A'). Hence P(D ∈ O) ≤ a + (1−a)y and P(D' ∈ O) ≥ (1−a')x, and
+
+    P(D ∈ O) − e^ε·P(D' ∈ O) ≤ a + (1−a)y − (1−a')(y − δ_noise) ≤ max(a, a') + δ_noise. ∎
+
+δ_T is attained (a neighbour without those keys cannot show them), so T is the least possible.
+
+Noise: discrete Laplace of scale ℓΔ/ε (change-one: 2ℓΔ/ε) with δ_noise = 0, or discrete Gaussian for
+the L2 distance √ℓ·Δ (√(2ℓ)·Δ) with δ_noise = δ/2, certified for the law drawn.
+(Korolova, Kenthapadi, Mishra, Ntoulas 2009; Wilson et al. 2020; Swanberg et al. 2023.)
+
+Intervals are for counts *given that the key was released*: selection favours lucky noise,
+and the usual interval would cover small counts too rarely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from discreet import _exact, noise
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet.errors import LatticeError, ParameterError
+from discreet.mechanisms import _lattice
+from discreet.mechanisms._additive import certified_gaussian
+from discreet.mechanisms._parameters import read_count, sqrt_up
+from discreet.mechanisms._release import Interval, tainted
+from discreet.privacy._relation import read_neighbours
+
+_OUTWARD = 1e-9
+"""Relative margin on tail probabilities, far above the error of the laws' ``sf``."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Keys:
+    """Released keys with their noisy counts.
+
+    Attributes
+    ----------
+    value
+        Noisy count by key, ordered by key (or at random where keys have no
+        order), so that the order says nothing.
+    threshold
+        A key is released when its noisy count is at least this.
+    law, loss, mechanism, price
+        As in :class:`Release`.
+    """
+
+    value: dict[Any, int]
+    threshold: int
+    law: Any
+    loss: p.PrivacyLoss
+    price: str
+    min_count: int = 1
+    strict: bool = False
+    tainted: bool = False
+    mechanism: str = "threshold-keys"
+
+    @property
+    def step(self) -> Fraction:
+        """Counts are integers."""
+        return Fraction(1)
+
+    def interval(self, confidence: Number = 0.95) -> dict[Any, Interval]:
+        """Return an interval per key for its true count, given that it was released."""
+        error = 1 - _exact.confidence(confidence)
+        ends = {y: self._ends(y, error / 2) for y in set(self.value.values())}
+        return {key: Interval(*ends[y], 1 - error) for key, y in self.value.items()}
+
+    def _ends(self, y: int, error: float) -> tuple[int, int]:
+        """Invert the two tails of the truncated law; both are monotone in the count."""
+        reach = 2 + 2 * int(self.law.interval(1 - error / 4).high)
+
+        def at_least(c: int) -> float:
+            return _ratio(self.law.sf(y - 1 - c), self.law.sf(self.threshold - 1 - c))
+
+        def at_most(c: int) -> float:
+            return 1 - _ratio(self.law.sf(y - c), self.law.sf(self.threshold - 1 - c))
+
+        low = _first(lambda c: at_least(c) > error, self.min_count, max(y, self.min_count) + reach)
+        high = _first(lambda c: at_most(c) <= error, self.min_count, max(y, self.min_count) + reach)
+        return low, max(high - 1, self.min_count)
+
+    def __repr__(self) -> str:
+        rule = f"> {self.threshold - 1}" if self.strict else f"≥ {self.threshold}"
+        shown = ", ".join(f"{k!r}: {v}" for k, v in list(self.value.items())[:6])
+        more = ", …" if len(self.value) > 6 else ""
+        relation = "" if self.loss.neighbours is None else f", {self.loss.neighbours}"
+        taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
+        return f"{{{shown}{more}}} (count {rule})  {self.mechanism}, {self.price}{relation}{taint}"
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part) / float(whole) if whole > 0 else 0.0
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the least integer in [low, high] where a monotone condition holds (or high)."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class KeyThreshold:
+    """The public side of key selection: law, threshold, δ; made by :meth:`design`."""
+
+    law: Any
+    threshold: int
+    epsilon: Fraction
+    delta: Fraction
+    min_count: int
+    strict: bool
+    neighbours: p.Neighbours
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """(ε, δ)-DP under the stated relation."""
+        return p.Approx(self.epsilon, self.delta).under(self.neighbours)
+
+    @classmethod
+    def design(
+        cls,
+        epsilon: Number,
+        delta: Number | None = None,
+        *,
+        threshold: int | None = None,
+        max_groups: int = 1,
+        sensitivity: int = 1,
+        noise: Literal["laplace", "gaussian"] = "laplace",
+        min_count: int = 1,
+        strict: bool = False,
+        neighbours: p.Neighbours | str = p.Neighbours.ADD_REMOVE,
+    ) -> KeyThreshold:
+        """Calibrate; the parameters are those of :func:`threshold_keys`."""
+        relation = read_neighbours(neighbours)
+        if relation is None:
+            raise ParameterError("state the relation", hint='neighbours="add-remove"')
+        eps, groups = _exact.epsilon(epsilon), read_count(max_groups, "max_groups")
+        reach = read_count(min_count, "min_count") - 1 + read_count(sensitivity, "sensitivity")
+        touched = groups * (2 if relation is p.Neighbours.CHANGE_ONE else 1)
+        if (delta is None) == (threshold is None):
+            raise ParameterError("give either delta or threshold", hint='delta="1e-6"')
+        dlt = None if delta is None else _exact.delta(delta)
+        law, left = _calibrate(noise, eps, dlt, touched, int(sensitivity))
+        if dlt is None:
+            least = read_count(threshold, "threshold") + bool(strict)
+            dlt = _delta_of(law, least - reach, groups)
+            if dlt >= 1:
+                raise ParameterError("this threshold protects nobody", hint='delta="1e-6"')
+        else:
+            assert left is not None
+            least = reach + _least_margin(law, left, groups)
+        return cls(law, least, eps, dlt, int(min_count), bool(strict), relation)
+
+    def select(self, counts: Mapping[Any, int]) -> Keys:
+        """Release the keys that pass, with noisy counts."""
+        keys, k = _read_counts(counts, self.min_count)
+        z = self.law.sample(len(keys))
+        noisy = _lattice.add(k, z) if keys else k
+        passed = {
+            key: int(c) for key, c in zip(keys, noisy.tolist(), strict=True) if c >= self.threshold
+        }
+        price = f"ε={_exact.show(self.epsilon)}, δ={_exact.show(self.delta)}"
+        return Keys(
+            value=_in_neutral_order(passed),
+            threshold=self.threshold,
+            law=self.law,
+            loss=self.loss,
+            price=price,
+            min_count=self.min_count,
+            strict=self.strict,
+            tainted=tainted(z),
+        )
+
+
+def threshold_keys(
+    counts: Mapping[Any, int],
+    epsilon: Number,
+    delta: Number | None = None,
+    *,
+    threshold: int | None = None,
+    max_groups: int = 1,
+    sensitivity: int = 1,
+    noise: Literal["laplace", "gaussian"] = "laplace",
+    min_count: int = 1,
+    strict: bool = False,
+    neighbours: p.Neighbours | str = p.Neighbours.ADD_REMOVE,
+) -> Keys:
+    """Release the keys with enough units, and their noisy counts: (ε, δ)-DP.
+
+    Parameters
+    ----------
+    counts
+        Private counts by key; the keys themselves are private.
+    epsilon, delta
+        Privacy parameters. The threshold is the least that δ allows; or
+    threshold
+        a threshold to use instead of `delta` (Laplace only); its exact δ is
+        then in the result's loss.
+    max_groups, sensitivity
+        How many keys one unit may contribute to, and how much to each. The
+        caller must have enforced both.
+    noise
+        "laplace", or "gaussian" (better when `max_groups` is large).
+    min_count
+        Public minimum: keys with a smaller true count are never released.
+    strict
+        Whether a key must exceed the given threshold rather than reach it.
+    neighbours
+        "add-remove" or "change-one".
+
+    Examples
+    --------
+    >>> from discreet import mechanisms as m
+    >>> poll = {"pizza": 900, "sushi": 700, "my secret recipe": 1}
+    >>> list(m.threshold_keys(poll, epsilon=1, delta="1e-6").value)
+    ['pizza', 'sushi']
+    """
+    design = KeyThreshold.design(
+        epsilon,
+        delta,
+        threshold=threshold,
+        max_groups=max_groups,
+        sensitivity=sensitivity,
+        noise=noise,
+        min_count=min_count,
+        strict=strict,
+        neighbours=neighbours,
+    )
+    return design.select(counts)
+
+
+def _calibrate(
+    kind: str, eps: Fraction, dlt: Fraction | None, touched: int, each: int
+) -> tuple[Any, Fraction | None]:
+    """Return the noise law and the part of δ that is left for the threshold."""
+    if kind == "laplace":
+        return noise.DiscreteLaplace(touched * each / eps), dlt
+    if kind != "gaussian":
+        raise ParameterError("noise must be 'laplace' or 'gaussian'", hint='noise="laplace"')
+    if dlt is None:
+        raise ParameterError("gaussian noise needs delta, not a threshold", hint='delta="1e-6"')
+    distance = sqrt_up(Fraction(touched * each * each))
+    law, _ = certified_gaussian(distance, eps, dlt / 2, touched)
+    return law, dlt / 2
+
+
+def _delta_of(law: Any, margin: int, groups: int) -> Fraction:
+    """δ_T for keys that need noise of at least `margin`, rounded up."""
+    q = min(1.0, float(law.sf(margin - 1)) * (1 + _OUTWARD))
+    joint = -math.expm1(groups * math.log1p(-q)) if q < 1 else 1.0
+    # a tail that underflows is not zero
+    return Fraction(max(min(1.0, joint * (1 + _OUTWARD)), 1e-300))
+
+
+def _least_margin(law: Any, delta: Fraction, groups: int) -> int:
+    high = 1
+    while _delta_of(law, high, groups) > delta:
+        high *= 2
+        if high > 2**80:
+            raise ParameterError("delta is below what the noise law can certify", hint='"1e-6"')
+    return _first(lambda t: _delta_of(law, t, groups) <= delta, high // 2, high)
+
+
+def _read_counts(
+    counts: Mapping[Hashable, int], min_count: int
+) -> tuple[list[Hashable], _lattice.IntArray]:
+    if not isinstance(counts, Mapping):
+        raise ParameterError("counts must map keys to whole numbers", hint='{"a": 10, "b": 3}')
+    kept: dict[Hashable, int] = {}
+    for key, count in counts.items():
+        if isinstance(count, bool | np.bool_) or not isinstance(count, int | np.integer):
+            raise LatticeError("counts must be whole numbers")
+        if count >= min_count:
+            kept[key] = int(count)
+    return list(kept), _lattice.shrink(_lattice.object_array(list(kept.values())))
+
+
+def _in_neutral_order(passed: dict[Any, int]) -> dict[Any, int]:
+    try:
+        return {key: passed[key] for key in sorted(passed)}
+    except TypeError:
+        keys = list(passed)
+        return {keys[i]: passed[keys[i]] for i in noise.permutation(len(keys)).tolist()}
