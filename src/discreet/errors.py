@@ -10,6 +10,9 @@
     │   ├── NotProvedError            a combination nobody has proved; refused, not guessed
     │   └── TaintedNoiseError         noise from the deterministic test source near a release
     ├── PolicyError                   a policy that cannot be used; has .line, .path
+    ├── QueryError                    a question that cannot be asked like this; has .line, .column
+    │   ├── UnknownNameError          a table, column or value that the policy does not have
+    │   └── UnsupportedQueryError     a construct outside the closed language; names the nearest
     └── BudgetExceededError           the filter refuses: the loss would pass the budget
 
 Each message says what was done, why it is refused and, as ``hint``, one line
@@ -145,6 +148,53 @@ def _rebuild_policy(
     fix: Mapping[str, object] | None,
 ) -> PolicyError:
     return PolicyError(message, hint=hint, line=line, path=path, fix=fix)
+
+
+class QueryError(DiscreetError):
+    """A question that cannot be asked like this; refused before any data is read.
+
+    Parameters
+    ----------
+    message, hint
+        As for every error; both quote only the question and the policy.
+    line, column
+        Place in the question's text, counted from 1; None where it is not known.
+    """
+
+    code = "query"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.line = line
+        self.column = column
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_query, (type(self), self.message, self.hint, self.line, self.column))
+
+
+def _rebuild_query(
+    kind: type[QueryError], message: str, hint: str | None, line: int | None, column: int | None
+) -> QueryError:
+    return kind(message, hint=hint, line=line, column=column)
+
+
+class UnknownNameError(QueryError):
+    """A table, column or value that the policy does not have."""
+
+    code = "unknown-name"
+
+
+class UnsupportedQueryError(QueryError):
+    """A construct outside the closed query language, refused by name."""
+
+    code = "unsupported-query"
 
 
 class BudgetExceededError(DiscreetError):

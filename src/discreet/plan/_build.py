@@ -1,0 +1,562 @@
+"""Typed construction of row expressions, shared by SQL and the fluent API.
+
+The nodes of ``_expr`` are strict: kinds must agree, grids must match, category
+codes are integers. People write ``sex = 'F'``, ``income / 12`` and
+``CASE WHEN age < 18 THEN 'minor' ELSE 'adult' END``. The functions here carry
+one to the other, once, so that both front ends mean the same thing:
+
+* text constants take the type of what they meet (a label, a date, a text);
+* constants are folded exactly, in rationals;
+* division is true division: by a constant it is exact on a finer grid, by a
+  column it is rounded to a power of two about a millionth of the quotient's
+  range (:func:`quotient_step`); by zero it is NULL;
+* ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` keep NULL;
+* CASE with text results makes a category, labels in order of appearance.
+
+Everything is decided from public facts: the policy and the question.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Final, TypeAlias, cast
+
+from discreet._exact import show
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan._expr import (
+    Abs,
+    Arithmetic,
+    Bucket,
+    Case,
+    Clamp,
+    Coalesce,
+    Column,
+    Compare,
+    Comparison,
+    Constant,
+    DatePart,
+    Divide,
+    Expr,
+    IsNull,
+    Logic,
+    Not,
+    OneOf,
+    Part,
+    Rescale,
+    align,
+)
+from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
+
+MAX_BUCKETS: Final = 10_000
+MAX_RELABELLED: Final = 256
+_QUOTIENT_CELLS: Final = 2**20
+_MICRO: Final = Fraction(1, 1_000_000)
+_MIRROR: Final[dict[str, Comparison]] = {
+    "<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A text constant: its type is that of what it meets."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """The constant NULL, of any type."""
+
+
+Operand: TypeAlias = Expr | Word | Null
+"""What a row expression is made of while its type is still being decided."""
+
+
+def quote(text: str) -> str:
+    """Name something in a message: in double quotes, on one line, never long."""
+    shown = "".join(c if c.isprintable() else "?" for c in text[:60])
+    return f'"{shown}"'
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word that was probably meant, or None."""
+    folded = {k.casefold(): k for k in known}
+    found = difflib.get_close_matches(word[:255].casefold(), folded, n=1, cutoff=0.5)
+    return folded[found[0]] if found else None
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
+    """Build the error for a name that the policy does not have, with the nearest one."""
+    listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+    near = nearest(name, known)
+    return UnknownNameError(
+        f"there is no {what} {quote(name)}; known: {listed or 'none'}",
+        hint=near if near is not None else (known[0] if known else None),
+    )
+
+
+def number(value: Fraction) -> Constant:
+    """Return a numeric constant."""
+    return Constant.number(value)
+
+
+def truth(*, value: bool) -> Constant:
+    """Return TRUE or FALSE."""
+    return Constant(int(value), Type(Kind.BOOLEAN, int(value), int(value), nullable=False))
+
+
+def typed(operand: Operand, where: str) -> Expr:
+    """Insist on an operand whose type is known by itself."""
+    if isinstance(operand, Word):
+        raise QueryError(f"{where}: the text {quote(operand.text)} is not a value to compute with")
+    if isinstance(operand, Null):
+        raise QueryError(f"{where}: NULL alone is not a value to compute with")
+    return operand
+
+
+def constant_value(operand: Operand) -> Fraction | None:
+    """Return the number that a numeric constant is, or None for anything else."""
+    if isinstance(operand, Constant) and operand.code is not None and operand.type.is_numeric:
+        return operand.code * operand.type.step
+    return None
+
+
+# --- constants that meet a typed expression ------------------------------------------------
+
+
+def _label_code(arg: Expr, operand: Operand) -> int:
+    """Code of a category's label; an unknown label is refused, labels are public."""
+    labels = arg.type.labels
+    wanted: str | int | bool | None = None
+    if isinstance(operand, Word):
+        wanted = operand.text
+    elif isinstance(operand, Constant) and operand.type.kind is Kind.BOOLEAN:
+        wanted = bool(operand.code)
+    elif (value := constant_value(operand)) is not None and value.denominator == 1:
+        wanted = int(value)
+    for code, label in enumerate(labels):
+        if type(label) is type(wanted) and label == wanted:
+            return code
+    if wanted is None:
+        raise UnsupportedQueryError(
+            "a category is compared with constants only", hint=_example(arg, labels)
+        )
+    shown = [str(v) for v in labels]
+    error = unknown(f"value of {name_of(arg)} called", str(wanted), shown)
+    near = labels[shown.index(error.hint)] if error.hint in shown else labels[0]
+    raise UnknownNameError(error.message, hint=_example(arg, (near,)))
+
+
+def _example(arg: Expr, labels: tuple[str | int | bool, ...]) -> str:
+    first = labels[0]
+    if isinstance(first, bool):
+        return f"{name_of(arg)} = {str(first).upper()}"
+    return f"{name_of(arg)} = {first}" if isinstance(first, int) else f"{name_of(arg)} = '{first}'"
+
+
+def name_of(expr: Expr) -> str:
+    """Call an expression by its column, or by what it is."""
+    return expr.name if isinstance(expr, Column) else "the expression"
+
+
+def _when(text: str) -> dt.datetime:
+    try:
+        when = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise QueryError(
+            f"{quote(text)} is not a date or time", hint="DATE '2024-01-31'"
+        ) from None
+    if when.tzinfo is not None:
+        when = when.astimezone(dt.UTC).replace(tzinfo=None)
+    return when
+
+
+def date(text: str) -> Constant:
+    """Return the constant of an ISO date.
+
+    >>> date("1970-01-02").code
+    1
+    """
+    when = _when(text)
+    if when.time() != dt.time():
+        raise QueryError(f"{quote(text)} is a time, not a date", hint="DATE '2024-01-31'")
+    code = (when.date() - EPOCH).days
+    return Constant(code, Type(Kind.DATE, code, code, nullable=False))
+
+
+def timestamp(text: str, step: Fraction | None = None) -> Constant:
+    """Return the constant of an ISO instant (UTC), on the grid `step` if it lies there."""
+    when = _when(text)
+    micros = (when - EPOCH_TIME) // dt.timedelta(microseconds=1)
+    if step is None or (micros * _MICRO / step).denominator != 1:
+        step = _MICRO
+    code = timestamp_code(when, step)
+    return Constant(code, Type(Kind.TIMESTAMP, code, code, step, nullable=False))
+
+
+def fit(operand: Operand, like: Expr) -> Expr:
+    """Give a constant the kind of the expression it stands beside."""
+    kind = like.type.kind
+    if isinstance(operand, Null):
+        raise QueryError("NULL is compared with IS NULL", hint=f"{name_of(like)} IS NULL")
+    if isinstance(operand, Word):
+        if kind is Kind.DATE:
+            return date(operand.text)
+        if kind is Kind.TIMESTAMP:
+            return timestamp(operand.text, like.type.step)
+        raise QueryError(
+            f"{name_of(like)} is a {kind}, {quote(operand.text)} is text",
+            hint=f"{name_of(like)} = {'TRUE' if kind is Kind.BOOLEAN else operand.text[:20]}",
+        )
+    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
+        return timestamp(str(operand.type.value(operand.code)), like.type.step)
+    return operand
+
+
+# --- conditions ----------------------------------------------------------------------------
+
+
+def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
+    """Compare two operands; constants take the type of the other side."""
+    if _bare(left) and not _bare(right):
+        left, right, op = right, left, _MIRROR[op]
+    if isinstance(left, Word | Null):
+        raise QueryError("a comparison needs a column on one side", hint="age >= 18")
+    if left.type.kind in (Kind.CATEGORY, Kind.TEXT):
+        return _compare_label(op, left, right)
+    right = fit(right, left)
+    if left.type.kind is Kind.BOOLEAN and op not in ("=", "<>"):
+        raise UnsupportedQueryError(f"truth values have no order: {op}", hint="married = TRUE")
+    if left.type.kind is Kind.BOOLEAN and isinstance(right, Constant) and right.code in (0, 1):
+        # x = TRUE is x, also when x is NULL
+        return left if (right.code == 1) is (op == "=") else negate(left)
+    return Compare(op, left, right)
+
+
+def _bare(operand: Operand) -> bool:
+    return isinstance(operand, Word | Null | Constant)
+
+
+def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
+    if op not in ("=", "<>"):
+        raise UnsupportedQueryError(
+            f"a {left.type.kind} has no order: {op}", hint=f"{name_of(left)} IN ('a', 'b')"
+        )
+    found = one_of(left, [right])
+    return found if op == "=" else negate(found)
+
+
+def one_of(arg: Operand, items: Sequence[Operand]) -> Expr:
+    """Test membership in a list of constants."""
+    expr = typed(arg, "IN")
+    if any(isinstance(i, Null) for i in items) or not items:
+        raise QueryError("an IN list holds constants, and not NULL", hint="x IN (1, 2)")
+    kind = expr.type.kind
+    if kind is Kind.CATEGORY:
+        return OneOf(expr, tuple(sorted({_label_code(expr, i) for i in items})))
+    if kind is Kind.TEXT:
+        words = [i.text for i in items if isinstance(i, Word)]
+        if len(words) != len(items):
+            raise QueryError("a text column is compared with text constants only", hint="x = 'a'")
+        return OneOf(expr, tuple(dict.fromkeys(words)))
+    if kind is Kind.BOOLEAN:
+        return disjunction([compare("=", expr, i) for i in items])
+    return _one_of_grid(expr, [fit(i, expr) for i in items])
+
+
+def _one_of_grid(expr: Expr, items: list[Expr]) -> Expr:
+    codes: set[int] = set()
+    for item in items:
+        if not isinstance(item, Constant) or item.code is None or item.type.kind != expr.type.kind:
+            raise QueryError("an IN list holds constants of the column's own type")
+        place = item.code * item.type.step / expr.type.step
+        if place.denominator == 1:  # a constant between grid points never matches
+            codes.add(int(place))
+    if not codes:
+        return Compare("=", expr, items[0])
+    return OneOf(expr, tuple(sorted(codes)))
+
+
+def between(arg: Operand, low: Operand, high: Operand) -> Expr:
+    """Test ``low <= arg <= high``."""
+    return conjunction([compare(">=", arg, low), compare("<=", arg, high)])
+
+
+def conjunction(conditions: Iterable[Operand]) -> Expr:
+    """AND, flattened."""
+    return _logic("and", conditions)
+
+
+def disjunction(conditions: Iterable[Operand]) -> Expr:
+    """OR, flattened."""
+    return _logic("or", conditions)
+
+
+def _logic(op: str, conditions: Iterable[Operand]) -> Expr:
+    parts: list[Expr] = []
+    for operand in conditions:
+        c = condition(operand)
+        parts += c.args if isinstance(c, Logic) and c.op == op else (c,)
+    parts = list(dict.fromkeys(parts))
+    return parts[0] if len(parts) == 1 else Logic("and" if op == "and" else "or", tuple(parts))
+
+
+def condition(operand: Operand) -> Expr:
+    """Insist on a truth value."""
+    expr = typed(operand, "a condition")
+    if expr.type.kind is not Kind.BOOLEAN:
+        raise QueryError(
+            f"a condition is needed here, got a {expr.type.kind}",
+            hint=f"{name_of(expr)} IS NOT NULL",
+        )
+    return expr
+
+
+def negate(operand: Operand) -> Expr:
+    """Negate in three-valued logic; NOT NOT x is x."""
+    expr = condition(operand)
+    return expr.arg if isinstance(expr, Not) else Not(expr)
+
+
+def is_null(operand: Operand) -> Expr:
+    """Test for NULL."""
+    return IsNull(typed(operand, "IS NULL"))
+
+
+# --- numbers -------------------------------------------------------------------------------
+
+
+def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
+    """Insist on a number; a truth value counts as 0 or 1, NULL stays NULL."""
+    expr = typed(operand, where)
+    if expr.type.kind is Kind.BOOLEAN:
+        one, zero = number(Fraction(1)), number(Fraction(0))
+        if not expr.type.nullable:
+            return Case(((expr, one),), zero)
+        return Case(((expr, one), (negate(expr), zero)), Constant.null(one.type))
+    if not expr.type.is_numeric:
+        raise QueryError(f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}")
+    return expr
+
+
+_FOLD: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+}
+
+
+def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
+    """Add, subtract, multiply or divide two numbers."""
+    a, b = as_number(left, op), as_number(right, op)
+    x, y = constant_value(a), constant_value(b)
+    if op == "/":
+        return _divide(a, b, x, y)
+    if x is not None and y is not None:
+        return number(_FOLD[op](x, y))
+    return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
+
+
+def _divide(a: Expr, b: Expr, x: Fraction | None, y: Fraction | None) -> Expr:
+    if y == 0:
+        raise QueryError("division by the constant zero")
+    if y is not None:
+        return number(x / y) if x is not None else Arithmetic("*", a, number(1 / y))
+    return Divide(a, b, quotient_step(a.type, b.type))
+
+
+def quotient_step(a: Type, b: Type) -> Fraction:
+    """Public step of a quotient: a power of two near its range over 2^20.
+
+    >>> quotient_step(Type.number(0, 200_000), Type.number(1, 20))
+    Fraction(1, 8)
+    """
+    divisors = [d for d in (b.lo, b.hi, 1, -1) if d and b.lo <= d <= b.hi]
+    ends = [Fraction(n) / d for n in (a.lo, a.hi) for d in divisors] or [Fraction(0)]
+    span = (max(ends) - min(ends)) * a.step / b.step / _QUOTIENT_CELLS
+    return Fraction(1) if span == 0 else _power_of_two_below(span)
+
+
+def _power_of_two_below(x: Fraction) -> Fraction:
+    power = x.numerator.bit_length() - x.denominator.bit_length()
+    step = Fraction(2) ** power
+    return step if step <= x else step / 2
+
+
+def minus(operand: Operand) -> Expr:
+    """Change the sign."""
+    return arithmetic("-", number(Fraction(0)), operand)
+
+
+def rounded(operand: Operand, digits: int = 0) -> Expr:
+    """Round half up to decimal digits (negative: tens, hundreds)."""
+    if not -18 <= digits <= 18:
+        raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
+    return _onto(as_number(operand, "ROUND"), Fraction(10) ** -digits, floor=False)
+
+
+def floor(operand: Operand) -> Expr:
+    """Round down to a whole number."""
+    return _onto(as_number(operand, "FLOOR"), Fraction(1), floor=True)
+
+
+def ceiling(operand: Operand) -> Expr:
+    """Round up to a whole number."""
+    expr = as_number(operand, "CEIL")
+    return expr if expr.type.step.denominator == 1 else minus(floor(minus(expr)))
+
+
+def _onto(expr: Expr, step: Fraction, *, floor: bool) -> Expr:
+    if (expr.type.step / step).denominator == 1:
+        return expr  # already on that grid
+    return Rescale(expr, step, "floor" if floor else "round")
+
+
+def absolute(operand: Operand) -> Expr:
+    """Drop the sign."""
+    return Abs(as_number(operand, "ABS"))
+
+
+def clamp(
+    operand: Operand, low: Fraction | None, high: Fraction | None, where: str = "bounds"
+) -> Expr:
+    """Move a number into public bounds, which may lie between its grid points."""
+    expr = as_number(operand, where)
+    ends = [number(v) for v in (low, high) if v is not None]
+    expr, *ends = cast("list[Constant]", align([expr, *ends]))
+    step = expr.type.step
+    lo = expr.type.lo if low is None else int(low / step)
+    hi = expr.type.hi if high is None else int(high / step)
+    if lo > hi and low is not None and high is not None:
+        raise QueryError(f"{where}: {show(low)} is above {show(high)}")
+    lo, hi = (min(lo, hi), hi) if low is None else (lo, max(lo, hi))
+    return expr if lo <= expr.type.lo and expr.type.hi <= hi else Clamp(expr, lo, hi)
+
+
+# --- choices -------------------------------------------------------------------------------
+
+
+def case(branches: Sequence[tuple[Operand, Operand]], default: Operand) -> Expr:
+    """First branch whose condition is true, else the default."""
+    values = unify([value for _, value in branches] + [default], "CASE")
+    pairs = tuple((condition(c), v) for (c, _), v in zip(branches, values, strict=False))
+    return Case(pairs, values[-1])
+
+
+def when(test: Operand, operand: Operand) -> Expr:
+    """Give the operand where a condition is true, NULL elsewhere (SQL's FILTER)."""
+    return case([(test, operand)], Null())
+
+
+def coalesce(operands: Sequence[Operand]) -> Expr:
+    """First value that is not NULL."""
+    given = [o for o in operands if not isinstance(o, Null)]
+    values = unify(given, "COALESCE")
+    return values[0] if len(values) == 1 else Coalesce(tuple(values))
+
+
+def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
+    """Bring alternatives to one type: labels, grid and kind."""
+    given = [o for o in operands if not isinstance(o, Null)]
+    exprs = [o for o in given if isinstance(o, Expr)]
+    if not given:
+        raise QueryError(f"{where} has no value but NULL")
+    ordered = (Kind.DATE, Kind.TIMESTAMP)
+    if exprs and exprs[0].type.kind in ordered:
+        settled = [fit(o, exprs[0]) for o in given]
+    elif len(exprs) < len(given) or exprs[0].type.kind is Kind.CATEGORY:
+        settled = _labelled(given, where)
+    elif all(e.type.kind is Kind.BOOLEAN for e in exprs):
+        settled = exprs
+    elif all(e.type.kind in (Kind.BOOLEAN, Kind.NUMBER) for e in exprs):
+        settled = align([as_number(e, where) for e in exprs])
+    else:
+        settled = exprs
+    rest = iter(settled)
+    null = Constant.null(settled[0].type)
+    return [null if isinstance(o, Null) else next(rest) for o in operands]
+
+
+def _labelled(operands: Sequence[Operand], where: str) -> list[Expr]:
+    """Make every alternative a category over all labels, in order of appearance."""
+    labels: dict[str | int | bool, None] = {}
+    for o in operands:
+        if isinstance(o, Word):
+            labels.setdefault(o.text)
+        elif isinstance(o, Expr) and o.type.kind is Kind.CATEGORY:
+            labels.update(dict.fromkeys(o.type.labels))
+        else:
+            kind = o.type.kind if isinstance(o, Expr) else "NULL"
+            raise UnsupportedQueryError(
+                f"{where} mixes text and {kind}", hint="make every result text, or every one a number"
+            )
+    if len({type(label) for label in labels}) > 1:
+        raise UnsupportedQueryError(f"{where} mixes text labels and numbers")
+    return [_relabelled(o, tuple(labels)) for o in operands]
+
+
+def _label(code: int, labels: tuple[str | int | bool, ...]) -> Constant:
+    return Constant(code, Type(Kind.CATEGORY, code, code, labels=labels, nullable=False))
+
+
+def _relabelled(operand: Operand, labels: tuple[str | int | bool, ...]) -> Expr:
+    if isinstance(operand, Word):
+        return _label(labels.index(operand.text), labels)
+    expr = typed(operand, "CASE")
+    old = expr.type
+    if old.labels == labels:
+        return expr
+    if isinstance(expr, Constant) and expr.code is not None:
+        return _label(labels.index(old.labels[expr.code]), labels)
+    if old.size > MAX_RELABELLED:
+        raise UnsupportedQueryError(
+            f"text cannot join {name_of(expr)}: more than {MAX_RELABELLED} values"
+        )
+    codes = range(old.lo, old.hi + 1)
+    pairs = tuple((OneOf(expr, (c,)), _label(labels.index(old.labels[c]), labels)) for c in codes)
+    return Case(pairs, Constant.null(pairs[0][1].type))
+
+
+# --- calendar and buckets ------------------------------------------------------------------
+
+_PARTS: Final[dict[str, Part]] = {
+    "year": "year", "quarter": "quarter", "month": "month", "day": "day", "hour": "hour",
+    "dayofmonth": "day", "isodow": "weekday", "dayofweek_iso": "weekday", "dayofweekiso": "weekday",
+}  # fmt: skip
+
+
+def date_part(part: str, operand: Operand) -> Expr:
+    """Read a calendar part; ISODOW is 1 on Monday."""
+    name = part.casefold()
+    if name in ("dow", "dayofweek", "weekday"):
+        raise UnsupportedQueryError(
+            f"{part.upper()} counts from a different day in every database",
+            hint="EXTRACT(ISODOW FROM day)  -- Monday is 1",
+        )
+    if name not in _PARTS:
+        near = nearest(name, _PARTS) or "year"
+        raise UnsupportedQueryError(
+            f"date part {quote(part)} is not supported", hint=f"EXTRACT({near.upper()} FROM day)"
+        )
+    return DatePart(_PARTS[name], typed(operand, part.upper()))
+
+
+def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) -> Expr:
+    """Number of the bucket: 1 to `count` over ``[low, high)``, 0 below, count + 1 above."""
+    expr = as_number(operand, "WIDTH_BUCKET")
+    hint = "WIDTH_BUCKET(age, 0, 100, 10)"
+    if not 1 <= count <= MAX_BUCKETS:
+        raise QueryError(f"WIDTH_BUCKET takes between 1 and {MAX_BUCKETS} buckets", hint=hint)
+    if low >= high:
+        raise QueryError("WIDTH_BUCKET needs a lower bound below the upper one", hint=hint)
+    width = (high - low) / count
+    # code >= ceil(edge / step) says exactly value >= edge
+    edges = [ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
+    if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+        raise QueryError(f"the buckets are narrower than the step of {name_of(expr)}", hint=hint)
+    return Bucket(expr, tuple(edges))
