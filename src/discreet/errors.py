@@ -13,6 +13,8 @@
     ├── QueryError                    a question that cannot be asked like this; has .line, .column
     │   ├── UnknownNameError          a table, column or value that the policy does not have
     │   └── UnsupportedQueryError     a construct outside the closed language; names the nearest
+    ├── SchemaError                   a data source that does not hold what the policy declares
+    ├── EngineError                   the engine failed; the message is the same for every failure
     └── BudgetExceededError           the filter refuses: the loss would pass the budget
 
 Each message says what was done, why it is refused and, as ``hint``, one line
@@ -195,6 +197,18 @@ class UnsupportedQueryError(QueryError):
     """A construct outside the closed query language, refused by name."""
 
     code = "unsupported-query"
+
+
+class SchemaError(DiscreetError):
+    """A data source whose tables, columns or types are not what the policy declares."""
+
+    code = "schema"
+
+
+class EngineError(DiscreetError):
+    """The engine failed. The message never depends on the data or on the failure."""
+
+    code = "engine"
 
 
 class BudgetExceededError(DiscreetError):
