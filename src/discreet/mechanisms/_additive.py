@@ -26,6 +26,7 @@ whole sensitivities use step 1, everything else a fine power-of-two grid.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -77,7 +78,8 @@ def laplace(
     eps, delta_1 = _exact.epsilon(epsilon), read_sensitivity(sensitivity)
     relation = read_neighbours(neighbours)
     values = _lattice.read_values(value)
-    grid = _choose_step(values, delta_1, delta_1 / eps, step)
+    whole = delta_1.denominator == 1
+    grid = _choose_step(values, delta_1, delta_1 / eps, step, whole=whole)
     return _laplace_on(values, delta_1, eps, grid, relation=relation, name="laplace")
 
 
@@ -176,9 +178,8 @@ def gaussian(
     eps, dlt = _exact.epsilon(epsilon), _exact.delta(delta)
     values = _lattice.read_values(value)
     sigma = Fraction(p.gaussian_sigma(float(delta_2), eps, dlt))
-    grid = _choose_step(values, _whole_root(delta_2), sigma, step)
-    m = _l2_on_lattice(values, delta_2, grid)
-    law, loss = certified_gaussian(m, eps, dlt, values.size)
+    grid = _choose_step(values, delta_2, sigma, step, whole=_is_root(delta_2))
+    law, loss = certified_gaussian(_l2_squared(values, delta_2, grid), eps, dlt, values.size)
     price = f"ε={_exact.show(eps)}, δ={_exact.show(dlt)}"
     return _release(values, law, grid, loss.under(relation), mechanism="gaussian", price=price)
 
@@ -191,22 +192,22 @@ def _gaussian_zcdp(
     relation: p.Neighbours | None,
 ) -> Release:
     sigma = Fraction(float(sensitivity)) / sqrt_up(2 * rho)
-    grid = _choose_step(values, _whole_root(sensitivity), sigma, step)
-    m_squared = _l2_on_lattice(values, sensitivity, grid) ** 2
-    law = noise.DiscreteGaussian.from_variance(m_squared / (2 * rho))
-    loss = p.DiscreteGaussian.from_variance(law.sigma2, m_squared, values.size).under(relation)
+    grid = _choose_step(values, sensitivity, sigma, step, whole=_is_root(sensitivity))
+    m2 = _l2_squared(values, sensitivity, grid)
+    law = noise.DiscreteGaussian.from_variance(m2 / (2 * rho))
+    loss = p.DiscreteGaussian.from_variance(law.sigma2, m2, values.size).under(relation)
     return _release(values, law, grid, loss, mechanism="gaussian", price=f"ρ={_exact.show(rho)}")
 
 
 @lru_cache(maxsize=256)
 def certified_gaussian(
-    m: Fraction, eps: Fraction, dlt: Fraction, cells: int
+    m2: Fraction, eps: Fraction, dlt: Fraction, cells: int
 ) -> tuple[noise.DiscreteGaussian, p.PrivacyLoss]:
-    """Find σ (in steps) such that the discrete law drawn has δ(ε) ≤ δ, proved by its loss."""
-    least = p.gaussian_sigma(m, eps, dlt)
+    """Find σ such that the discrete law drawn has δ(ε) ≤ δ for a squared L2 distance `m2`."""
+    least = p.gaussian_sigma(sqrt_up(m2), eps, dlt)
 
     def certified(excess: float) -> p.DiscreteGaussian | None:
-        loss = p.DiscreteGaussian(least * (1 + excess), m, cells)
+        loss = p.DiscreteGaussian.from_variance(Fraction(least * (1 + excess)) ** 2, m2, cells)
         return loss if loss.delta(eps) <= dlt else None
 
     low, high = 0.0, 1e-9
@@ -227,34 +228,34 @@ def certified_gaussian(
 
 
 def _choose_step(
-    values: Values, sensitivity: Fraction, scale: Fraction, step: Number | None
+    values: Values, sensitivity: Fraction, scale: Fraction, step: Number | None, *, whole: bool
 ) -> Fraction:
     if step is not None:
         return _lattice.read_step(step)
-    if values.integer and sensitivity.denominator == 1:
+    if values.integer and whole:
         return Fraction(1)
     return _lattice.fine_step(sensitivity / values.size, scale)
 
 
-def _l2_on_lattice(values: Values, sensitivity: Fraction, step: Fraction) -> Fraction:
-    """L2 sensitivity in steps, rounding included."""
+def _l2_squared(values: Values, sensitivity: Fraction, step: Fraction) -> Fraction:
+    """Squared L2 sensitivity in steps, rounding included."""
     m = sensitivity / step
     if values.size == 1:
-        return Fraction(-(-m.numerator // m.denominator))
+        return Fraction(math.ceil(m) ** 2)
     if not _lattice.is_exact(values, step):
-        return m + sqrt_up(Fraction(values.size))
-    return _whole_root(m)
+        return (m + sqrt_up(Fraction(values.size))) ** 2
+    return Fraction(round(m * m)) if _is_root(m) else m * m
 
 
-def _whole_root(m: Fraction) -> Fraction:
-    """Read a float such as sqrt(3) as the root it stands for.
+def _is_root(m: Fraction) -> bool:
+    """Tell whether m stands for the root of an integer, as the double sqrt(3) does.
 
-    Distances between integer vectors are roots of integers; the double nearest
-    to √3 lies just below it, and that sliver would be a false sensitivity.
+    Distances between integer vectors are such roots; the double nearest to √3 lies just
+    below it, and that sliver would be a false sensitivity.
     """
-    nearest = round(m * m)
-    close = nearest > 0 and abs(m * m - nearest) <= Fraction(nearest, 2**50)
-    return sqrt_up(Fraction(nearest)) if close else m
+    square = m * m
+    nearest = round(square)
+    return nearest > 0 and abs(square - nearest) <= Fraction(nearest, 2**50)
 
 
 def _release(

@@ -173,8 +173,7 @@ def permute_and_flip(
     )
     q = _read_scores(scores)
     names = read_candidates(candidates, q.size)
-    top = q.max()
-    gaps = _lattice.object_array([-_gap(x, top) for x in q.tolist()])
+    gaps = _gaps(q)
     # every coin is flipped, so that the work says nothing about who won
     accepted = noise.bernoulli_exp_many(gaps, mechanism.temperature)
     order = noise.permutation(q.size)
@@ -212,6 +211,20 @@ def _read_scores(scores: Any) -> NDArray[Any]:
     if len(values.shape) != 1:
         raise ParameterError("scores must be a list with one number per candidate")
     return values.flat
+
+
+def _gaps(q: NDArray[Any]) -> NDArray[Any]:
+    """Return max q − q without rounding."""
+    top = q.max()
+    if q.dtype == np.int64 and q.min() > -(2**61) and top < 2**61:
+        return np.asarray(top - q)
+    if q.dtype == np.float64:
+        gaps = top - q
+        back = top - gaps
+        # Knuth's two-difference: the rounding error of top - q, itself exact
+        if not ((top - (gaps + back)) + (back - q)).any():
+            return np.asarray(gaps)
+    return _lattice.object_array([-_gap(x, top) for x in q.tolist()])
 
 
 def _gap(x: Any, top: Any) -> Fraction:

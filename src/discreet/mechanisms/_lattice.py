@@ -104,17 +104,14 @@ def _as_array(x: object, name: str) -> NDArray[Any]:
 
 
 def _cell(cell: object, name: str) -> int | Fraction:
-    if isinstance(cell, bool) or not isinstance(cell, numbers.Real | Decimal):
-        raise ParameterError(f"{name} must be finite numbers")
-    if isinstance(cell, numbers.Integral):
-        return int(cell)
-    if not math.isfinite(cell):
-        raise ParameterError(f"{name} must be finite numbers")
-    return _exact.exact(cell if isinstance(cell, Decimal) else _plain(cell), name)
-
-
-def _plain(cell: numbers.Real) -> Fraction | float:
-    return Fraction(cell) if isinstance(cell, numbers.Rational) else float(cell)
+    if isinstance(cell, numbers.Rational) and not isinstance(cell, bool):
+        number = Fraction(cell)
+        return int(number) if isinstance(cell, numbers.Integral) else number
+    if isinstance(cell, Decimal) and cell.is_finite():
+        return Fraction(cell)
+    if isinstance(cell, float | np.floating) and math.isfinite(cell):
+        return Fraction(float(cell))
+    raise ParameterError(f"{name} must be finite numbers")
 
 
 def object_array(cells: Sequence[object]) -> NDArray[Any]:

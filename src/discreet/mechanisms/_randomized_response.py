@@ -152,7 +152,7 @@ class RandomizedResponse:
         return Estimate(share, math.sqrt(observed * (1 - observed) / n) / p, n)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Responses:
     """Randomised answers; they may be published as they stand."""
 

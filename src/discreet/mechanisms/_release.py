@@ -35,7 +35,7 @@ class Interval:
         return f"[{_number(self.low)}, {_number(self.high)}] ({100 * self.confidence:.4g} %)"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Release:
     """A noisy answer on a public lattice.
 
@@ -137,7 +137,7 @@ def interval_of_all(law: noise.Law, confidence: float, cells: int) -> tuple[nois
     raise ParameterError(f"{cells} cells at confidence {confidence} are beyond double precision")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Selection:
     """What a selecting mechanism chose; scores and probabilities are not kept.
 
@@ -163,7 +163,7 @@ class Selection:
     measured: tuple[Release, ...] = ()
     asked: int | None = None
     tainted: bool = False
-    _accuracy: Callable[[float], float] = field(default=lambda _: math.inf, compare=False)
+    _accuracy: Callable[[float], float] = field(kw_only=True)
 
     def accuracy(self, confidence: Number = 0.95) -> float:
         """Return a public bound on how far the choice falls short of the best.

@@ -32,14 +32,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, Never
 
 import numpy as np
 
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import BudgetExceededError, ParameterError
+from discreet.errors import BudgetExceededError, ParameterError, PrivacyError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_count, read_sensitivity
@@ -183,6 +184,12 @@ class SparseVector:
         )
         self._noisy_threshold = self._plan.threshold + self._plan.threshold_law.sample(1)
         self._found = 0
+        self._lock = Lock()
+
+    @property
+    def tainted(self) -> bool:
+        """Whether the threshold's noise came from the deterministic test source."""
+        return tainted(self._noisy_threshold)
 
     @property
     def loss(self) -> p.PrivacyLoss:
@@ -208,21 +215,26 @@ class SparseVector:
         BudgetExceededError
             After `cutoff` answers above.
         """
-        if self.exhausted:
-            raise BudgetExceededError(
-                f"this sparse vector has given its {self._plan.cutoff} answers above the threshold",
-                hint="start a new m.SparseVector(…) and pay for it",
-            )
         k, values = self._plan.quantise(value, "value")
         if values.size != 1:
             raise ParameterError("ask takes one number; m.sparse_vector takes a list")
         noisy = _lattice.add(k, self._plan.question_law.sample(1))
-        if int(noisy[0]) < int(self._noisy_threshold[0]):
-            return False
-        self._found += 1
+        # two threads must not share the last answer
+        with self._lock:
+            if self.exhausted:
+                raise BudgetExceededError(
+                    f"this sparse vector has given its {self._plan.cutoff} answers above",
+                    hint="start a new m.SparseVector(…) and pay for it",
+                )
+            if int(noisy[0]) < int(self._noisy_threshold[0]):
+                return False
+            self._found += 1
         exact = _lattice.is_exact(values, self._plan.step)
         measured = self._plan.measure(int(k[0]), rounded=not exact)
         return measured[0] if measured else True
+
+    def __reduce__(self) -> Never:
+        raise PrivacyError("a running sparse vector cannot be copied: each copy would answer again")
 
     def __repr__(self) -> str:
         left = self._plan.cutoff - self._found

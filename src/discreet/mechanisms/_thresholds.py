@@ -49,7 +49,7 @@ from discreet._exact import Number
 from discreet.errors import LatticeError, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._additive import certified_gaussian
-from discreet.mechanisms._parameters import read_count, sqrt_up
+from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
 from discreet.privacy._relation import read_neighbours
 
@@ -271,8 +271,7 @@ def _calibrate(
         raise ParameterError("noise must be 'laplace' or 'gaussian'", hint='noise="laplace"')
     if dlt is None:
         raise ParameterError("gaussian noise needs delta, not a threshold", hint='delta="1e-6"')
-    distance = sqrt_up(Fraction(touched * each * each))
-    law, _ = certified_gaussian(distance, eps, dlt / 2, touched)
+    law, _ = certified_gaussian(Fraction(touched * each * each), eps, dlt / 2, touched)
     return law, dlt / 2
 
 
