@@ -191,7 +191,7 @@ def _half(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) ->
     ends = np.arange(math.ceil(limit / w) + 3, dtype=np.float64) * w + side
     at_start = kernel.values(ends[:-1]) * (w / area)
     at_end = kernel.values(ends[1:] - 1) * (w / area)
-    inner = int(np.count_nonzero(at_start > 1))
+    inner = int(np.count_nonzero(at_start > 1 - 4 * MARGIN))
     far_start, far_log, tail = _far(kernel, area, inner << shift, side, tail_bits)
     unit = _unit(kernel, shift)
     start = np.arange(inner, dtype=np.int64) << (shift - unit)

@@ -38,6 +38,8 @@ def exp_bounds(y: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     >>> low < high, f"{float(low):.12f}"
     (True, '0.367879441171')
     """
+    if y == 0:
+        return Fraction(1), Fraction(1)
     # an error of one unit in the last digit of y is a relative error of the result
     precision = digits + len(str(int(y)))
     down = Context(prec=precision, rounding=ROUND_FLOOR, Emin=-(10**17), traps=[])

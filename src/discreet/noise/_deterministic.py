@@ -63,19 +63,38 @@ def deterministic(seed: int | str) -> Iterator[None]:
 class TaintedArray(np.ndarray[Any, Any]):
     """An array that holds, or was computed from, repeatable noise."""
 
-    def __getitem__(self, key: Any) -> Any:
-        item = super().__getitem__(key)
-        return item if isinstance(item, np.ndarray) else np.asarray(item).view(TaintedArray)
+    # NumPy drops subclasses from scalars, reductions and functions such as
+    # concatenate; each of these doors is closed here
 
-    def __array_wrap__(
-        self, array: NDArray[Any], context: Any = None, return_scalar: bool = False
-    ) -> Any:
-        # NumPy would turn 0-d results into plain scalars and lose the mark
-        del context, return_scalar
-        return array.view(TaintedArray)
+    def __getitem__(self, key: Any) -> Any:
+        return _remark(super().__getitem__(key))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [_plain(x) for x in inputs]
+        if "out" in kwargs:
+            kwargs["out"] = tuple(_plain(x) for x in kwargs["out"])
+        return _remark(getattr(ufunc, method)(*plain, **kwargs))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _remark(super().__array_function__(func, types, args, kwargs))
+
+
+def _plain(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, TaintedArray) else x
+
+
+def _remark(x: Any) -> Any:
+    """Mark whatever NumPy handed back, tuples and lists of arrays included."""
+    if isinstance(x, TaintedArray):
+        return x
+    if isinstance(x, np.ndarray | np.generic):
+        return np.asarray(x).view(TaintedArray)
+    if isinstance(x, tuple | list):
+        return type(x)(_remark(part) for part in x)
+    return TaintedInt(x) if type(x) is int else x
 
 
 class TaintedInt(int):

@@ -227,7 +227,7 @@ class _Basic(Law):
             Integer ends, and a lower bound on the probability between them
             that is at least what was asked.
         """
-        asked = _exact.confidence(confidence)
+        asked = level(confidence)
         sides = 2 if self.symmetric else 1
 
         def achieved(c: int) -> float:
@@ -237,6 +237,18 @@ class _Basic(Law):
         c = max(0, int(self._guess((1 - asked) / sides)))
         c = smallest(lambda c: achieved(c) >= asked, c)
         return Interval(-c if self.symmetric else 0, c, achieved(c))
+
+
+def level(confidence: Number, error: float = 0.0) -> float:
+    """Read a confidence level, rounded up; refuse one that doubles cannot certify."""
+    _exact.confidence(confidence)
+    asked = _exact.ceil_float(_exact.decimal(confidence, "confidence"))
+    highest = 1 - 2 * error - 2.0**-50
+    if asked > highest:
+        raise ParameterError(
+            f"confidence must be at most {highest!r} for this law", hint="confidence=0.999999"
+        )
+    return asked
 
 
 def smallest(holds: Callable[[int], bool], guess: int) -> int:

@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet import _exact
 from discreet.errors import ParameterError
 from discreet.noise._deterministic import mark
 from discreet.noise._laws import (
@@ -46,6 +45,7 @@ from discreet.noise._laws import (
     Geometric,
     Interval,
     Law,
+    level,
     per_integer,
     smallest,
 )
@@ -139,8 +139,8 @@ class Sum(Law):
         Symmetric laws: −c to c. Sums of one-sided laws: 0 to c. Mixtures of
         both: equal probability left out on either side.
         """
-        asked = _exact.confidence(confidence)
         grid = _grid(self)
+        asked = level(confidence, grid.error)
         guess = max(0, int(2 * self.std))
         if self.symmetric:
 

@@ -245,7 +245,8 @@ def categorical_exp(
     if not values.size:
         raise ParameterError("exponents must not be empty")
     top = values.max()
-    gaps = _approximate(top - values, divisor)
+    with np.errstate(over="ignore"):
+        gaps = _approximate(top - values, divisor)
     origin = Fraction(top.item() if isinstance(top, np.generic) else top)
     y = _Exponents(gaps, values, divisor, origin)
     precision = 61 - values.size.bit_length()
