@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from discreet.plan import _build as build
 from discreet.plan import _expr as expr
+from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._formula import Box
+from discreet.plan._lower import BRANCHING, Lowered, lower
+from discreet.plan._price import Ask, Cost, Plan, Threshold, price
 from discreet.plan._query import (
     Apply,
     KeyOf,
@@ -33,14 +38,20 @@ from discreet.plan._relation import (
     multiplicity,
     used_columns,
 )
+from discreet.plan._scope import Range, Scope, Source, facts
 from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
 from discreet.plan._types import Code, Kind, Type, of_column
 
 __all__ = [
+    "BRANCHING",
     "PRIME",
     "Aggregate",
     "Apply",
+    "Assembly",
+    "Ask",
+    "Box",
     "Code",
+    "Cost",
     "Filter",
     "Groups",
     "JoinPublic",
@@ -48,30 +59,41 @@ __all__ = [
     "KeyOf",
     "Kind",
     "Limits",
+    "Lowered",
     "Measure",
     "MeasureKind",
     "Number",
     "Of",
     "Out",
     "Output",
+    "Plan",
     "Query",
+    "Range",
     "Relation",
     "Salt",
     "Scan",
+    "Scope",
     "Sensitivity",
+    "Source",
     "Stat",
     "Statistic",
     "Text",
+    "Threshold",
     "Type",
     "base",
+    "build",
     "digest",
     "expr",
+    "facts",
     "ingest",
     "limits_of",
+    "lower",
     "multiplicity",
     "of_column",
+    "price",
     "run",
     "sensitivity",
     "size_is_public",
+    "statistic",
     "used_columns",
 ]

@@ -25,7 +25,7 @@ from discreet.plan._expr import (
 )
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._query import Query, Stat, Statistic
-from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind
+from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, base, multiplicity
 from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
 from discreet.plan._types import Kind, Type
 
@@ -107,7 +107,7 @@ class _Lowering:
         formulas = tuple(self._formula(s) for s in self.query.statistics)
         selector = None
         if any(key.codes is None for key in self.query.keys):
-            selector = self._measure(Measure(MeasureKind.UNITS))
+            selector = self._units()
         main = self._aggregate(self.query.keys, tuple(self.measures))
         vectors = tuple(
             Vector(0, i, sensitivity(main, m), size_is_public(main, m))
@@ -140,12 +140,23 @@ class _Lowering:
             return self._sum(ONE)
         return self._sum(as_number(Not(IsNull(expr))))
 
+    def _units(self) -> int:
+        """Count units: by their column, or as rows where each row is one."""
+        if base(self.query.relation).table.unit is not None:
+            return self._measure(Measure(MeasureKind.UNITS))
+        if multiplicity(self.query.relation) > 1:
+            raise ParameterError(
+                "after a join that repeats rows, units can only be counted by a unit column",
+                hint='unit = "person_id" in the policy',
+            )
+        return self._sum(ONE)
+
     def _formula(self, s: Statistic) -> Formula:
         match s.kind:
             case Stat.COUNT:
                 return Total(self._count(s.expr), Fraction(1))
             case Stat.COUNT_UNITS:
-                return Total(self._measure(Measure(MeasureKind.UNITS)), Fraction(1))
+                return Total(self._units(), Fraction(1))
             case Stat.COUNT_DISTINCT:
                 measure = Measure(MeasureKind.DISTINCT, s.expr)
                 return Total(self._measure(measure), Fraction(1))

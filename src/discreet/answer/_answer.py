@@ -1,0 +1,248 @@
+"""Answers: a table of noisy numbers that knows how far off it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.answer import _outputs, _show
+from discreet.answer._quantiles import NoisyTree
+from discreet.answer._record import Record, read
+from discreet.plan import Out
+from discreet.plan._formula import Box, Mean, Mode, Quantile, Spread, Total
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+COVERS = (
+    "the exact value of this query on the stored table after the policy's clamping and "
+    "contribution limits; it does not cover sampling error"
+)
+
+
+class Answer:
+    """A released table with error bars, cost and what is left of the budget.
+
+    Build one from :meth:`Curator.sql`, or with :meth:`from_record` from the JSON
+    of a record. Everything shown is computed from the record alone.
+
+    Notes
+    -----
+    ``interval(c)`` holds per cell with probability at least c over the noise;
+    ``interval(c, simultaneous=True)`` for all cells and columns at once. An
+    interval covers the exact value of the query on the clamped and limited
+    table, not a population.
+    """
+
+    def __init__(self, record: Record, *, left: str | None = None, tainted: bool = False) -> None:
+        self._record = record
+        self._left = left
+        self.tainted = tainted
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
+        """Rebuild an answer from its record (a mapping or JSON text)."""
+        return cls(read(record))
+
+    def record(self) -> dict[str, Any]:
+        """Return the JSON-able record from which anyone can recompute everything."""
+        return self._record.to_dict()
+
+    @property
+    def cost(self) -> Mapping[str, str]:
+        """What the query cost, in every currency defined for it."""
+        return self._record.cost
+
+    @property
+    def left(self) -> str | None:
+        """What was left of the budget right after this answer."""
+        return self._left
+
+    @property
+    def covers(self) -> str:
+        """What the intervals cover."""
+        return COVERS
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the output columns, in order."""
+        return [o.name for o in self._record.outputs]
+
+    def __len__(self) -> int:
+        return int(self._rows.size)
+
+    # -- values -----------------------------------------------------------------
+
+    @cached_property
+    def _values(self) -> list[NDArray[np.float64]]:
+        return [np.array(v.values, dtype=np.float64) for v in self._record.vectors]
+
+    @cached_property
+    def _trees(self) -> list[NoisyTree]:
+        return [
+            NoisyTree(
+                tuple(np.array(level, dtype=np.int64) for level in t.levels),
+                t.law,
+                t.branching,
+                t.lo,
+                t.width,
+                t.hi,
+            )
+            for t in self._record.trees
+        ]
+
+    def _statistic(self, index: int) -> NDArray[Any]:
+        formula = self._record.formulas[index]
+        if isinstance(formula, Quantile):
+            return self._trees[formula.tree].quantile(float(formula.at))
+        if isinstance(formula, Mode):
+            cells = self._record.picks[formula.selection]
+            labels = [", ".join(map(str, c)) if len(c) > 1 else c[0] for c in cells]
+            return np.array([*labels, None], dtype=object)[:-1]
+        return formula.estimate(self._values)
+
+    @cached_property
+    def _keys(self) -> dict[str, NDArray[Any]]:
+        return {
+            name: np.array([*column, None], dtype=object)[:-1]
+            for name, column in self._record.keys.items()
+        }
+
+    def _evaluate(self, out: Out) -> NDArray[Any]:
+        return _outputs.evaluate(out, self._statistic, self._keys, self._record.cells)
+
+    @cached_property
+    def _all(self) -> dict[str, NDArray[Any]]:
+        return {o.name: self._evaluate(o.expr) for o in self._record.outputs}
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Cells shown, in order, after HAVING, ORDER BY and LIMIT."""
+        rows = np.arange(self._record.cells)
+        if self._record.having is not None:
+            rows = rows[self._evaluate(self._record.having).astype(bool)]
+        for out, descending in reversed(self._record.order):
+            values = self._evaluate(out)[rows]
+            if values.dtype == object:
+                _, ranks = np.unique(values.astype(str), return_inverse=True)
+                values = ranks.astype(np.float64)
+            rows = rows[np.argsort(-values if descending else values, kind="stable")]
+        return rows if self._record.limit is None else rows[: self._record.limit]
+
+    # -- intervals ----------------------------------------------------------------
+
+    def interval(
+        self, confidence: Number = 0.95, *, simultaneous: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return, row by row, ``(low, high)`` for every number and keys as they are.
+
+        Parameters
+        ----------
+        confidence
+            Probability with which each interval (or, `simultaneous`, all of them
+            together) contains the exact value.
+        """
+        level = _exact.confidence(confidence)
+        ends = {name: self._ends(name, level, simultaneous=simultaneous) for name in self.columns}
+        rows = []
+        for row in self._rows:
+            shown: dict[str, Any] = {}
+            for name in self.columns:
+                box = ends[name]
+                shown[name] = (
+                    _show.scalar(self._all[name][row])
+                    if box is None
+                    else (float(box.low[row]), float(box.high[row]))
+                )
+            rows.append(shown)
+        return rows
+
+    def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
+        out = next(o.expr for o in self._record.outputs if o.name == name)
+        used = _outputs.statistics_of(out)
+        if not used:
+            return None
+        if simultaneous:
+            # every noisy number inside its own interval at once: independent, so
+            # the levels multiply
+            everything = self._noisy(set(range(len(self._record.formulas))))
+            per = 1 - level ** (1 / max(self._record.cells * everything, 1))
+        else:
+            per = (1 - level) / max(self._noisy(used), 1)
+        return _outputs.bounds(out, lambda i: self._box(i, 1 - per), self._record.cells)
+
+    def _noisy(self, statistics: set[int]) -> int:
+        """Count the independent statements about noise behind some statistics."""
+        vectors: set[int] = set()
+        others = 0
+        for index in statistics:
+            formula = self._record.formulas[index]
+            if isinstance(formula, Total | Mean | Spread):
+                vectors |= set(formula.vectors)
+            else:
+                others += 1
+        return others + sum(self._record.vectors[v].law is not None for v in vectors)
+
+    def _box(self, index: int, level: float) -> Box:
+        formula = self._record.formulas[index]
+        if isinstance(formula, Quantile):
+            low, high = self._trees[formula.tree].interval(float(formula.at), level)
+            return Box(low, high)
+        if isinstance(formula, Mode):
+            nothing = np.full(self._record.cells, np.nan)
+            return Box(nothing, nothing)
+        boxes = {}
+        for v in set(formula.vectors):
+            law = self._record.vectors[v].law
+            margin = 0 if law is None else law.interval(level).high
+            boxes[v] = Box(self._values[v] - margin, self._values[v] + margin)
+        return formula.bounds([boxes.get(i, _EMPTY) for i in range(len(self._values))])
+
+    # -- ways out -------------------------------------------------------------------
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries of Python values."""
+        return [
+            {name: _show.scalar(self._all[name][row]) for name in self.columns}
+            for row in self._rows
+        ]
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table."""
+        import pyarrow as pa  # noqa: PLC0415 - only for those who ask
+
+        rows = self.to_dicts()
+        return pa.table({name: [r[name] for r in rows] for name in self.columns})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        return pd.DataFrame(self.to_dicts(), columns=self.columns)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a Polars DataFrame."""
+        import polars as pl  # noqa: PLC0415 - only for those who ask
+
+        return pl.DataFrame(self.to_dicts(), schema=self.columns, orient="row")
+
+    def chart(self, confidence: Number = 0.95) -> dict[str, Any]:
+        """Return a Vega-Lite specification: points with error bars."""
+        return _show.chart(self, _exact.confidence(confidence))
+
+    def __repr__(self) -> str:
+        return _show.text(self)
+
+    def _repr_html_(self) -> str:
+        return _show.html(self)
+
+
+_EMPTY = Box(np.zeros(0), np.zeros(0))

@@ -1,0 +1,212 @@
+"""The release record: everything public about one answer, as plain JSON.
+
+From a record anybody can recompute every value, interval and test, without the
+data and without discreet's help: it holds the noisy integers, the exact noise
+laws (rationals as strings), the formulas, and the statement of what was
+protected. :func:`read` validates a record from a file before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from typing import Any, cast, get_args
+
+from discreet import noise
+from discreet.errors import ParameterError
+from discreet.plan import Apply, KeyOf, Number, Of, Out, Output, Text
+from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
+
+VERSION = 1
+
+_NODES: dict[str, type] = {
+    c.__name__: c
+    for c in (Apply, KeyOf, Number, Of, Output, Text, Mean, Mode, Quantile, Spread, Total)
+}
+
+
+def encode(node: object) -> Any:
+    """Turn a formula or output expression into JSON-able data."""
+    if is_dataclass(node) and not isinstance(node, type):
+        return {"is": type(node).__name__} | {
+            f.name: encode(getattr(node, f.name)) for f in fields(node)
+        }
+    if isinstance(node, tuple | list):
+        return [encode(n) for n in node]
+    return str(node) if isinstance(node, Fraction) else node
+
+
+def decode(data: Any) -> Any:
+    """Invert :func:`encode`; refuse anything that is not one of our nodes."""
+    if isinstance(data, list):
+        return tuple(decode(d) for d in data)
+    if not isinstance(data, Mapping):
+        return data
+    kind = _NODES.get(str(data.get("is")))
+    if kind is None:
+        raise ParameterError(f"the record holds an unknown node {str(data.get('is'))[:40]!r}")
+    values = {}
+    for f in fields(kind):
+        if f.name not in data:
+            raise ParameterError(f"the record's {kind.__name__} lacks {f.name!r}")
+        value = decode(data[f.name])
+        values[f.name] = Fraction(value) if f.type == "Fraction" else value
+    return kind(**values)
+
+
+@dataclass(frozen=True)
+class ReleasedVector:
+    """Noisy integers of one vector, one per cell, with their law."""
+
+    values: tuple[int, ...]
+    law: Any  # a noise law, or None when the vector is public
+
+
+@dataclass(frozen=True)
+class ReleasedTree:
+    """Noisy levels of one quantile tree, cell by cell."""
+
+    levels: tuple[tuple[tuple[int, ...], ...], ...]
+    law: Any
+    branching: int
+    lo: Fraction
+    width: Fraction
+    hi: Fraction
+
+
+@dataclass(frozen=True)
+class Record:
+    """One release; see the module's docstring."""
+
+    keys: Mapping[str, tuple[object, ...]]
+    vectors: tuple[ReleasedVector, ...]
+    trees: tuple[ReleasedTree, ...]
+    picks: tuple[tuple[tuple[object, ...], ...], ...]
+    formulas: tuple[Formula, ...]
+    outputs: tuple[Output, ...]
+    having: Out | None
+    order: tuple[tuple[Out, bool], ...]
+    limit: int | None
+    cost: Mapping[str, str]
+    statement: Mapping[str, object]  # relation, unit, policy, plan, noise, when…
+
+    @property
+    def cells(self) -> int:
+        """Number of groups released."""
+        for column in self.keys.values():
+            return len(column)
+        return 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON-able data."""
+        return {
+            "discreet": VERSION,
+            "keys": {name: [_plain(v) for v in column] for name, column in self.keys.items()},
+            "vectors": [
+                {"law": _law(v.law), "values": [int(x) for x in v.values]} for v in self.vectors
+            ],
+            "trees": [
+                {
+                    "law": _law(t.law),
+                    "levels": [[[int(x) for x in row] for row in level] for level in t.levels],
+                    "branching": t.branching,
+                    "lo": str(t.lo),
+                    "width": str(t.width),
+                    "hi": str(t.hi),
+                }
+                for t in self.trees
+            ],
+            "picks": [[[_plain(v) for v in cell] for cell in pick] for pick in self.picks],
+            "formulas": encode(self.formulas),
+            "outputs": encode(self.outputs),
+            "having": encode(self.having),
+            "order": [[encode(out), descending] for out, descending in self.order],
+            "limit": self.limit,
+            "cost": dict(self.cost),
+            "statement": dict(self.statement),
+        }
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _law(law: Any) -> Any:
+    return None if law is None else law.to_dict()
+
+
+def read(data: Mapping[str, Any] | str) -> Record:
+    """Validate a record and return it; every defect is one clear error."""
+    if isinstance(data, str):
+        try:
+            data = cast("Mapping[str, Any]", json.loads(data))
+        except ValueError:
+            raise ParameterError("the record is not JSON") from None
+    if not isinstance(data, Mapping) or data.get("discreet") != VERSION:
+        raise ParameterError(f"this is no discreet record of version {VERSION}")
+    try:
+        record = _read(data)
+    except ParameterError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
+        raise ParameterError(f"the record is damaged near {type(e).__name__}: {e}") from None
+    _check(record)
+    return record
+
+
+def _read(data: Mapping[str, Any]) -> Record:
+    return Record(
+        keys={str(k): tuple(column) for k, column in data["keys"].items()},
+        vectors=tuple(
+            ReleasedVector(_ints(v["values"]), _read_law(v["law"])) for v in data["vectors"]
+        ),
+        trees=tuple(
+            ReleasedTree(
+                tuple(tuple(_ints(row) for row in level) for level in t["levels"]),
+                _read_law(t["law"]),
+                int(t["branching"]),
+                Fraction(t["lo"]),
+                Fraction(t["width"]),
+                Fraction(t["hi"]),
+            )
+            for t in data["trees"]
+        ),
+        picks=tuple(tuple(tuple(cell) for cell in pick) for pick in data["picks"]),
+        formulas=decode(data["formulas"]),
+        outputs=decode(data["outputs"]),
+        having=decode(data["having"]),
+        order=tuple((decode(out), bool(descending)) for out, descending in data["order"]),
+        limit=data["limit"],
+        cost=dict(data["cost"]),
+        statement=dict(data["statement"]),
+    )
+
+
+def _ints(values: Any) -> tuple[int, ...]:
+    if any(not isinstance(v, int) or isinstance(v, bool) for v in values):
+        raise ParameterError("the record's released values must be integers")
+    return tuple(values)
+
+
+def _read_law(data: Any) -> Any:
+    return None if data is None else noise.law_from_dict(data)
+
+
+def _check(record: Record) -> None:
+    cells = record.cells
+    sizes = {len(column) for column in record.keys.values()} | {
+        len(v.values) for v in record.vectors
+    }
+    if sizes - {cells}:
+        raise ParameterError("the record's columns differ in length")
+    if any(not isinstance(f, get_args(Formula)) for f in record.formulas):
+        raise ParameterError("the record's formulas are damaged")
+    if any(not isinstance(o, Output) for o in record.outputs):
+        raise ParameterError("the record's outputs are damaged")
+    for f in record.formulas:
+        if isinstance(f, Total | Mean | Spread):
+            top = len(record.vectors)
+            if any(not isinstance(i, int) or not 0 <= i < top for i in f.vectors):
+                raise ParameterError("a formula of the record names a vector that is not there")

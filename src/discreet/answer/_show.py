@@ -1,0 +1,157 @@
+"""How an answer looks: text, HTML and charts."""
+
+from __future__ import annotations
+
+import html as _html
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from discreet.answer._answer import Answer
+
+SHOWN = 30
+"""Rows printed before a table is cut."""
+
+
+def scalar(value: Any) -> Any:
+    """Turn a NumPy scalar into a Python one; whole numbers become ints."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+def number(value: float, margin: float | None = None) -> str:
+    """Print a number with the digits that its margin leaves meaningful."""
+    if not math.isfinite(value):
+        return "?" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    digits = 0 if float(value).is_integer() and (margin is None or margin >= 1) else 3
+    if margin is not None and 0 < margin < math.inf:
+        digits = max(0, 1 - math.floor(math.log10(margin)))
+    elif not float(value).is_integer():
+        digits = max(0, 4 - math.floor(math.log10(abs(value))) - 1) if value else 0
+    return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
+
+
+def cell(value: Any, ends: Any) -> str:
+    """Print one value with ± when its interval is symmetric, else with both ends."""
+    if not isinstance(ends, tuple):
+        return "NULL" if value is None else str(value)
+    low, high = ends
+    if isinstance(value, str):
+        return value
+    if low == high:
+        return f"{number(float(value))} (exact)"
+    margin = (high - low) / 2
+    if not math.isfinite(margin):
+        return f"{number(float(value))} [{number(low)}, {number(high)}]"
+    if math.isclose(float(value) - low, high - float(value), rel_tol=1e-6, abs_tol=1e-9):
+        return f"{number(float(value), margin)} ± {number(margin, margin)}"
+    return f"{number(float(value), margin)} [{number(low, margin)}, {number(high, margin)}]"
+
+
+def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
+    values, ends = answer.to_dicts(), answer.interval(0.95)
+    rows = [
+        [cell(v[name], e[name]) for name in answer.columns]
+        for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
+    ]
+    return answer.columns, rows
+
+
+def footer(answer: Answer) -> str:
+    """Say cost, what is left and what the margins mean."""
+    cost = answer.cost
+    paid = f"cost ε={cost['epsilon']}"
+    if cost.get("delta", "0") != "0":
+        paid += f", δ={cost['delta']}"
+    parts = ["± at 95 %", paid]
+    if answer.left:
+        parts.append(f"left {answer.left}")
+    if answer.tainted:
+        parts.append("TEST NOISE: NOT PRIVATE")
+    return " · ".join(parts)
+
+
+def text(answer: Answer) -> str:
+    """Print the answer as a plain table."""
+    header, rows = _table(answer)
+    widths = [max([len(h), *(len(r[i]) for r in rows)]) for i, h in enumerate(header)]
+    numeric = [all(c[:1] in "-−0123456789∞?" for c in col) for col in zip(*rows, strict=True)] or [
+        False
+    ] * len(header)
+
+    def line(cells: list[str]) -> str:
+        done = [
+            c.rjust(w) if right else c.ljust(w)
+            for c, w, right in zip(cells, widths, numeric, strict=True)
+        ]
+        return "  ".join(done).rstrip()
+
+    body = [line(header), "  ".join("─" * w for w in widths), *map(line, rows)]
+    if len(answer) > SHOWN:
+        body.append(f"… {len(answer) - SHOWN} more rows")
+    return "\n".join([*body, footer(answer)])
+
+
+def html(answer: Answer) -> str:
+    """Print the answer as an HTML table, every text escaped."""
+    header, rows = _table(answer)
+    head = "".join(f"<th>{_html.escape(h)}</th>" for h in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
+    )
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<p><small>{_html.escape(footer(answer))}</small></p>"
+    )
+
+
+def chart(answer: Answer, confidence: float) -> dict[str, Any]:
+    """Build a Vega-Lite chart: one panel per numeric column, error bars always."""
+    values, ends = answer.to_dicts(), answer.interval(confidence)
+    numeric = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
+    labels = [n for n in answer.columns if n not in numeric]
+    data = [
+        {
+            "group": ", ".join(str(v[n]) for n in labels) or "all",
+            "column": n,
+            "value": v[n],
+            "low": e[n][0],
+            "high": e[n][1],
+        }
+        for v, e in zip(values, ends, strict=True)
+        for n in numeric
+        if isinstance(v[n], int | float) and all(map(math.isfinite, e[n]))
+    ]
+    y = {"field": "group", "type": "nominal", "sort": None, "title": ", ".join(labels) or None}
+    scale = {"scale": {"zero": False}, "title": None}
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": data},
+        "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
+        "resolve": {"scale": {"x": "independent"}},
+        "title": {"text": footer(answer).replace("95 %", f"{confidence:.0%}"), "fontSize": 11},
+        "spec": {
+            "layer": [
+                {
+                    "mark": {"type": "rule"},
+                    "encoding": {
+                        "y": y,
+                        "x": {"field": "low", "type": "quantitative", **scale},
+                        "x2": {"field": "high"},
+                    },
+                },
+                {
+                    "mark": {"type": "point", "filled": True},
+                    "encoding": {
+                        "y": y,
+                        "x": {"field": "value", "type": "quantitative", **scale},
+                    },
+                },
+            ]
+        },
+    }
