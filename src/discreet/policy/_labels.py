@@ -120,11 +120,9 @@ def _kind(value: object) -> type | None:
 def _value(value: object, kind: type | None, subject: str, *path: str) -> Label:
     if kind is None or _kind(value) is not kind:
         wanted = "text, integers or booleans, all of one type"
-        raise refusal(
-            f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not",
-            *path,
-            fix={path[0]: None if path[0] in ("other", "null") else ["a", "b"]},
-        )
+        message = f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not"
+        example = ["a", "b"] if path[0] == "values" else None
+        raise refusal(message, *path, fix={path[0]: example})
     if kind is str:
         return read_text(value, subject, path[0])
     return bool(value) if kind is bool else whole(cast("int", value), subject, path[0])

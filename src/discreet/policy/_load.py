@@ -26,7 +26,9 @@ from discreet.policy._model import Budget, Policy, Table, policy_name
 MAX_BYTES: Final = 8 * 2**20
 _HINT_LENGTH: Final = 400
 _LINE_LENGTH: Final = 160
+_LONGEST_INTEGER: Final = 4000
 
+_DIGITS: Final = re.compile(r"[0-9_]+")
 _POSITION: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 _UNQUOTED: Final = re.compile(r"=\s*([A-Za-z][\w./:-]*)(?=\s*(?:[,}\]#]|$))")
 _ALIASES: Final = {
@@ -116,7 +118,11 @@ def _parse(text: str, rows: tuple[str, ...]) -> dict[str, Any]:
         said = _POSITION.sub("", str(error)).removesuffix(" (at end of document)")
         raise PolicyError(f"not TOML: {said}", line=line, hint=_repair(rows, line)) from None
     except (ValueError, RecursionError):
-        raise PolicyError("not TOML: a number with too many digits, or nested too deeply") from None
+        long = (m.start() for m in _DIGITS.finditer(text) if len(m[0]) > _LONGEST_INTEGER)
+        start = next(long, None)
+        at = None if start is None else text.count("\n", 0, start) + 1
+        message = "not TOML: a number with too many digits, or nested too deeply"
+        raise PolicyError(message, line=at) from None
 
 
 def _repair(rows: tuple[str, ...], line: int) -> str | None:
@@ -150,20 +156,22 @@ class _Document:
 
     def _quote(self, error: PolicyError) -> PolicyError:
         line = error.line or self._line(error.path)
+        said, filename = printable(error.message), printable(self.filename)
+        hint = None if error.hint is None else printable(error.hint)
         if line is None:
             # without lines the keys say where
-            where = ".".join(_toml.key(printable(k)) for k in error.path) or self.filename
-            message = f"{where}: {error.message}"
+            where = ".".join(_toml.key(k) for k in error.path)
+            message = f"{printable(where) or filename}: {said}"
         else:
             row = printable(self.rows[line - 1].strip())
             row = row if len(row) <= _LINE_LENGTH else row[: _LINE_LENGTH - 3] + "..."
-            message = f"{self.filename}, line {line}: {error.message}\n    {line} | {row}"
-        return PolicyError(message, hint=error.hint, line=line, path=error.path, fix=error.fix)
+            message = f"{filename}, line {line}: {said}\n    {line} | {row}"
+        return PolicyError(message, hint=hint, line=line, path=error.path, fix=error.fix)
 
     def _line(self, path: tuple[str, ...]) -> int | None:
         """Line of the culprit, or of the nearest key above it."""
         above = (path[:length] for length in range(len(path), 0, -1))
-        return next((self.lines[p] for p in above if p in self.lines), 1 if self.rows else None)
+        return next((self.lines[p] for p in above if p in self.lines), None)
 
 
 @contextmanager
@@ -184,18 +192,26 @@ def _hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, objec
             kept = {key: value for key, value in told.items() if value is not None}
             line = f"{_toml.key(path[-1])} = {_toml.value(kept)}"
         else:
-            key = next((key for key, value in fix.items() if value is not None), None)
-            dropped = next(iter(fix))
-            line = (
-                _toml.pair(key, fix[key]) if key else "# " + _toml.pair(dropped, raw.get(dropped))
-            )
+            line = _key_hint(path, raw, fix)
     except (ValueError, RecursionError):
         return None
     return line if len(line) <= _HINT_LENGTH else None
 
 
+def _key_hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, object]) -> str:
+    key = next((key for key, value in fix.items() if value is not None), None)
+    if key is None:
+        dropped = next(iter(fix))
+        return "# " + _toml.pair(dropped, raw.get(dropped))
+    section = isinstance(fix[key], Mapping) and any(fix[key] is given for given in raw.values())
+    if section:  # only its header was misspelt
+        return f"[{'.'.join(map(_toml.key, (*path, key)))}]"
+    return _toml.pair(key, fix[key])
+
+
 def _policy(raw: Mapping[str, Any]) -> Policy:
-    _known(raw, ("policy", "budget", "tables"), "a policy")
+    with _inside(raw=raw):
+        _known(raw, ("policy", "budget", "tables"), "a policy")
     about = _section(raw, "policy", {"name": "people"})
     with _inside("policy", raw=about):
         _known(about, ("name",), "[policy]")

@@ -351,6 +351,8 @@ def policy_name(name: str | None) -> str | None:
     """Accept a policy's name, unless it looks like the identity of an unnamed one."""
     if name is None:
         return None
+    if name == "":
+        raise refusal("a policy's name must not be empty", "name", fix={"name": "people"})
     own = read_name(name, "policy")
     if own.startswith(_HASHED):
         message = f"a policy's name may not begin with {_HASHED}: unnamed policies do"
