@@ -72,9 +72,9 @@ def _apply(op: str, values: list[Column]) -> Column:
         case "/":
             return np.where(values[1] == 0, np.nan, a / np.where(values[1] == 0, 1, values[1]))
         case "and":
-            return np.logical_and.reduce(values)
+            return np.asarray(np.logical_and.reduce(values))
         case "or":
-            return np.logical_or.reduce(values)
+            return np.asarray(np.logical_or.reduce(values))
         case "not":
             return np.logical_not(a)
         case "abs":

@@ -42,7 +42,7 @@ class NoisyTree:
     @property
     def leaves(self) -> int:
         """Number of leaves."""
-        return self.branching ** len(self.levels)
+        return int(self.branching ** len(self.levels))
 
     def _cumulative(self) -> Floats:
         """Noisy number of values left of every boundary, shape (cells, leaves + 1)."""
@@ -123,7 +123,7 @@ def tail_margin(
     """
     need = np.log(1 / beta)
     if isinstance(law, DiscreteGaussian):
-        return np.sqrt(2 * squares * float(law.sigma2) * need)
+        return np.asarray(np.sqrt(2 * squares * float(law.sigma2) * need), dtype=np.float64)
     scale = float(law.scale)
     r = np.exp(-1 / scale)
     theta = np.linspace(1e-4, 0.999, 400)[:, None] / (scale * largest)

@@ -15,7 +15,7 @@ from discreet._exact import Number, show
 from discreet.answer import Answer
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
-from discreet.errors import ParameterError, TaintedNoiseError
+from discreet.errors import ParameterError
 from discreet.ledger import Balance, Entry, Ledger, MemoryLedger
 from discreet.plan import Ask, Plan, Query, lower, price
 
@@ -116,18 +116,17 @@ class Curator:
     def ask(self, query: Query, offer: Price) -> Answer:
         """Answer a question given as a plan (SQL and the fluent API end here)."""
         plan = self._plan(query, offer)
-        if noise.is_tainted(noise.random_words(1)) and not isinstance(self.ledger, _Tolerant):
-            raise TaintedNoiseError(
-                "noise would come from the deterministic test source; the ledger refuses it"
-            )
-        self.ledger.debit(self._entry(plan))
-        record, tainted = measure(plan, self._engine, fresh_salt())
+        entry = self._entry(plan)
+        self.ledger.debit(entry)
+        record = measure(plan, self._engine, fresh_salt())
         statement = {
             **record.statement,
             "policy": self.policy.identity,
             "fingerprint": self.policy.fingerprint,
         }
-        return Answer(replace(record, statement=statement), left=self._left(), tainted=tainted)
+        return Answer(
+            replace(record, statement=statement), left=self._left(), tainted=entry.tainted
+        )
 
     # -- budget ---------------------------------------------------------------------
 
@@ -172,14 +171,11 @@ class Curator:
             noise=plan.noise,
             neighbours=query.neighbours.value,
             unit=plan.lowered.aggregates[0].unit,
+            tainted=noise.is_tainted(noise.random_words(1)),
         )
 
     def _left(self) -> str:
         return describe_balance(self.ledger.balance(self.analyst))
-
-
-class _Tolerant:
-    """Marker for test ledgers that accept deterministic noise."""
 
 
 def describe_balance(balance: Balance) -> str:

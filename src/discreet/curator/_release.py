@@ -51,8 +51,8 @@ def count_cells(plan: Plan) -> int | None:
     return total
 
 
-def measure(plan: Plan, engine: Engine, salt: Salt) -> tuple[Record, bool]:
-    """Execute a priced and paid plan; return the record and whether it is tainted."""
+def measure(plan: Plan, engine: Engine, salt: Salt) -> Record:
+    """Execute a priced and paid plan."""
     lowered = plan.lowered
     groups = [engine.execute(a, salt) for a in lowered.aggregates]
     cells = _cells(plan, groups[0])
@@ -72,13 +72,13 @@ def measure(plan: Plan, engine: Engine, salt: Salt) -> tuple[Record, bool]:
         _pick(p, epsilon, groups[p.aggregate], cells)
         for p, epsilon in zip(lowered.picks, plan.pick_epsilons, strict=True)
     ]
-    tainted = noise.is_tainted(noise.random_words(1))
-    return _record(plan, cells, vectors, trees, picks), tainted
+    return _record(plan, cells, vectors, trees, picks)
 
 
 def add(exact: Ints, drawn: Ints) -> Ints:
     """Sum of exact integers and noise without overflow."""
-    return exact.astype(object) + np.asarray(drawn).astype(object)
+    total: Ints = exact.astype(object) + np.asarray(drawn).astype(object)
+    return total
 
 
 def _zeros(plan: Plan) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def _pick(
 ) -> tuple[tuple[object, ...], ...]:
     """Select the `top` most frequent labels of every cell, one exponential draw each.
 
-    Scores are counts that one unit moves by at most ``sensitivity``; drawing
+    Scores are counts, each moved by a unit by at most ``linf``; drawing
     without replacement composes the draws.
     """
     chosen = []
@@ -125,7 +125,7 @@ def _pick(
         scores = [groups.get((*cell, code), (0,))[0] for code in left]
         picked: list[object] = []
         for _ in range(pick.top):
-            best = m.exponential([scores[i] for i in left], pick.sensitivity.l1, epsilon).value
+            best = m.exponential([scores[i] for i in left], pick.sensitivity.linf, epsilon).value
             assert isinstance(best, int)
             picked.append(pick.labels[left.pop(best)])
         chosen.append(tuple(picked))

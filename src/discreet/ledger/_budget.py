@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from discreet._exact import show
-from discreet.errors import BudgetExceededError
+from discreet.errors import BudgetExceededError, TaintedNoiseError
 from discreet.ledger._protocol import Balance, Entry
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -95,7 +95,11 @@ def _same_share(budget: Budget, a: str | None, b: str | None) -> bool:
 
 
 def admit(budget: Budget, entries: Iterable[Entry], entry: Entry) -> None:
-    """Raise BudgetExceededError unless `entry` fits the whole and its share."""
+    """Refuse `entry` unless it fits the whole and its share, and its noise is real."""
+    if entry.tainted:
+        raise TaintedNoiseError(
+            "noise would come from the deterministic test source: nothing drawn from it is private"
+        )
     past = list(entries)
     price = charge(budget, entry.cost)
     if budget.accounting == "pure" and entry.cost.delta:

@@ -29,7 +29,7 @@ class MemoryLedger:
         return _BOOKS.setdefault(self._policy.identity, [])
 
     def debit(self, entry: Entry) -> None:
-        """Record a debit, or raise BudgetExceededError and record nothing."""
+        """Record a debit, or refuse (over budget, test noise) and record nothing."""
         with _LOCK:
             admit(self._policy.budget, self._book, entry)
             self._book.append(entry)

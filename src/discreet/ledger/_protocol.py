@@ -25,6 +25,7 @@ class Entry:
     noise: str
     neighbours: str
     unit: str | None
+    tainted: bool = False  # noise would come from the deterministic test source
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Ledger(Protocol):
     """Debit before run, exact rationals, no refund."""
 
     def debit(self, entry: Entry) -> None:
-        """Record a debit, or raise BudgetExceededError and record nothing."""
+        """Record a debit, or refuse (over budget, test noise) and record nothing."""
         ...
 
     def balance(self, analyst: str | None = None) -> Balance:

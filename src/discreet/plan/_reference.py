@@ -63,10 +63,10 @@ def _code(column: pol.Column, kind: Type, raw: object) -> Code:
         case pol.Text():
             return str(raw)
         case pol.Boolean():
-            return int(raw) if raw in (0, 1) else None  # type: ignore[call-overload, no-any-return]
+            return int(raw) if raw in (0, 1) else None
         case pol.Category():
             if raw in column.values:
-                return column.values.index(raw)  # type: ignore[arg-type]
+                return column.values.index(raw)
             return None if column.other is None else len(column.values)
         case pol.Date():
             day = raw.date() if isinstance(raw, dt.datetime) else raw
@@ -154,7 +154,7 @@ def _join(join: JoinPublic, tables: Mapping[str, Iterable[Raw]]) -> Rows:
         matches[tuple(public[right] for _, right in join.on)].append(
             {join.prefix + name: value for name, value in public.items()}
         )
-    empty = {join.prefix + name: None for name in join.public.schema}
+    empty: dict[str, Code] = {join.prefix + name: None for name in join.public.schema}
     joined: Rows = []
     for row in rows_of(join.below, tables):
         key = tuple(row[left] for left, _ in join.on)

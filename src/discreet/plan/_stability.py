@@ -5,7 +5,8 @@ Guarantee
 For every measure of an :class:`Aggregate` and every pair of neighbouring
 tables, the vector of its integers over all groups moves by at most ``l1`` in
 the L1 norm and by at most ``sqrt(l2_squared)`` in the L2 norm. Both numbers are
-integers; no float carries a sensitivity.
+integers; no float carries a sensitivity. No single group moves by more than
+``linf``.
 
 Proof sketch
 ------------
@@ -35,8 +36,6 @@ from dataclasses import dataclass
 
 from discreet.plan._relation import (
     Aggregate,
-    Filter,
-    JoinPublic,
     Limits,
     Measure,
     MeasureKind,
@@ -51,10 +50,11 @@ class Sensitivity:
 
     l1: int
     l2_squared: int
+    linf: int
 
     def __post_init__(self) -> None:
-        assert self.l1 >= 0
-        assert self.l2_squared >= 0
+        assert 0 <= self.linf <= self.l1
+        assert self.linf**2 <= self.l2_squared
 
 
 def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
@@ -65,14 +65,15 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     l1 = largest * sum(groups)
     l2_squared = largest**2 * sum(c * c for c in groups)
     if aggregate.neighbours is Neighbours.ADD_REMOVE:
-        return Sensitivity(l1, l2_squared)
+        return Sensitivity(l1, l2_squared, largest * groups[0])
     if not aggregate.keys:
         width = groups[0] * (max(hi, 0) - min(lo, 0))
         if measure.kind is MeasureKind.SUM and always_one_row(aggregate, measure):
             width = hi - lo
-        return Sensitivity(width, width**2)
+        return Sensitivity(width, width**2, width)
     one_sign = lo >= 0 or hi <= 0
-    return Sensitivity(2 * l1, (2 if one_sign else 4) * l2_squared)
+    same_cell = largest * groups[0] * (1 if one_sign else 2)
+    return Sensitivity(2 * l1, (2 if one_sign else 4) * l2_squared, same_cell)
 
 
 def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, Limits]:
@@ -120,6 +121,3 @@ def size_is_public(aggregate: Aggregate, measure: Measure) -> bool:
         and measure.kind is MeasureKind.SUM
         and always_one_row(aggregate, measure)
     )
-
-
-__all__ = ["Filter", "JoinPublic", "Sensitivity", "sensitivity", "size_is_public"]
