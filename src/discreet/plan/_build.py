@@ -31,6 +31,7 @@ from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
+    AsNumber,
     Bucket,
     Case,
     Clamp,
@@ -48,6 +49,7 @@ from discreet.plan._expr import (
     OneOf,
     Part,
     Rescale,
+    Square,
     align,
 )
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
@@ -168,9 +170,7 @@ def _when(text: str) -> dt.datetime:
     try:
         when = dt.datetime.fromisoformat(text.strip())
     except ValueError:
-        raise QueryError(
-            f"{quote(text)} is not a date or time", hint="DATE '2024-01-31'"
-        ) from None
+        raise QueryError(f"{quote(text)} is not a date or time", hint="DATE '2024-01-31'") from None
     if when.tzinfo is not None:
         when = when.astimezone(dt.UTC).replace(tzinfo=None)
     return when
@@ -335,10 +335,7 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     """Insist on a number; a truth value counts as 0 or 1, NULL stays NULL."""
     expr = typed(operand, where)
     if expr.type.kind is Kind.BOOLEAN:
-        one, zero = number(Fraction(1)), number(Fraction(0))
-        if not expr.type.nullable:
-            return Case(((expr, one),), zero)
-        return Case(((expr, one), (negate(expr), zero)), Constant.null(one.type))
+        return AsNumber(expr)
     if not expr.type.is_numeric:
         raise QueryError(f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}")
     return expr
@@ -359,6 +356,8 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
         return _divide(a, b, x, y)
     if x is not None and y is not None:
         return number(_FOLD[op](x, y))
+    if op == "*" and a == b:
+        return Square(a)
     return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
 
 
@@ -493,7 +492,8 @@ def _labelled(operands: Sequence[Operand], where: str) -> list[Expr]:
         else:
             kind = o.type.kind if isinstance(o, Expr) else "NULL"
             raise UnsupportedQueryError(
-                f"{where} mixes text and {kind}", hint="make every result text, or every one a number"
+                f"{where} mixes text and {kind}",
+                hint="make every result text, or every one a number",
             )
     if len({type(label) for label in labels}) > 1:
         raise UnsupportedQueryError(f"{where} mixes text labels and numbers")

@@ -1,0 +1,123 @@
+"""Putting a question together: statistics deduplicated, keys named, limits set.
+
+Both front ends call this, so that the same question has the same hash whichever
+way it was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final
+
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan._build import Operand, Word, as_number, quote, typed
+from discreet.plan._expr import Expr
+from discreet.plan._query import KeyOf, Of, Out, Output, Query, Stat, Statistic, limits_of
+from discreet.plan._relation import Key, Limits, base
+from discreet.plan._scope import Scope
+from discreet.plan._types import Kind
+
+MAX_CELLS: Final = 1_000_000
+"""Public groups of one question, all keys together."""
+
+
+@dataclass
+class Assembly:
+    """A question under construction."""
+
+    scope: Scope
+    keys: list[Key] = field(default_factory=list)
+    statistics: list[Statistic] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+
+    def group(self, name: str, expr: Expr) -> KeyOf:
+        """Group by an expression; grouping twice by the same one is grouping once."""
+        for key in self.keys:
+            if key.expr == expr:
+                return KeyOf(key.name)
+        if any(key.name.casefold() == name.casefold() for key in self.keys):
+            raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
+        self.keys.append(self.scope.key(name, expr))
+        cells = 1
+        for key in self.keys:
+            cells *= 1 if key.codes is None else len(key.codes)
+        if cells > MAX_CELLS:
+            raise UnsupportedQueryError(
+                f"the keys have {cells} combinations, at most {MAX_CELLS} are possible",
+                hint="group by fewer or coarser keys, or narrow them with WHERE … IN",
+            )
+        return KeyOf(name)
+
+    def measure(self, statistic: Statistic) -> Of:
+        """Ask for a statistic; equal ones are asked once."""
+        if statistic not in self.statistics:
+            self.statistics.append(statistic)
+        return Of(self.statistics.index(statistic))
+
+    def show(self, name: str, expr: Out) -> None:
+        """Add an output column."""
+        self.outputs.append(Output(name, expr))
+
+    def limits(self, **asked: int | None) -> Limits:
+        """Contribution limits: the policy's, or lower ones that the question asks for.
+
+        `asked` may name rows, groups and rows_per_group. A question may lower
+        the policy's limits and never raise them.
+        """
+        limits = limits_of(self.scope.relation, grouped=bool(self.keys))
+        if not self.keys:
+            # all rows are one group, so a limit per group is a limit on rows
+            rows = [n for n in (asked.get("rows"), asked.get("rows_per_group")) if n is not None]
+            asked = {"rows": min(rows)} if rows else {}
+        lower = {
+            name: min(n for n in (getattr(limits, name), value) if n is not None)
+            for name, value in asked.items()
+            if value is not None
+        }
+        return replace(limits, **lower)
+
+    def finish(
+        self,
+        *,
+        having: Out | None = None,
+        order: tuple[tuple[Out, bool], ...] = (),
+        limit: int | None = None,
+        **asked: int | None,
+    ) -> Query:
+        """Close the question, under the limits that :meth:`limits` gives."""
+        return Query(
+            self.scope.relation,
+            tuple(self.keys),
+            tuple(self.statistics),
+            tuple(self.outputs),
+            self.limits(**asked),
+            base(self.scope.relation).table.neighbours,
+            having,
+            order,
+            limit,
+        )
+
+
+def statistic(
+    kind: Stat,
+    operand: Operand | None = None,
+    *,
+    at: Fraction | None = None,
+    top: int = 1,
+    sample: bool = True,
+) -> Statistic:
+    """Make a statistic in its one canonical form."""
+    name = kind.upper()
+    if operand is None:
+        return Statistic(kind)
+    if kind is Stat.COUNT and isinstance(operand, Word):
+        return Statistic(kind)
+    expr = typed(operand, name)
+    if kind is Stat.COUNT:
+        # a value that cannot be NULL is counted wherever there is a row
+        return Statistic(kind, expr if expr.type.nullable else None)
+    if kind in (Stat.SUM, Stat.AVG, Stat.VAR, Stat.STDDEV) and expr.type.kind is not Kind.BOOLEAN:
+        expr = as_number(expr, name)
+    spread = kind in (Stat.VAR, Stat.STDDEV)
+    return Statistic(kind, expr, at=at, top=top, sample=sample if spread else True)

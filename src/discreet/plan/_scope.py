@@ -1,0 +1,371 @@
+"""What a question can see: named columns over a relation, and what its WHERE proves.
+
+Guarantee
+---------
+A :class:`Scope` hands out two views of its columns. *Plain* columns have the
+policy's bounds and hold for every row; conditions are built from them, because
+an engine may test the parts of a condition in any order. *Narrowed* columns have
+the bounds that WHERE proves for every row that passes it; keys and statistics,
+which see only such rows, are built from those.
+
+Proof sketch
+------------
+:func:`facts` maps a condition and a truth value to ranges of columns, by
+induction: a comparison with a constant that is true (false) bounds the code and
+excludes NULL; AND true (OR false) makes all its parts true (false), so ranges
+intersect; AND false (OR true) makes at least one part so, hence only the hull of
+the parts' ranges is certain; NOT swaps truth. Rows pass a filter when the
+condition is true, so the ranges hold for every row above the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from math import ceil, floor
+from typing import Final
+
+from discreet import policy as pol
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan._build import conjunction, quote, unknown
+from discreet.plan._expr import Clamp, Column, Compare, Constant, Expr, IsNull, Logic, Not, OneOf
+from discreet.plan._relation import Filter, JoinPublic, Key, Relation, Scan, base
+from discreet.plan._types import Kind, Type
+
+MAX_KEYS: Final = 100_000
+"""Public keys of one grouping expression."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is certain about one column's codes: bounds, a finite list, no NULL."""
+
+    lo: int | None = None
+    hi: int | None = None
+    codes: tuple[int | str, ...] | None = None
+
+    def both(self, other: Range) -> Range:
+        """What is certain when both hold."""
+        codes = self.codes if self.codes is not None else other.codes
+        if self.codes is not None and other.codes is not None:
+            codes = tuple(c for c in self.codes if c in other.codes)
+        return Range(_pick(max, self.lo, other.lo), _pick(min, self.hi, other.hi), codes)
+
+    def either(self, other: Range) -> Range:
+        """What is certain when at least one holds."""
+        codes = None
+        if self.codes is not None and other.codes is not None:
+            codes = tuple(dict.fromkeys((*self.codes, *other.codes)))
+        lo = None if self.lo is None or other.lo is None else min(self.lo, other.lo)
+        hi = None if self.hi is None or other.hi is None else max(self.hi, other.hi)
+        return Range(lo, hi, codes)
+
+    def narrow(self, t: Type) -> Type:
+        """Bound a type; nothing that has a range is NULL."""
+        if t.kind is Kind.TEXT:
+            return t.not_null()
+        lo = t.lo if self.lo is None else self.lo
+        hi = t.hi if self.hi is None else self.hi
+        whole = [c for c in self.codes or () if isinstance(c, int)]
+        if whole:
+            lo, hi = max(lo, min(whole)), min(hi, max(whole))
+        # an empty range means that no row passes: any bounds are true then
+        return t.within(lo, hi).not_null()
+
+
+def _pick(choose: object, a: int | None, b: int | None) -> int | None:
+    known = [x for x in (a, b) if x is not None]
+    return choose(known) if known else None  # type: ignore[operator, no-any-return]
+
+
+Facts = Mapping[str, Range]
+
+
+def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
+    """Ranges of columns that are certain where `condition` is true (or false)."""
+    match condition:
+        case Not(arg):
+            return facts(arg, truth=not truth)
+        case Logic(op, args):
+            parts = [facts(a, truth=truth) for a in args]
+            return _all(parts) if (op == "and") is truth else _any(parts)
+        case IsNull(Column() as column):
+            return {} if truth else {column.name: Range()}
+        case OneOf(Column() as column, codes):
+            return {column.name: _listed(column, codes, truth=truth)}
+        case Compare():
+            return _compared(condition, truth=truth)
+        case Column():
+            return {condition.name: Range(int(truth), int(truth))}
+    return {}
+
+
+def _all(parts: list[dict[str, Range]]) -> dict[str, Range]:
+    found: dict[str, Range] = {}
+    for part in parts:
+        for name, r in part.items():
+            found[name] = found[name].both(r) if name in found else r
+    return found
+
+
+def _any(parts: list[dict[str, Range]]) -> dict[str, Range]:
+    found = parts[0]
+    for part in parts[1:]:
+        found = {name: r.either(part[name]) for name, r in found.items() if name in part}
+    return found
+
+
+def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Range:
+    t = column.type
+    if truth:
+        whole = [c for c in codes if isinstance(c, int)]
+        ends = (min(whole), max(whole)) if whole else (None, None)
+        return Range(*ends, codes)
+    if t.kind is Kind.CATEGORY:
+        rest = tuple(c for c in range(t.lo, t.hi + 1) if c not in codes)
+        return Range(codes=rest) if rest else Range()
+    return Range()
+
+
+_FALSE: Final = {"<": ">=", "<=": ">", "=": "<>", "<>": "=", ">=": "<", ">": "<="}
+_MIRROR: Final = {"<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<"}
+
+
+def _compared(c: Compare, *, truth: bool) -> dict[str, Range]:
+    op = str(c.op) if truth else _FALSE[c.op]
+    known = {side.name: Range() for side in (c.left, c.right) if isinstance(side, Column)}
+    match c.left, c.right:
+        case Column() as column, Constant(code=int() as code) as k:
+            known[column.name] = _bounded(op, Fraction(code) * k.type.step / column.type.step)
+        case Constant(code=int() as code) as k, Column() as column:
+            place = Fraction(code) * k.type.step / column.type.step
+            known[column.name] = _bounded(_MIRROR[op], place)
+    return known
+
+
+def _bounded(op: str, place: Fraction) -> Range:
+    """Codes x with ``x op place``, where place may lie between two codes."""
+    match op:
+        case "<":
+            return Range(hi=ceil(place) - 1)
+        case "<=":
+            return Range(hi=floor(place))
+        case ">":
+            return Range(lo=floor(place) + 1)
+        case ">=":
+            return Range(lo=ceil(place))
+        case "=":
+            return Range(ceil(place), floor(place))
+    return Range()
+
+
+Leaf = Callable[[Column], Expr]
+
+
+def rebuild(expr: Expr, leaf: Leaf) -> Expr:
+    """Replace every column of an expression."""
+    if isinstance(expr, Column):
+        return leaf(expr)
+    if not expr.children:
+        return expr
+    changes = {
+        f.name: _rebuilt(getattr(expr, f.name), leaf) for f in fields(expr) if f.name != "type"
+    }
+    return replace(expr, **changes)
+
+
+def _rebuilt(value: object, leaf: Leaf) -> object:
+    if isinstance(value, Expr):
+        return rebuild(value, leaf)
+    if isinstance(value, tuple) and any(isinstance(v, Expr | tuple) for v in value):
+        return tuple(_rebuilt(v, leaf) for v in value)
+    return value
+
+
+@dataclass(frozen=True)
+class Source:
+    """One table of FROM: its alias and what its column names mean."""
+
+    alias: str
+    columns: Mapping[str, Expr]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Columns over a relation, by table alias and name; names ignore case.
+
+    Examples
+    --------
+    >>> from discreet.policy import Integer, Table
+    >>> from discreet.plan import build
+    >>> scope = Scope.of(Table("people", [Integer("age", 0, 115)]))
+    >>> age = scope.column("Age")
+    >>> adults = scope.where(build.compare(">=", age, build.number(Fraction(18))))
+    >>> print(adults.narrowed().column("age").type)
+    number 18 to 115
+    """
+
+    relation: Relation
+    sources: tuple[Source, ...]
+    known: Facts = field(default_factory=dict)
+    merged: frozenset[str] = frozenset()  # names equal in all tables, by a join
+
+    @classmethod
+    def of(cls, table: pol.Table, alias: str | None = None) -> Scope:
+        """See all columns of one table of the policy."""
+        scan = Scan(table)
+        columns = {name: Column(name, t) for name, t in scan.schema.items()}
+        return cls(scan, (Source(alias or scan.table.name, columns),))
+
+    @property
+    def unit(self) -> str | None:
+        """Unit column of the private table, None when a row is a unit."""
+        return base(self.relation).table.unit
+
+    def is_unit(self, name: str, table: str | None = None) -> bool:
+        """Whether a name means the privacy unit."""
+        own = self.sources[0].alias.casefold()
+        return (
+            self.unit is not None
+            and name.casefold() == self.unit.casefold()
+            and (table is None or table.casefold() == own)
+        )
+
+    def column(self, name: str, table: str | None = None) -> Expr:
+        """Find what a column name means; refuse unknown and ambiguous names."""
+        sources = self.sources
+        if table is not None:
+            sources = tuple(s for s in sources if s.alias.casefold() == table.casefold())
+            if not sources:
+                raise unknown("table", table, [s.alias for s in self.sources])
+        folded = name.casefold()
+        found = [e for s in sources for n, e in s.columns.items() if n.casefold() == folded]
+        if len(found) == 1 or (found and folded in self.merged):
+            return found[0]
+        if found:
+            aliases = [s.alias for s in sources if folded in {n.casefold() for n in s.columns}]
+            raise QueryError(
+                f"column {quote(name)} is in several tables", hint=f"{aliases[0]}.{name}"
+            )
+        if self.is_unit(name, table):
+            raise UnknownNameError(
+                f"{quote(name)} is the privacy unit: it can be counted and nothing else",
+                hint=f"COUNT(DISTINCT {name})",
+            )
+        raise unknown("column", name, [n for s in sources for n in s.columns])
+
+    def where(self, *conditions: Expr) -> Scope:
+        """Keep the rows for which all conditions are true."""
+        if not conditions:
+            return self
+        condition = conjunction(conditions)
+        relation = self.relation
+        if isinstance(relation, Filter):
+            condition = conjunction([relation.condition, condition])
+            relation = relation.below
+        known = _all([dict(self.known), facts(condition)])
+        return replace(self, relation=Filter(relation, condition), known=known)
+
+    def narrowed(self) -> Scope:
+        """See the columns as WHERE has narrowed them: for keys and statistics only."""
+
+        def leaf(column: Column) -> Expr:
+            r = self.known.get(column.name)
+            return column if r is None else Column(column.name, r.narrow(column.type))
+
+        return self._with(leaf)
+
+    def assuming(self, condition: Expr) -> Scope:
+        """See numbers moved into the range that a true `condition` proves for them.
+
+        For the value of a CASE branch: where the branch is taken, clamping changes
+        nothing; elsewhere it keeps the value bounded, whatever an engine evaluates.
+        """
+        known = facts(condition)
+
+        def leaf(column: Column) -> Expr:
+            r = known.get(column.name)
+            if r is None or not column.type.is_numeric:
+                return column
+            t = r.narrow(column.type)
+            same = (t.lo, t.hi) == (column.type.lo, column.type.hi)
+            return column if same else Clamp(column, t.lo, t.hi)
+
+        return self._with(leaf)
+
+    def _with(self, leaf: Leaf) -> Scope:
+        sources = tuple(
+            Source(s.alias, {n: rebuild(e, leaf) for n, e in s.columns.items()})
+            for s in self.sources
+        )
+        return replace(self, sources=sources)
+
+    def project(self, alias: str, columns: Mapping[str, Expr]) -> Scope:
+        """See only the named row expressions, as a subquery's reader does."""
+        return replace(self, sources=(Source(alias, dict(columns)),))
+
+    def join(
+        self,
+        public: Scan,
+        on: Iterable[tuple[Expr, str]],
+        *,
+        how: str = "inner",
+        fanout: int = 1,
+        alias: str | None = None,
+    ) -> Scope:
+        """Add the columns of a public table's matching rows."""
+        name = alias or public.table.name
+        if name.casefold() in {s.alias.casefold() for s in self.sources}:
+            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN regions AS r2 …")
+        pairs = tuple(_joinable(left, right, public) for left, right in on)
+        taken = self.relation.schema.keys()
+        prefix = f"{name}." if any(c in taken for c in public.schema) else ""
+        joined = JoinPublic(self.relation, public, pairs, how, fanout, prefix)
+        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in public.schema}
+        same = {left.casefold() for left, right in pairs if left.casefold() == right.casefold()}
+        return replace(
+            self,
+            relation=joined,
+            sources=(*self.sources, Source(name, seen)),
+            merged=self.merged | same,
+        )
+
+    def key(self, name: str, expr: Expr) -> Key:
+        """Make a grouping key with its public codes, in the policy's order."""
+        if isinstance(expr, Column) and self.is_unit(expr.name):
+            raise UnsupportedQueryError(
+                f"{quote(expr.name)} is the privacy unit: grouping by it would list people",
+                hint=f"COUNT(DISTINCT {expr.name})",
+            )
+        t = expr.type
+        r = self.known.get(expr.name, Range()) if isinstance(expr, Column) else Range()
+        if r.codes == ():
+            raise QueryError(f"WHERE excludes every value of {quote(name)}")
+        if t.kind is Kind.TEXT:
+            if not isinstance(expr, Column):
+                raise UnsupportedQueryError("only a plain text column can be a key")
+            return Key(name, expr, r.codes)
+        if t.size > MAX_KEYS:
+            raise UnsupportedQueryError(
+                f"{quote(name)} has {t.size} possible values, at most {MAX_KEYS} can be keys",
+                hint=f"GROUP BY WIDTH_BUCKET({name}, 0, 100, 10)",
+            )
+        inside = range(t.lo, t.hi + 1)
+        listed = inside if r.codes is None else sorted(c for c in r.codes if c in inside)
+        # bounds and list may contradict each other; then no row passes and one empty key stands
+        return Key(name, expr, tuple(listed) or (t.lo,))
+
+
+def _joinable(left: Expr, right: str, public: Scan) -> tuple[str, str]:
+    """Refuse a join whose codes would not mean the same value on both sides."""
+    if not isinstance(left, Column):
+        raise UnsupportedQueryError("a join needs a plain column on the private side")
+    a, b = left.type, public.schema[right]
+    if (a.kind, a.step, a.labels) != (b.kind, b.step, b.labels):
+        raise UnsupportedQueryError(
+            f"{quote(left.name)} and {quote(right)} are declared differently, so that they "
+            "cannot be compared in a join",
+            hint="declare both columns with the same type, values and step",
+        )
+    return left.name, right

@@ -1,0 +1,378 @@
+"""Aggregates and what is computed from them after the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from sqlglot import exp
+
+from discreet.errors import QueryError, UnknownNameError
+from discreet.plan import (
+    Apply,
+    Assembly,
+    KeyOf,
+    Number,
+    Out,
+    Stat,
+    Statistic,
+    Text,
+    build,
+    statistic,
+)
+from discreet.plan._build import Null, Operand, Word
+from discreet.plan._expr import Expr
+from discreet.sql._bounds import Bounds, read_bounds
+from discreet.sql._rows import Rows, arity, constant, whole
+from discreet.sql._text import function_name, identifier, label, only, refuse
+
+_KINDS: Final = {
+    "SUM": Stat.SUM,
+    "AVG": Stat.AVG,
+    "MEAN": Stat.AVG,
+    "VAR": Stat.VAR,
+    "VARIANCE": Stat.VAR,
+    "VAR_SAMP": Stat.VAR,
+    "VAR_POP": Stat.VAR,
+    "STD": Stat.STDDEV,
+    "STDDEV": Stat.STDDEV,
+    "STDDEV_SAMP": Stat.STDDEV,
+    "STDDEV_POP": Stat.STDDEV,
+}
+_QUANTILES: Final = frozenset(
+    {
+        "QUANTILE",
+        "QUANTILE_CONT",
+        "QUANTILE_DISC",
+        "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        "APPROX_QUANTILE",
+        "APPROX_PERCENTILE",
+    }
+)
+_FIXED: Final = {"MIN": Fraction(0), "MAX": Fraction(1), "MEDIAN": Fraction(1, 2)}
+_TOPS: Final = frozenset({"APPROX_TOP_K", "APPROX_TOP_COUNT"})
+AGGREGATES: Final = frozenset(
+    {"COUNT", "COUNTIF", "COUNT_IF", "MODE", "APPROX_COUNT_DISTINCT"}
+    | {*_KINDS, *_QUANTILES, *_FIXED, *_TOPS}
+)
+_REFUSED: Final = {
+    "BOOL_AND": "AVG(married)  -- a proportion",
+    "BOOL_OR": "AVG(married)  -- a proportion",
+    "ANY_VALUE": "MODE(sex)",
+    "FIRST": "MODE(sex)",
+    "ARRAY_AGG": "GROUP BY sex",
+    "STRING_AGG": "GROUP BY sex",
+    "LISTAGG": "GROUP BY sex",
+    "CORR": "AVG(x * y)",
+    "COVAR_POP": "AVG(x * y) - AVG(x) * AVG(y)",
+    "COVAR_SAMP": "AVG(x * y) - AVG(x) * AVG(y)",
+    "APPROX_QUANTILES": "QUANTILE(income, 0.25), QUANTILE(income, 0.5)",
+}
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether an aggregate stands anywhere in a tree."""
+    return any(function_name(n) in AGGREGATES for n in node.walk())
+
+
+@dataclass
+class Outputs:
+    """Lowers what stands in SELECT, HAVING and ORDER BY, after grouping."""
+
+    assembly: Assembly
+    aliases: dict[str, Out] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def __post_init__(self) -> None:
+        self.rows = Rows(self.assembly.scope.narrowed())
+
+    def lower(self, node: exp.Expr) -> Out:
+        """Lower an output expression."""
+        name = function_name(node)
+        if isinstance(node, exp.Filter | exp.WithinGroup) or name in AGGREGATES:
+            return self.assembly.measure(self.aggregate(node))
+        if name in _REFUSED:
+            raise refuse(name or "", _REFUSED[name or ""])
+        if not has_aggregate(node) and (out := self._plain(node)) is not None:
+            return out
+        handler = _NODES.get(type(node))
+        if handler is not None:
+            return handler(self, node)
+        if name == "ROUND":
+            return self._rounded(node)
+        if name == "ABS":
+            arity("ABS", node.expressions, 1)
+            return Apply("abs", (self.lower(node.expressions[0]),))
+        if has_aggregate(node):
+            raise refuse(
+                f"{label(node)} of aggregates", "arithmetic, comparisons, ROUND and ABS of them"
+            )
+        return self._ungrouped(node)
+
+    def _plain(self, node: exp.Expr) -> Out | None:
+        """A key, an alias or a constant; None if the node must be taken apart first."""
+        if isinstance(node, exp.Column) and not node.args.get("table"):
+            alias = self.aliases.get(node.name.casefold())
+            if alias is not None:
+                return alias
+            for key in self.assembly.keys:
+                if key.name.casefold() == node.name.casefold():
+                    return KeyOf(key.name)
+        if isinstance(node, exp.Literal):
+            return Text(str(node.this)) if node.is_string else self._number(node)
+        if isinstance(node, exp.Boolean):
+            return Number(Fraction(int(node.this)))
+        expr = self._row(node)
+        for key in self.assembly.keys:
+            if expr is not None and key.expr == expr:
+                return KeyOf(key.name)
+        return None
+
+    def _row(self, node: exp.Expr) -> Operand | None:
+        try:
+            return self.rows.lower(node)
+        except QueryError:
+            # an alias inside, or no row expression at all: taken apart by the caller
+            if isinstance(node, exp.Column):
+                raise
+            return None
+
+    def _number(self, node: exp.Expr) -> Number:
+        return Number(constant(self.rows.lower(node), "an output"))
+
+    def _ungrouped(self, node: exp.Expr) -> Out:
+        if isinstance(node, exp.Column):
+            raise QueryError(
+                f"{build.quote(node.name)} is neither a key nor inside an aggregate",
+                hint=f"GROUP BY {node.name}",
+            )
+        self.rows.lower(node)  # a row expression is refused by its own name first
+        raise QueryError(
+            f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
+        )
+
+    def _rounded(self, node: exp.Expr) -> Out:
+        args = node.expressions
+        arity("ROUND", args, 1, 2)
+        digits = whole(self.rows.lower(args[1]), "ROUND") if len(args) > 1 else 0
+        if not -18 <= digits <= 18:
+            raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
+        return Apply("round", (self.lower(args[0]), Number(Fraction(digits))))
+
+    def binary(self, node: exp.Binary) -> Out:
+        """Arithmetic and comparison between outputs."""
+        only(node, "this", "expression")
+        return Apply(_OPS[type(node)], (self.lower(node.this), self.lower(node.expression)))
+
+    def chain(self, node: exp.And | exp.Or) -> Out:
+        """AND and OR, flattened."""
+        op = "and" if isinstance(node, exp.And) else "or"
+        return Apply(op, tuple(self.lower(n) for n in node.flatten(unnest=False)))
+
+    def between(self, node: exp.Between) -> Out:
+        """A closed range, as two comparisons."""
+        only(node, "this", "low", "high")
+        x = self.lower(node.this)
+        low, high = self.lower(node.args["low"]), self.lower(node.args["high"])
+        return Apply("and", (Apply(">=", (x, low)), Apply("<=", (x, high))))
+
+    def membership(self, node: exp.In) -> Out:
+        """A list, as equalities."""
+        only(node, "this", "expressions")
+        x = self.lower(node.this)
+        tests = tuple(Apply("=", (x, self.lower(n))) for n in node.expressions)
+        return tests[0] if len(tests) == 1 else Apply("or", tests)
+
+    def cast(self, node: exp.Cast) -> Out:
+        """CAST to a number changes nothing: outputs are numbers already."""
+        if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
+            raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
+        return self.lower(node.this)
+
+    # --- aggregates ------------------------------------------------------------------------
+
+    def aggregate(self, node: exp.Expr) -> Statistic:
+        """Lower one aggregate call, with its FILTER and WITHIN GROUP."""
+        test: Expr | None = None
+        if isinstance(node, exp.Filter):
+            only(node, "this", "expression")
+            test = self.rows.condition(node.expression.this)
+            node = node.this
+        order: exp.Expr | None = None
+        if isinstance(node, exp.WithinGroup):
+            only(node, "this", "expression")
+            node, order = node.this, node.expression
+        name = function_name(node)
+        if name not in AGGREGATES:
+            raise refuse(f"{label(node)} with FILTER or WITHIN GROUP", "COUNT(*) FILTER (WHERE …)")
+        args = [a for a in node.expressions if not isinstance(a, exp.Kwarg)]
+        kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
+        call = _Call(self, name or "", args, test, order, bounds=self.bounds)
+        return call.lower(kwargs)
+
+
+@dataclass
+class _Call:
+    """One aggregate call being lowered."""
+
+    outputs: Outputs
+    name: str
+    args: list[exp.Expr]
+    test: Expr | None
+    order: exp.Expr | None
+    bounds: Bounds
+
+    def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
+        name = self.name
+        if kwargs and name not in _BOUNDED:
+            raise refuse(f"{kwargs[0].name} in {name}", "SUM(x, contribution_bounds_per_row => …)")
+        self.limits = read_bounds(kwargs, self.outputs.rows)
+        if name in _QUANTILES or name == "MODE":
+            self._take_order()
+        elif self.order is not None:
+            raise refuse(f"WITHIN GROUP after {name}", "PERCENTILE_CONT(x, 0.5)")
+        if name == "COUNT":
+            return self._count()
+        if name in ("COUNTIF", "COUNT_IF"):
+            arity(name, self.args, 1)
+            passed = build.when(self._given(self.args[0]), build.number(Fraction(1)))
+            return statistic(Stat.COUNT, self._filtered(passed))
+        if name == "APPROX_COUNT_DISTINCT":
+            return self._distinct(self.args)
+        if name in _KINDS:
+            arity(name, self.args, 1)
+            return statistic(_KINDS[name], self._value(), sample=not name.endswith("_POP"))
+        if name in _FIXED:
+            arity(name, self.args, 1)
+            return statistic(Stat.QUANTILE, self._value(), at=_FIXED[name])
+        return self._ranked()
+
+    def _ranked(self) -> Statistic:
+        name, args = self.name, self.args
+        if name in _QUANTILES:
+            arity(name, args, 2)
+            at = constant(self.outputs.rows.lower(args[1]), name)
+            return statistic(Stat.QUANTILE, self._value(), at=at)
+        arity(name, args, 1, 2)
+        top = whole(self.outputs.rows.lower(args[1]), name) if len(args) > 1 else 1
+        if top < 1:
+            raise QueryError(f"{name} lists at least one value", hint="MODE(sex)")
+        return statistic(Stat.MODE, self._value(), top=top)
+
+    def _take_order(self) -> None:
+        """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""
+        if self.order is None:
+            return
+        items = self.order.expressions
+        if len(items) != 1 or len(self.args) != (0 if self.name == "MODE" else 1):
+            raise QueryError(
+                f"{self.name} WITHIN GROUP takes one fraction and one ORDER BY",
+                hint="PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY income)",
+            )
+        if items[0].args.get("desc"):
+            raise refuse("WITHIN GROUP (ORDER BY … DESC)", "QUANTILE(income, 0.9)")
+        self.args = [items[0].this, *self.args]
+
+    def _count(self) -> Statistic:
+        arity("COUNT", self.args, 1)
+        arg = self.args[0]
+        if isinstance(arg, exp.Distinct):
+            only(arg, "expressions")
+            return self._distinct(arg.expressions)
+        self.bounds.count(self.limits)
+        if isinstance(arg, exp.Star):
+            only(arg)
+            one = build.number(Fraction(1))
+            return statistic(Stat.COUNT, None if self.test is None else self._filtered(one))
+        if self._is_unit(arg):  # rows without a unit do not exist
+            return statistic(Stat.COUNT, None if self.test is None else self._filtered(Word("")))
+        return statistic(Stat.COUNT, self._filtered(self._given(arg)))
+
+    def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
+        if len(args) != 1:
+            raise refuse("COUNT(DISTINCT …) of several columns", "COUNT(DISTINCT sex)")
+        if self._is_unit(args[0]):
+            if self.test is not None:
+                raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
+            return statistic(Stat.COUNT_UNITS)
+        return statistic(Stat.COUNT_DISTINCT, self._filtered(self._given(args[0])))
+
+    def _is_unit(self, node: exp.Expr) -> bool:
+        if not isinstance(node, exp.Column):
+            return False
+        scope = self.outputs.assembly.scope
+        return scope.is_unit(node.name, identifier(node.args.get("table")))
+
+    def _value(self) -> Operand:
+        """The aggregated expression, clamped to stated bounds, filtered."""
+        arg = self.args[0]
+        if isinstance(arg, exp.Distinct):
+            raise refuse(f"{self.name}(DISTINCT …)", "COUNT(DISTINCT sex)")
+        if isinstance(arg, exp.Star):
+            raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
+        operand = self._given(arg)
+        return self._filtered(self.bounds.apply(operand, self.limits, self.name))
+
+    def _given(self, node: exp.Expr) -> Operand:
+        rows = self.outputs.rows
+        if has_aggregate(node):
+            raise refuse("an aggregate inside an aggregate", "GROUP BY sex")
+        return rows.lower(node) if self.test is None else rows.given(self.test, node)
+
+    def _filtered(self, operand: Operand) -> Operand:
+        if self.test is None:
+            return operand
+        if isinstance(operand, Word):
+            operand = build.number(Fraction(1))
+        return Null() if isinstance(operand, Null) else build.when(self.test, operand)
+
+
+_BOUNDED: Final = frozenset({"COUNT", *_KINDS, *_QUANTILES})
+_OPS: Final = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_NODES: Final[dict[type, Callable[[Outputs, exp.Expr], Out]]] = {
+    **dict.fromkeys(_OPS, Outputs.binary),
+    exp.Paren: lambda out, node: out.lower(node.this),
+    exp.Neg: lambda out, node: Apply("-", (out.lower(node.this),)),
+    exp.Not: lambda out, node: Apply("not", (out.lower(node.this),)),
+    exp.And: Outputs.chain,
+    exp.Or: Outputs.chain,
+    exp.Between: Outputs.between,
+    exp.In: Outputs.membership,
+    exp.Cast: Outputs.cast,
+    exp.TryCast: Outputs.cast,
+}  # type: ignore[dict-item]  # each handler takes the node type it stands under
+
+
+def default_name(node: exp.Expr, place: int) -> str:
+    """Readable name of an output without alias: count, avg_income, year_joined."""
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        inner = node.this
+        return default_name(inner if inner.expressions or inner.this else node, place)
+    words: list[str] = []
+    if (name := function_name(node)) is not None:
+        words.append(name.lower())
+        if any(isinstance(a, exp.Distinct) for a in node.expressions):
+            words.append("distinct")
+    elif isinstance(node, exp.Extract):
+        words.append(node.this.name.lower())
+    elif isinstance(node, exp.Case):
+        return "case"
+    else:
+        return f"column_{place}"
+    words += _first([str(c.name) for c in node.find_all(exp.Column)])
+    return "_".join(words)
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    return list(names)[:1]
+
+
+__all__ = ["AGGREGATES", "Outputs", "UnknownNameError", "default_name", "has_aggregate"]

@@ -1,0 +1,405 @@
+"""One SELECT: tables, filter, keys, outputs, and what happens after the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
+from discreet.plan import Apply, Assembly, Out, Query, Scan, Scope, build
+from discreet.plan._expr import Expr
+from discreet.sql._aggregates import Outputs, default_name, has_aggregate
+from discreet.sql._bounds import Bounds, Options, read_options
+from discreet.sql._rows import Rows
+from discreet.sql._text import identifier, label, only, refuse, tree
+
+Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
+"""How many rows of a public table share one value of the join columns, at most."""
+
+_CLAUSES: Final = (
+    "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
+)  # fmt: skip
+_ROW_CLAUSES: Final = ("expressions", "from_", "where")
+_TRIVIAL: Final = "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A question read from text: the query, and ε and δ if the text states them."""
+
+    query: Query
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+
+
+def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None) -> Parsed:
+    """See :func:`discreet.sql.parse`."""
+    try:
+        root = tree(text)
+        if not isinstance(root, exp.Select):
+            raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
+        return _Select(root, policy, public_fanout).parse()
+    except ParameterError as error:
+        # the plan's own refusals, told as the question's
+        raise QueryError(error.message, hint=error.hint) from None
+    except RecursionError:
+        raise QueryError("the question is nested too deeply") from None
+
+
+@dataclass
+class _Select:
+    node: exp.Select
+    policy: pol.Policy
+    fanout: Fanout | None
+    subqueries: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def parse(self) -> Parsed:
+        only(self.node, *_CLAUSES, hint="GROUP BY sex")
+        self._read_with()
+        scope = self._from()
+        if (where := self.node.args.get("where")) is not None:
+            if has_aggregate(where):
+                raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
+            scope = scope.where(Rows(scope).condition(where.this))
+        assembly = Assembly(scope)
+        items = self._items()
+        self._group(assembly, items)
+        options = read_options(self.node.args.get("hint"), assembly)
+        outputs = Outputs(assembly, bounds=Bounds(_rows_in_group(assembly, options)))
+        self._show(outputs, items)
+        query = self._finish(outputs, options)
+        return Parsed(query, options.epsilon, options.delta)
+
+    # --- FROM ------------------------------------------------------------------------------
+
+    def _read_with(self) -> None:
+        found = self.node.args.get("with_")
+        if found is None:
+            return
+        only(found, "expressions", hint=_TRIVIAL)
+        for cte in found.expressions:
+            only(cte, "this", "alias")
+            only(cte.args["alias"], "this")
+            self.subqueries[cte.alias.casefold()] = cte.this
+
+    def _from(self) -> Scope:
+        start = self.node.args.get("from_")
+        if start is None:
+            raise QueryError("the question names no table", hint="SELECT COUNT(*) AS n FROM people")
+        first = start.this
+        joins = list(self.node.args.get("joins") or ())
+        swapped = self._swapped(first, joins)
+        if swapped is not None:
+            first, joins = swapped
+        scope = self._source(first)
+        for join in joins:
+            scope = self._join(scope, join)
+        return scope
+
+    def _swapped(
+        self, first: exp.Expr, joins: list[exp.Join]
+    ) -> tuple[exp.Expr, list[exp.Join]] | None:
+        """Start from the private table of an inner join that names the public one first."""
+        if len(joins) != 1 or joins[0].args.get("side") or not self._is_public(first):
+            return None
+        join = joins[0].copy()
+        other = join.this
+        join.set("this", first.copy())
+        return other, [join]
+
+    def _is_public(self, node: exp.Expr) -> bool:
+        found = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
+        return found is not None and found.public
+
+    def _source(self, node: exp.Expr) -> Scope:
+        alias = identifier(node.args.get("alias"))
+        if isinstance(node, exp.Subquery):
+            only(node, "this", "alias", hint=_TRIVIAL)
+            return self._rows_of(node.this, alias or "subquery")
+        table_name = _plain_table(node)
+        inner = self.subqueries.get(table_name.casefold())
+        if inner is not None:
+            return self._rows_of(inner, alias or table_name)
+        table = self._table(table_name)
+        if table.public:
+            raise refuse(
+                f"a question about the public table {build.quote(table.name)} alone",
+                "it is public: read it directly",
+            )
+        return Scope.of(table, alias)
+
+    def _table(self, name: str) -> pol.Table:
+        found = _lookup(self.policy, name)
+        if found is None:
+            raise build.unknown("table", name, list(self.policy.tables))
+        return found
+
+    def _rows_of(self, node: exp.Expr, alias: str) -> Scope:
+        """Rows of a subquery that only selects, computes and filters."""
+        if not isinstance(node, exp.Select):
+            raise refuse(label(node), _TRIVIAL)
+        if any(has_aggregate(e) for e in node.expressions) or node.args.get("group"):
+            raise UnsupportedQueryError(
+                "a subquery may select, compute and filter rows, not aggregate them", hint=_TRIVIAL
+            )
+        only(node, *_ROW_CLAUSES, hint=_TRIVIAL)
+        start = node.args.get("from_")
+        if start is None:
+            raise QueryError("the subquery names no table", hint=_TRIVIAL)
+        name = _plain_table(start.this)
+        table = _lookup(self.policy, name)
+        if table is None or table.public:
+            raise refuse("a subquery over anything but a private table", _TRIVIAL)
+        scope = Scope.of(table, identifier(start.this.args.get("alias")))
+        columns = self._projected(scope, node.expressions)
+        if (where := node.args.get("where")) is not None:
+            scope = scope.where(Rows(scope).condition(where.this))
+        return scope.project(alias, columns)
+
+    def _projected(self, scope: Scope, items: Sequence[exp.Expr]) -> dict[str, Expr]:
+        columns: dict[str, Expr] = {}
+        rows = Rows(scope)
+        for place, item in enumerate(items, 1):
+            if isinstance(item, exp.Star):
+                only(item)
+                columns.update(scope.sources[0].columns)
+                continue
+            value, name = _named(item, place)
+            table = identifier(value.args.get("table"))
+            if isinstance(value, exp.Column) and scope.is_unit(value.name, table):
+                # the unit travels with every row; it needs no column of its own
+                if name.casefold() != value.name.casefold():
+                    raise refuse("another name for the privacy unit", value.name)
+                continue
+            if name.casefold() in {c.casefold() for c in columns}:
+                raise QueryError(f"two columns are called {build.quote(name)}", hint="… AS other")
+            columns[name] = rows.expr(value, "a subquery")
+        return columns
+
+    def _join(self, scope: Scope, join: exp.Join) -> Scope:
+        only(join, "this", "on", "using", "side", "kind", hint="JOIN regions USING (region)")
+        side = str(join.args.get("side") or "").upper()
+        kind = str(join.args.get("kind") or "").upper()
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+            raise refuse(f"{side or kind} JOIN", "JOIN or LEFT JOIN")
+        node = join.this
+        if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
+            raise refuse("a join with a subquery", "JOIN regions USING (region)")
+        table = self._table(_plain_table(node))
+        if not table.public:
+            raise UnsupportedQueryError(
+                f"{build.quote(table.name)} is private too: a join of private tables lets one "
+                "person's rows multiply another's, and is not supported",
+                hint="ask each table by itself, or declare it public = true if it is",
+            )
+        public = Scan(table)
+        alias = identifier(node.args.get("alias")) or table.name
+        pairs = self._pairs(scope, public, alias, join)
+        fanout = self._fanout(table.name, tuple(right for _, right in pairs))
+        how = "left" if side else "inner"
+        return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
+
+    def _pairs(
+        self, scope: Scope, public: Scan, alias: str, join: exp.Join
+    ) -> list[tuple[Expr, str]]:
+        known = {c.casefold(): c for c in public.schema}
+
+        def right(name: str) -> str:
+            if name.casefold() not in known:
+                raise build.unknown("column", name, list(public.schema))
+            return known[name.casefold()]
+
+        if using := join.args.get("using"):
+            return [(scope.column(u.name), right(u.name)) for u in using]
+        on = join.args.get("on")
+        if on is None:
+            raise refuse(
+                "a join without ON or USING", "JOIN regions ON people.region = regions.region"
+            )
+        parts = list(on.flatten()) if isinstance(on, exp.And) else [on.unnest()]
+        return [self._pair(scope, alias, part, right) for part in parts]
+
+    def _pair(
+        self, scope: Scope, alias: str, part: exp.Expr, right: Callable[[str], str]
+    ) -> tuple[Expr, str]:
+        hint = f"ON people.region = {alias}.region"
+        sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
+        if len(sides) != 2 or not all(isinstance(s, exp.Column) for s in sides):
+            raise refuse("a join on anything but equal columns", hint)
+        ours = [
+            s
+            for s in sides
+            if (identifier(s.args.get("table")) or "").casefold() != alias.casefold()
+        ]
+        if len(ours) != 1:
+            raise QueryError("each join condition compares both tables, by their names", hint=hint)
+        theirs = sides[1] if ours[0] is sides[0] else sides[0]
+        left = scope.column(ours[0].name, identifier(ours[0].args.get("table")))
+        return left, right(theirs.name)
+
+    def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
+        if callable(self.fanout):
+            return self.fanout(table, columns)
+        if self.fanout is None or table not in self.fanout:
+            raise UnsupportedQueryError(
+                f"how many rows of {build.quote(table)} share a key is not known here",
+                hint=f'public_fanout={{"{table}": 1}}',
+            )
+        return self.fanout[table]
+
+    # --- keys and outputs ------------------------------------------------------------------
+
+    def _items(self) -> list[tuple[exp.Expr, str, bool]]:
+        """SELECT items with their names, and whether the author chose the name."""
+        items: list[tuple[exp.Expr, str, bool]] = []
+        taken: set[str] = set()
+        for place, item in enumerate(self.node.expressions, 1):
+            if isinstance(item, exp.Star):
+                raise refuse("SELECT *: rows never leave", "SELECT COUNT(*) AS n FROM people")
+            value, name = _named(item, place)
+            chosen = isinstance(item, exp.Alias)
+            stem, n = name, 2
+            while not chosen and name.casefold() in taken:
+                name, n = f"{stem}_{n}", n + 1
+            taken.add(name.casefold())
+            items.append((value, name, chosen))
+        return items
+
+    def _group(self, assembly: Assembly, items: list[tuple[exp.Expr, str, bool]]) -> None:
+        group = self.node.args.get("group")
+        if group is None:
+            return
+        only(group, "expressions", "all", hint="GROUP BY sex, age")
+        nodes: list[exp.Expr] = list(group.expressions)
+        if group.args.get("all"):
+            nodes += [value for value, _, _ in items if not has_aggregate(value)]
+        rows = Rows(assembly.scope.narrowed())
+        for node in nodes:
+            value, name = self._key(assembly.scope, node.unnest(), items)
+            if has_aggregate(value):
+                raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
+            assembly.group(name, rows.expr(value, "GROUP BY"))
+
+    def _key(
+        self, scope: Scope, node: exp.Expr, items: list[tuple[exp.Expr, str, bool]]
+    ) -> tuple[exp.Expr, str]:
+        """What a GROUP BY item means: a position, an alias, or itself."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = str(node.this)
+            if not place.isdigit() or not 1 <= int(place[:9]) <= len(items):
+                raise QueryError(
+                    f"GROUP BY position must lie in 1 to {len(items)}", hint="GROUP BY 1"
+                )
+            value, name, _ = items[int(place) - 1]
+            return value, name
+        if isinstance(node, exp.Column) and not node.args.get("table"):
+            folded = node.name.casefold()
+            if not any(folded == n.casefold() for s in scope.sources for n in s.columns):
+                for value, name, chosen in items:
+                    if chosen and name.casefold() == folded:
+                        return value, name
+            return node, node.name
+        for value, name, _ in items:
+            if value == node:
+                return value, name
+        return node, default_name(node, len(items) + 1)
+
+    def _show(self, outputs: Outputs, items: list[tuple[exp.Expr, str, bool]]) -> None:
+        aliases: dict[str, Out] = {}
+        for value, name, chosen in items:
+            out = outputs.lower(value)
+            outputs.assembly.show(name, out)
+            if chosen or not isinstance(value, exp.Column):
+                aliases[name.casefold()] = out
+        outputs.aliases = aliases
+
+    # --- after the noise -------------------------------------------------------------------
+
+    def _finish(self, outputs: Outputs, options: Options) -> Query:
+        assembly, args = outputs.assembly, self.node.args
+        if options.public_groups and any(k.codes is None for k in assembly.keys):
+            raise QueryError(
+                "PUBLIC_GROUPS needs public keys, a text column has none",
+                hint="WHERE city IN ('Bern', 'Basel')",
+            )
+        having = args.get("having")
+        order = args.get("order")
+        return assembly.finish(
+            having=None if having is None else truth(outputs.lower(having.this), "HAVING"),
+            order=() if order is None else self._order(outputs, order),
+            limit=_limit(args.get("limit")),
+            rows=options.rows,
+            groups=options.groups,
+            rows_per_group=outputs.bounds.most_rows_per_group,
+        )
+
+    def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[Out, bool], ...]:
+        only(order, "expressions", hint="ORDER BY n DESC")
+        return tuple(ordered(outputs, item) for item in order.expressions)
+
+
+def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
+    """One ORDER BY item: a position, an output's name or an expression."""
+    only(item, "this", "desc", "nulls_first", hint="ORDER BY n DESC")
+    node, descending = item.this, bool(item.args.get("desc"))
+    columns = outputs.assembly.outputs
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = str(node.this)
+        if not place.isdigit() or not 1 <= int(place[:9]) <= len(columns):
+            raise QueryError(
+                f"ORDER BY position must lie in 1 to {len(columns)}", hint="ORDER BY 1"
+            )
+        return columns[int(place) - 1].expr, descending
+    return outputs.lower(node), descending
+
+
+def truth(out: Out, clause: str) -> Out:
+    """Insist on a comparison or logic after the noise."""
+    if isinstance(out, Apply) and out.op in ("and", "or", "not", "<", "<=", "=", "<>", ">=", ">"):
+        return out
+    raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
+
+
+def _limit(node: exp.Expr | None) -> int | None:
+    if node is None:
+        return None
+    only(node, "expression", hint="LIMIT 10")
+    value = node.expression
+    text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
+    if not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise QueryError("LIMIT takes a whole number from 1", hint="LIMIT 10")
+    return int(text)
+
+
+def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
+    if isinstance(item, exp.Alias):
+        only(item, "this", "alias")
+        return item.this.unnest(), item.alias
+    return item.unnest(), default_name(item.unnest(), place)
+
+
+def _plain_table(node: exp.Expr) -> str:
+    if not isinstance(node, exp.Table):
+        raise refuse(f"{label(node)} in FROM", "FROM people")
+    only(node, "this", "alias", hint="FROM people")
+    if not isinstance(node.this, exp.Identifier):
+        raise refuse(f"{label(node.this)} in FROM", "FROM people")
+    if (alias := node.args.get("alias")) is not None:
+        only(alias, "this", hint="FROM people AS p")
+    return str(node.name)
+
+
+def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:
+    folded = name.casefold()
+    return next((t for n, t in policy.tables.items() if n.casefold() == folded), None)
+
+
+def _rows_in_group(assembly: Assembly, options: Options) -> int:
+    """Most rows of one unit that one group can hold."""
+    limits = assembly.limits(rows=options.rows, groups=options.groups)
+    return min(n for n in (limits.rows, limits.rows_per_group) if n is not None)

@@ -1,0 +1,160 @@
+"""From text to a syntax tree: size limits, one dialect, one statement.
+
+The dialect is permissive (double quotes and backticks quote names) and knows no
+functions: every call is parsed as *name and arguments*, and the meaning of names
+is ours (``_rows``, ``_aggregates``). BigQuery's differential privacy clause is
+accepted after SELECT. Trees are limited in length and depth, so that everything
+that walks them later ends.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from sqlglot import ErrorLevel, exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, SqlglotError
+
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import build
+
+MAX_LENGTH: Final = 20_000
+MAX_NESTING: Final = 60
+_KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
+_CHAINS: Final = (exp.And, exp.Or)
+
+
+class _Parser(parser.Parser):
+    FUNCTIONS = {}  # noqa: RUF012 - sqlglot's way to declare it; no function is known but ours
+    FUNCTION_PARSERS = {  # noqa: RUF012 - likewise
+        name: parse for name, parse in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT
+    }
+
+    def _parse_hint(self) -> exp.Hint | None:
+        # called right after SELECT, where BigQuery's clause stands
+        if not self._match_text_seq("WITH", "DIFFERENTIAL_PRIVACY"):
+            return super()._parse_hint()
+        options: list[exp.Expr] = []
+        if self._match_text_seq("OPTIONS"):
+            options = self._parse_wrapped_csv(self._parse_disjunction)
+        return exp.Hint(expressions=[exp.Anonymous(this="OPTIONS", expressions=options)])
+
+
+class _Dialect(Dialect):
+    class Tokenizer(tokens.Tokenizer):
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
+
+    Parser = _Parser
+
+
+@cache
+def _dialect() -> Dialect:
+    return _Dialect()
+
+
+def tree(text: str) -> exp.Expr:
+    """Parse exactly one statement or expression into a tree of limited size."""
+    _check_text(text)
+    try:
+        dialect = _dialect()
+        statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(
+            dialect.tokenize(text), text
+        )
+    except ParseError as error:
+        raise _syntax(error) from None
+    except SqlglotError:
+        raise QueryError("the text cannot be read as SQL: an open quote or bad character") from None
+    except RecursionError:
+        raise _too_deep() from None
+    found = [s for s in statements if s is not None]
+    if len(found) != 1:
+        raise QueryError(
+            "one SELECT is asked at a time" if found else "the question is empty",
+            hint="SELECT COUNT(*) AS n FROM people",
+        )
+    _check_depth(found[0])
+    return found[0]
+
+
+def fragment(text: str, clause: str) -> exp.Expr:
+    """Parse an expression, as it could stand in a clause of a SELECT."""
+    found = tree(f"SELECT {text}")
+    only = isinstance(found, exp.Select) and {k for k, v in found.args.items() if v}
+    if only != {"expressions"} or len(found.expressions) != 1:
+        raise QueryError(
+            f"{clause} takes one expression, got {build.quote(text)}", hint="age >= 18"
+        )
+    return found.expressions[0]
+
+
+def _check_text(text: str) -> None:
+    if not isinstance(text, str):
+        raise QueryError(f"a question is text, got {type(text).__name__}")
+    if len(text) > MAX_LENGTH:
+        raise QueryError(f"the question is longer than {MAX_LENGTH} characters")
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise QueryError("the question holds a NUL or half of a surrogate pair")
+    depth = deepest = 0
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise _too_deep()
+
+
+def _check_depth(root: exp.Expr) -> None:
+    """Refuse deep trees; chains of AND and OR count once, they are flattened later."""
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_NESTING:
+            raise _too_deep()
+        for child in node.iter_expressions():
+            chained = isinstance(node, _CHAINS) and type(child) is type(node)
+            stack.append((child, depth if chained else depth + 1))
+
+
+def _too_deep() -> QueryError:
+    return QueryError(f"the question is nested more than {MAX_NESTING} levels deep")
+
+
+def _syntax(error: ParseError) -> QueryError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line"), first.get("col")
+    near = str(first.get("highlight") or "")
+    place = f" at line {line}, column {column}" if line else ""
+    return QueryError(
+        f"the text cannot be read as SQL{place}" + (f", near {build.quote(near)}" if near else ""),
+        line=line,
+        column=column,
+    )
+
+
+def refuse(what: str, hint: str | None = None) -> UnsupportedQueryError:
+    """Refuse a construct by name, with the nearest supported thing."""
+    return UnsupportedQueryError(f"{what} is not supported", hint=hint)
+
+
+def only(node: exp.Expr, *allowed: str, hint: str | None = None) -> None:
+    """Refuse a node that carries any clause besides the `allowed` ones."""
+    for name, value in node.args.items():
+        if name not in allowed and value:
+            raise refuse(f"{name.strip('_').upper()} in {label(node)}", hint)
+
+
+def label(node: exp.Expr) -> str:
+    """Name of a node as its author would write it."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).upper()
+    return node.key.replace("_", " ").upper()
+
+
+def function_name(node: exp.Expr) -> str | None:
+    """Upper-case name of a called function, None for anything else."""
+    return str(node.name).upper() if isinstance(node, exp.Anonymous) else None
+
+
+def identifier(node: exp.Expr | None) -> str | None:
+    """Text of an optional identifier."""
+    return None if node is None else str(node.name)
