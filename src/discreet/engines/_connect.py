@@ -1,0 +1,121 @@
+"""From whatever people have to an engine: files, frames, databases, connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from discreet import policy as pol
+from discreet.engines._protocol import Engine
+from discreet.errors import SchemaError
+
+
+def connect(
+    source: Any,
+    policy: pol.Policy,
+    *,
+    memory_limit: str | None = None,
+    temp_directory: str | Path | None = None,
+    timeout: float | None = None,
+) -> Engine:
+    """Open the tables of a policy.
+
+    Parameters
+    ----------
+    source
+        Path or glob of Parquet or CSV files, a pandas, Polars or Arrow table, a
+        DuckDB file or connection, a PostgreSQL URL or connection; or a mapping
+        from table names to any of these; or None for each table's own source.
+    policy
+        What is public about the tables.
+    memory_limit
+        For the embedded engine, such as ``"4GB"``; by default 80 % of the machine.
+    temp_directory
+        Where the embedded engine may spill; by default a private directory,
+        removed on closing. Spilled data is encrypted.
+    timeout
+        Seconds after which PostgreSQL gives up on a statement; by default 600.
+
+    Raises
+    ------
+    SchemaError
+        When a table or column is missing, or its type does not suit the policy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from discreet.policy import Budget, Integer, Policy, Table
+    >>> policy = Policy([Table("people", [Integer("age", 0, 115)])], Budget("1"))
+    >>> engine = connect(pa.table({"age": [31, 47]}), policy)
+    >>> engine.name
+    'duckdb'
+    >>> engine.close()
+    """
+    given = _assign(source, policy)
+    databases = {name: s for name, s in given.items() if _is_postgres(s)}
+    if databases:
+        from discreet.engines._postgres import open_postgres  # noqa: PLC0415 - optional engine
+
+        first = next(iter(databases.values()))
+        if any(s is not first and s != first for s in given.values()):
+            raise SchemaError("tables of one policy must live in one PostgreSQL database")
+        return open_postgres(first, policy, timeout=600.0 if timeout is None else timeout)
+    from discreet.engines._sources import open_duckdb  # noqa: PLC0415 - imported when used
+
+    return open_duckdb(given, policy, memory_limit=memory_limit, temp_directory=temp_directory)
+
+
+def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:
+    """Say for each table of the policy where it comes from."""
+    tables = policy.tables
+    if isinstance(source, Mapping):
+        unknown = [name for name in source if name not in tables]
+        if unknown:
+            raise SchemaError(f"the policy has no table {unknown[0]!r}", hint=_listed(policy))
+        given = dict(source)
+    elif source is None:
+        given = {}
+    elif is_database(source):
+        given = dict.fromkeys(tables, source)
+    else:
+        private = [name for name, table in tables.items() if not table.public]
+        if len(private) > 1:
+            raise SchemaError(
+                f"one source, but the policy has {len(private)} private tables",
+                hint=_listed(policy),
+            )
+        given = {private[0]: source}
+    assigned: dict[str, Any] = {}
+    for name, table in tables.items():
+        assigned[name] = given.get(name, table.source)
+        if assigned[name] is None:
+            raise SchemaError(f"table {name!r} has no source", hint=f'source = "{name}.parquet"')
+    return assigned
+
+
+def _listed(policy: pol.Policy) -> str:
+    return "{" + ", ".join(f'"{name}": …' for name in policy.tables) + "}"
+
+
+def is_database(source: Any) -> bool:
+    """Whether a source holds several tables, found by name."""
+    if isinstance(source, str | Path):
+        return is_duckdb_file(source) or _is_postgres(source)
+    return _is_postgres(source) or module(source).startswith(("duckdb", "_duckdb"))
+
+
+def is_duckdb_file(source: str | Path) -> bool:
+    """Whether a path names a DuckDB database."""
+    return str(source).endswith((".duckdb", ".db"))
+
+
+def _is_postgres(source: Any) -> bool:
+    if isinstance(source, str):
+        return source.startswith(("postgresql://", "postgres://"))
+    return module(source).startswith("psycopg")
+
+
+def module(value: Any) -> str:
+    """Module of a value's type: tells frames apart without importing their libraries."""
+    return type(value).__module__

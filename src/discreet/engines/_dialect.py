@@ -1,0 +1,245 @@
+"""What engines spell differently, in one small class each.
+
+Only identifiers, integers and escaped strings are ever written into SQL; a
+double is written as an escaped string inside a cast, so that it is read back as
+exactly the double it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from discreet.engines._physical import Found, Physical
+
+_MAX_DOUBLE: Final = "1.7976931348623157e308"
+_FEW: Final = 16
+"""Categories up to this size are compared one by one; larger ones are looked up."""
+
+
+class Dialect:
+    """SQL common to all engines; subclasses say the rest."""
+
+    name: ClassVar[str]
+    double: ClassVar[str]
+    wide: ClassVar[str]
+    """Exact integer type with room for products of codes."""
+    barrier: ClassVar[str] = ""
+    """Suffix that keeps a subquery from being merged into the query above."""
+
+    def quote(self, *names: str) -> str:
+        """Quote an identifier, qualified if several names are given."""
+        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+    def text(self, value: str) -> str:
+        """Write a string literal."""
+        return "'" + value.replace("'", "''") + "'"
+
+    def integer(self, value: int) -> str:
+        """Write an integer literal of 64 bits."""
+        return f"CAST({value} AS BIGINT)"
+
+    def real(self, value: float) -> str:
+        """Write a double literal, exactly."""
+        return f"CAST('{float(value)!r}' AS {self.double})"
+
+    def collated(self, text: str) -> str:
+        """Compare and order a text by code points."""
+        return f'({text} COLLATE "C")'
+
+    def whole(self, x: str) -> str:
+        """Floor of a double that is known to fit 64 bits, as an integer."""
+        return f"CAST(floor({x}) AS BIGINT)"
+
+    def scaled(self, x: str, step: float) -> str:
+        """Double `x` over a step not below 1."""
+        return f"({x} / {self.real(step)})"
+
+    def absolute(self, x: str) -> str:
+        """Absolute value."""
+        return f"abs({x})"
+
+    def bit(self, truth: str) -> str:
+        """Turn a truth value into 0, 1 or NULL."""
+        return f"CAST(CAST({truth} AS INTEGER) AS BIGINT)"
+
+    def choose(self, x: str, values: Sequence[int | str]) -> str:
+        """Position of `x` in a short list of literals, or NULL."""
+        branches = " ".join(
+            f"WHEN {self.text(v) if isinstance(v, str) else v} THEN {self.integer(i)}"
+            for i, v in enumerate(values)
+        )
+        return f"CASE {x} {branches} END"
+
+    def position(self, x: str, values: Sequence[int | str]) -> str:
+        """Position of a text or 64-bit integer in a public list, or NULL."""
+        first = values[0]
+        if isinstance(first, int) and tuple(values) == tuple(range(first, first + len(values))):
+            inside = f"{x} BETWEEN {first} AND {values[-1]}"
+            return f"CASE WHEN {inside} THEN {x} - {self.integer(first)} END"
+        return self.choose(x, values) if len(values) <= _FEW else self.lookup(x, values)
+
+    def lookup(self, x: str, values: Sequence[int | str]) -> str:
+        """Position in a long list, without comparing one by one."""
+        raise NotImplementedError
+
+    def divide(self, n: str, d: str, *, wide: bool = False) -> str:
+        """Integer quotient of two integers, cut off towards zero."""
+        raise NotImplementedError
+
+    def as_double(self, x: str, found: Found) -> str:
+        """Nearest double of a number; never fails."""
+        raise NotImplementedError
+
+    def as_text(self, x: str, found: Found) -> str:
+        """Text of a text-like or integer column, compared by code points."""
+        raise NotImplementedError
+
+    def days(self, x: str) -> str:
+        """Days since 1970 of a date; infinities as far-away days."""
+        raise NotImplementedError
+
+    def micros(self, x: str, found: Found) -> str:
+        """Microseconds since 1970 (UTC, rounded down); infinities as far-away instants."""
+        raise NotImplementedError
+
+    def day(self, days: str) -> str:
+        """Date that lies some days after 1970-01-01."""
+        raise NotImplementedError
+
+    def remainder(self, x: str, modulus: int, found: Found) -> str:
+        """Signed remainder of an integer unit, in 64 bits."""
+        raise NotImplementedError
+
+    def text_residue(self, x: str, modulus: int) -> str:
+        """First 60 bits of the MD5 of a text, reduced."""
+        raise NotImplementedError
+
+
+class DuckDB(Dialect):
+    """DuckDB 1.4 and later."""
+
+    name = "duckdb"
+    double = "DOUBLE"
+    wide = "HUGEINT"
+
+    def lookup(self, x: str, values: Sequence[int | str]) -> str:
+        """Cast to an anonymous enumeration: one hash look-up per row."""
+        labels = ", ".join(self.text(str(v)) for v in values)
+        return f"CAST(enum_code(TRY_CAST(CAST({x} AS VARCHAR) AS ENUM({labels}))) AS BIGINT)"
+
+    def divide(self, n: str, d: str, *, wide: bool = False) -> str:  # noqa: ARG002 - one spelling
+        """Use the integer division operator."""
+        return f"({n} // {d})"
+
+    def as_double(self, x: str, found: Found) -> str:
+        """Cast, through text where the direct cast would round twice."""
+        exact = found.kind is Physical.FLOAT or found.native in _NARROW_INTEGERS
+        if found.kind is Physical.DECIMAL:
+            # up to 15 digits both the integer and the power of ten are doubles
+            exact = int(found.native.removeprefix("DECIMAL(").split(",")[0]) <= 15
+        return f"CAST({x} AS DOUBLE)" if exact else f"CAST(CAST({x} AS VARCHAR) AS DOUBLE)"
+
+    def as_text(self, x: str, found: Found) -> str:
+        """Plain text in binary collation."""
+        return self.collated(x if found.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
+
+    def days(self, x: str) -> str:
+        """Subtract the epoch; infinity is the largest 32-bit integer already."""
+        return f"({x} - DATE '1970-01-01')"
+
+    def micros(self, x: str, found: Found) -> str:
+        """Count on the integer axis; no time zone rules are involved."""
+        count = f"epoch_us({x})"
+        if found.native == "TIMESTAMP_NS":
+            # a cast to microseconds would round to nearest
+            count = f"((epoch_ns({x}) - (epoch_ns({x}) % 1000 + 1000) % 1000) // 1000)"
+        ends = " ".join(
+            f"WHEN {x} = CAST('{sign}infinity' AS {found.native}) THEN {self.integer(far)}"
+            for sign, far in (("", 2**62), ("-", -(2**62)))
+        )
+        return f"CASE WHEN isfinite({x}) THEN {count} {ends} END"
+
+    def day(self, days: str) -> str:
+        """Add days to the epoch."""
+        return f"(DATE '1970-01-01' + CAST({days} AS INTEGER))"
+
+    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Take the remainder in the column's own type, then narrow it."""
+        return f"CAST({x} % {modulus} AS BIGINT)"
+
+    def text_residue(self, x: str, modulus: int) -> str:
+        """Read 15 hexadecimal digits."""
+        return f"(CAST('0x' || md5({x})[1:15] AS BIGINT) % {modulus})"
+
+
+_NARROW_INTEGERS = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+)
+
+
+class Postgres(Dialect):
+    """PostgreSQL 14 and later."""
+
+    name = "postgresql"
+    double = "float8"
+    wide = "numeric"
+    barrier = " OFFSET 0"
+
+    def lookup(self, x: str, values: Sequence[int | str]) -> str:
+        """Search the sorted keys of a constant JSON object."""
+        table = json.dumps({str(v): i for i, v in enumerate(values)}, ensure_ascii=False)
+        return f"CAST(CAST({self.text(table)} AS jsonb) ->> CAST({x} AS text) AS bigint)"
+
+    def divide(self, n: str, d: str, *, wide: bool = False) -> str:
+        """Divide; the slash between integers cuts off, between numerics it does not."""
+        return f"CAST(div({n}, {d}) AS bigint)" if wide else f"({n} / {d})"
+
+    def scaled(self, x: str, step: float) -> str:
+        """Divide, avoiding the underflow error on tiny numbers (their code is 0 anyway)."""
+        if step == 1:
+            return x
+        near = f"{x} > {self.real(-0.25)} AND {x} < {self.real(0.25)}"
+        return f"CASE WHEN {near} THEN {self.real(0.0)} ELSE {x} / {self.real(step)} END"
+
+    def as_double(self, x: str, found: Found) -> str:
+        """Cast; numerics are first brought where the cast cannot fail."""
+        if found.kind is not Physical.DECIMAL:
+            return f"CAST({x} AS float8)"
+        top, tiny = f"CAST('{_MAX_DOUBLE}' AS numeric)", "CAST('1e-300' AS numeric)"
+        return (
+            f"CAST(CASE WHEN {x} = 'NaN' THEN NULL WHEN {x} > {top} THEN 'Infinity' "
+            f"WHEN {x} < -{top} THEN '-Infinity' WHEN {x} > -{tiny} AND {x} < {tiny} THEN 0 "
+            f"ELSE {x} END AS float8)"
+        )
+
+    def as_text(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Plain text in binary collation."""
+        return self.collated(f"CAST({x} AS text)")
+
+    def days(self, x: str) -> str:
+        """Subtract the epoch, which infinity does not allow."""
+        return (
+            f"CASE WHEN isfinite({x}) THEN {x} - DATE '1970-01-01' "
+            f"WHEN {x} = 'infinity' THEN 2147483647 WHEN {x} = '-infinity' THEN -2147483647 END"
+        )
+
+    def micros(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Read the epoch as an exact numeric: the last instants do not fit 64 bits."""
+        return (
+            f"CASE WHEN isfinite({x}) THEN EXTRACT(EPOCH FROM {x}) * 1000000 "
+            f"WHEN {x} = 'infinity' THEN 1e30 WHEN {x} = '-infinity' THEN -1e30 END"
+        )
+
+    def day(self, days: str) -> str:
+        """Add days to the epoch."""
+        return f"(DATE '1970-01-01' + CAST({days} AS integer))"
+
+    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Take the remainder in 64 bits."""
+        return f"(CAST({x} AS bigint) % {modulus})"
+
+    def text_residue(self, x: str, modulus: int) -> str:
+        """Read 15 hexadecimal digits."""
+        return f"(CAST(CAST('x0' || substr(md5({x}), 1, 15) AS bit(64)) AS bigint) % {modulus})"

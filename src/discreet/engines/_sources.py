@@ -1,0 +1,208 @@
+"""Sources of the embedded engine: files, frames and databases become its tables."""
+
+from __future__ import annotations
+
+import glob
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet import policy as pol
+from discreet.engines._connect import is_duckdb_file, module
+from discreet.engines._dialect import DuckDB
+from discreet.engines._duckdb import DuckDBEngine, columns_of
+from discreet.errors import SchemaError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SQL: Final = DuckDB()
+_PARQUET: Final = (".parquet", ".pq")
+_CSV: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
+
+
+def open_duckdb(
+    given: Mapping[str, Any],
+    policy: pol.Policy,
+    *,
+    memory_limit: str | None,
+    temp_directory: str | Path | None,
+) -> DuckDBEngine:
+    """Open the embedded engine over the given sources, one per table."""
+    import duckdb  # noqa: PLC0415 - engines are imported when used
+
+    connections = [s for s in given.values() if module(s).startswith(("duckdb", "_duckdb"))]
+    if connections:
+        if any(s is not connections[0] for s in given.values()):
+            raise SchemaError("tables of one policy must live in one DuckDB connection")
+        return _on_connection(connections[0], policy)
+    with ExitStack() as stack:
+        connection = duckdb.connect(":memory:")
+        stack.callback(connection.close)
+        if temp_directory is None:
+            temp_directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="discreet-"))
+        _configure(connection, memory_limit, temp_directory)
+        opener = _Opener(connection)
+        tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
+        opener.lock()
+        return DuckDBEngine(connection, policy, tables, stack.pop_all().close)
+    raise AssertionError  # unreachable: the stack swallows nothing
+
+
+def _configure(
+    connection: duckdb.DuckDBPyConnection, memory_limit: str | None, temp_directory: str | Path
+) -> None:
+    settings = {
+        "temp_directory": str(temp_directory),
+        "temp_file_encryption": "true",
+        "preserve_insertion_order": "false",
+        "autoinstall_known_extensions": "false",
+        "disabled_optimizers": "top_n_window_elimination",
+    }
+    if memory_limit is not None:
+        settings["memory_limit"] = memory_limit
+    for name, value in settings.items():
+        connection.execute(f"SET {name} = {_SQL.text(value)}")
+
+
+def _on_connection(connection: duckdb.DuckDBPyConnection, policy: pol.Policy) -> DuckDBEngine:
+    tables = {name: _SQL.quote(*name.split(".")) for name in policy.tables}
+    cursor = connection.cursor()
+    if all(columns_of(cursor, table) is not None for table in tables.values()):
+        return DuckDBEngine(cursor, policy, tables, cursor.close)
+    # registered frames and temporary tables are visible on the connection itself only
+    cursor.close()
+    return DuckDBEngine(connection, policy, tables, _nothing)
+
+
+def _nothing() -> None:
+    """Leave the caller's connection open."""
+
+
+class _Opener:
+    """Makes each source a table or view of one connection, then closes the door."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._files: list[str] = []
+        self._databases: dict[str, str] = {}
+
+    def open(self, table: pol.Table, source: Any) -> str:
+        """Return the SQL name under which a table can be read."""
+        name = _SQL.quote(table.name)
+        if isinstance(source, str | Path):
+            self._open_path(table, name, str(source))
+            if is_duckdb_file(source):
+                return _SQL.quote(self._databases[str(source)], *table.name.split("."))
+            return name
+        self._connection.register(table.name, _arrow(table, source))
+        return name
+
+    def _open_path(self, table: pol.Table, name: str, path: str) -> None:
+        if is_duckdb_file(path):
+            if path not in self._databases:
+                self._databases[path] = alias = f"source{len(self._databases)}"
+                self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
+            return
+        files = _matches(table, path)
+        listed = "[" + ", ".join(_SQL.text(f) for f in files) + "]"
+        if files[0].endswith(_PARQUET):
+            self._files += files
+            self._run(table, f"CREATE VIEW {name} AS SELECT * FROM read_parquet({listed})")
+        else:
+            self._run(table, _csv(table, name, listed, self._header(table, listed)))
+
+    def _header(self, table: pol.Table, listed: str) -> list[str]:
+        columns = columns_of(self._connection, f"read_csv({listed}, all_varchar=true, header=true)")
+        if columns is None:
+            raise _unreadable(table)
+        return [name for name, _ in columns]
+
+    def _run(self, table: pol.Table, sql: str) -> None:
+        failed = False
+        try:
+            self._connection.execute(sql)
+        except Exception:  # noqa: BLE001 - engine messages may quote cells
+            failed = True
+        if failed:
+            raise _unreadable(table)
+
+    def lock(self) -> None:
+        """Allow the source files only, and no further change of configuration."""
+        paths = ", ".join(_SQL.text(f) for f in self._files)
+        self._connection.execute(f"SET allowed_paths = [{paths}]")
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+
+
+def _unreadable(table: pol.Table) -> SchemaError:
+    return SchemaError(f"the source of table {table.name!r} cannot be read")
+
+
+def _matches(table: pol.Table, path: str) -> list[str]:
+    """Files that a path, folder or glob stands for."""
+    if Path(path).is_dir():
+        path = str(Path(path) / "*.parquet")
+    files = sorted(glob.glob(path, recursive=True)) if not Path(path).is_file() else [path]
+    if not files:
+        raise SchemaError(f"no file matches the source of table {table.name!r}: {path}")
+    if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_CSV) for f in files)):
+        raise SchemaError(
+            f"the source of table {table.name!r} is neither Parquet nor CSV: {path}",
+            hint=f'source = "{table.name}.parquet"',
+        )
+    return [str(Path(f).absolute()) for f in files]
+
+
+def _csv(table: pol.Table, name: str, listed: str, header: list[str]) -> str:
+    """Load text as the policy's types; what cannot be read as such is NULL."""
+    wanted = []
+    for column in header:
+        quoted = _SQL.quote(column)
+        declared = table.columns.get(column)
+        if declared is not None:
+            wanted.append(f"{_read(declared, quoted)} AS {quoted}")
+        elif column == table.unit:
+            wanted.append(quoted)
+    selected = ", ".join(wanted) or "1 AS nothing"
+    return (
+        f"CREATE TABLE {name} AS SELECT {selected} "
+        f"FROM read_csv({listed}, all_varchar=true, header=true)"
+    )
+
+
+def _read(column: pol.Column, x: str) -> str:
+    match column:
+        case pol.Integer():
+            return f"TRY_CAST({x} AS HUGEINT)"
+        case pol.Real():
+            return f"TRY_CAST({x} AS DOUBLE)"
+        case pol.Boolean():
+            return f"TRY_CAST({x} AS BOOLEAN)"
+        case pol.Date():
+            return f"TRY_CAST({x} AS DATE)"
+        case pol.Timestamp():
+            return f"TRY_CAST({x} AS TIMESTAMP)"
+        case pol.Category(values=(bool(), *_)):
+            return f"TRY_CAST({x} AS BOOLEAN)"
+        case pol.Category(values=(int(), *_)):
+            return f"TRY_CAST({x} AS HUGEINT)"
+    return x
+
+
+def _arrow(table: pol.Table, frame: Any) -> Any:
+    """Bring a frame into the form that is scanned without a copy."""
+    library = module(frame).split(".")[0]
+    if library == "pyarrow":
+        return frame.read_all() if hasattr(frame, "read_all") else frame
+    if library == "polars":
+        collected: Callable[[], Any] | None = getattr(frame, "collect", None)
+        return (frame if collected is None else collected()).to_arrow()
+    if library == "pandas":
+        return frame
+    raise SchemaError(
+        f"the source of table {table.name!r} is a {type(frame).__name__}",
+        hint="a path, a pandas, Polars or Arrow table, or a database connection",
+    )
