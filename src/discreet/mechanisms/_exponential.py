@@ -42,8 +42,9 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
+from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_sensitivity
-from discreet.mechanisms._release import Selection, tainted
+from discreet.mechanisms._release import Selection
 from discreet.privacy._relation import read_neighbours
 
 
@@ -173,13 +174,19 @@ def permute_and_flip(
     )
     q = _read_scores(scores)
     names = read_candidates(candidates, q.size)
-    gaps = _gaps(q)
-    # every coin is flipped, so that the work says nothing about who won
-    accepted = noise.bernoulli_exp_many(gaps, mechanism.temperature)
-    order = noise.permutation(q.size)
-    index = order[np.argmax(accepted[order])]
+    index = flip(_gaps(q), mechanism.temperature, 1)[0]
     loss = p.Pure(mechanism.epsilon).under(mechanism.neighbours)
     return _selection(index, names, mechanism, q.size, name="permute-and-flip", loss=loss)
+
+
+def flip(gaps: NDArray[Any], temperature: Fraction, runs: int) -> NDArray[np.int64]:
+    """Run permute-and-flip `runs` times independently; the mechanism runs it once, audits often.
+
+    Every coin is flipped, so that the work says nothing about who won.
+    """
+    accepted = noise.bernoulli_exp_many(np.tile(gaps, runs), temperature)
+    table = np.asarray(accepted).reshape(runs, -1)
+    return first_largest(table, random_orders(runs, gaps.size))
 
 
 def _selection(
@@ -197,7 +204,7 @@ def _selection(
         loss=loss,
         mechanism=name,
         price=f"ε={_exact.show(mechanism.epsilon)}",
-        tainted=tainted(index),
+        tainted=noise.is_deterministic(),
         _accuracy=partial(_shortfall, float(mechanism.temperature), size),
     )
 

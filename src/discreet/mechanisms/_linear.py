@@ -11,7 +11,7 @@ each sum of k doubles is raised by its rounding bound, so the result is never
 below the truth.
 
 The search for the farthest pair deduplicates columns, orders them by norm and
-stops once ‖a‖ + ‖b‖ cannot beat the best pair found; what remains is done in
+stops once what the norms allow cannot beat the best pair found; what remains is done in
 vectorised blocks on the rows where the pivot column is not zero.
 """
 
@@ -119,6 +119,7 @@ class _Columns:
         self.sparse = hasattr(matrix, "tocsc")
         entries = matrix.data if self.sparse else matrix
         largest = float(np.abs(entries.astype(np.float64)).max()) if entries.size else 0.0
+        self.non_negative = bool((entries >= 0).all())
         whole = bool((entries == np.floor(entries)).all()) if entries.size else True
         # (2·largest)^norm·rows bounds every sum and product formed below
         self.integer = whole and (2 * largest) ** norm * self.rows < _EXACT
@@ -140,15 +141,22 @@ class _Columns:
 
     def farthest(self) -> Any:
         """Largest ‖a − b‖^norm over pairs of columns."""
-        norms = self.powers.astype(np.float64) ** (1 / self.norm)
         best: Any = 0
         for i in range(len(self.powers) - 1):
-            reach = (norms[i] + norms[i + 1 :]) ** self.norm * (1 + 1e-9)
-            stop = i + 1 + int(np.searchsorted(-reach, -float(best)))
+            stop = i + 1 + int(np.searchsorted(-self._reach(i), -best))
             if stop == i + 1:
                 break
             best = max(best, self._farthest_from(i, stop))
         return best
+
+    def _reach(self, i: int) -> NDArray[Any]:
+        """Bound the distance from column i to each later column by their norms."""
+        if self.norm == 1 or self.non_negative:
+            # ‖a−b‖² = ‖a‖² + ‖b‖² − 2a·b, and a·b ≥ 0 without signs
+            reach = self.powers[i] + self.powers[i + 1 :]
+            return np.asarray(reach if self.integer else reach * (1 + 1e-9))
+        roots = np.sqrt(self.powers[i:].astype(np.float64))
+        return np.asarray((roots[0] + roots[1:]) ** 2 * (1 + 1e-9))
 
     def _farthest_from(self, i: int, stop: int) -> Any:
         """Largest distance from column i to the columns i+1 … stop−1."""

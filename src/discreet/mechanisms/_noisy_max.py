@@ -32,15 +32,18 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet import _exact, noise
+from discreet import _exact
+from discreet import noise as laws
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._additive import laplace
+from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_sensitivity
-from discreet.mechanisms._release import Release, Selection, interval_of_all, tainted
+from discreet.mechanisms._release import Release, Selection, interval_of_all
 from discreet.privacy._relation import read_neighbours
 
 
@@ -96,9 +99,7 @@ def noisy_max(
     grid = _grid(private, delta_inf, eps, step)
     factor = 1 if monotone else 2
     law = _law(noise, factor * math.ceil(delta_inf / grid) / eps)
-    k = _lattice.quantise(private, grid)
-    z = law.sample(private.size)
-    index = _winner(_lattice.add(k, z))
+    index = int(winners(_lattice.quantise(private, grid), law, 1)[0])
     loss = p.Pure(eps).under(relation)
     price, measured = f"ε={_exact.show(eps)}", tuple[Release, ...]()
     if with_value is not False:
@@ -115,7 +116,7 @@ def noisy_max(
         mechanism="noisy-max",
         price=price,
         measured=measured,
-        tainted=tainted(z),
+        tainted=laws.is_deterministic(),
         _accuracy=partial(_shortfall, law, private.size, grid),
     )
 
@@ -132,15 +133,16 @@ def _grid(
 
 def _law(kind: str, scale: Fraction) -> Any:
     if kind == "geometric":
-        return noise.Geometric(scale)
+        return laws.Geometric(scale)
     if kind == "laplace":
-        return noise.DiscreteLaplace(scale)
+        return laws.DiscreteLaplace(scale)
     raise ParameterError("noise must be 'geometric' or 'laplace'", hint='noise="geometric"')
 
 
-def _winner(noisy: _lattice.IntArray) -> int:
-    order = np.asarray(noise.permutation(noisy.size))
-    return int(order[np.argmax(np.asarray(noisy)[order])])
+def winners(k: _lattice.IntArray, law: Any, runs: int) -> NDArray[np.int64]:
+    """Run the choice `runs` times independently; the mechanism runs it once, audits often."""
+    noisy = _lattice.add(np.tile(k, runs), law.sample(runs * k.size))
+    return first_largest(np.asarray(noisy).reshape(runs, -1), random_orders(runs, k.size))
 
 
 def _shortfall(law: Any, size: int, step: Fraction, confidence: float) -> float:

@@ -36,6 +36,7 @@ from threading import Lock
 from typing import Any, Never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
@@ -66,6 +67,17 @@ class _Plan:
         """Put private values on the lattice."""
         values = _lattice.read_values(value, name)
         return _lattice.quantise(values, self.step), values
+
+    def above(self, k: _lattice.IntArray, runs: int) -> NDArray[np.bool_]:
+        """Answer all questions in `runs` independent runs, one per row, before any cutoff.
+
+        Noise for every question is drawn, so that the work says nothing about
+        where a run stops.
+        """
+        bars = self.threshold_law.sample(runs)
+        noisy = _lattice.add(np.tile(k, runs), self.question_law.sample(runs * k.size))
+        levels = _lattice.add(np.full(runs, self.threshold), bars)
+        return np.asarray(np.asarray(noisy).reshape(runs, -1) >= np.asarray(levels)[:, None])
 
     def measure(self, k: int, *, rounded: bool) -> tuple[Release, ...]:
         """Release one value with fresh noise, if a share was set aside for values."""
@@ -279,10 +291,7 @@ def sparse_vector(
     k, private = plan.quantise(values, "values")
     if len(private.shape) != 1:
         raise ParameterError("values must be a list with one number per question")
-    bar = plan.threshold_law.sample(1)
-    z = plan.question_law.sample(private.size)
-    # noise for every question is drawn, so that the work says nothing about where it stops
-    above = np.flatnonzero(np.asarray(_lattice.add(k, z)) >= plan.threshold + int(bar[0]))
+    above = np.flatnonzero(plan.above(k, 1)[0])
     found = tuple(int(i) for i in above[: plan.cutoff])
     exact = _lattice.is_exact(private, plan.step)
     measured = [plan.measure(int(k[i]), rounded=not exact) for i in found]
@@ -293,6 +302,6 @@ def sparse_vector(
         price=f"ε={_exact.show(plan.epsilon)}",
         measured=tuple(release for pair in measured for release in pair),
         asked=found[-1] + 1 if len(found) == plan.cutoff else private.size,
-        tainted=tainted(z),
+        tainted=noise.is_deterministic(),
         _accuracy=partial(plan.accuracy, private.size),
     )

@@ -1,0 +1,200 @@
+"""Releases: values on the lattice, honest intervals, what the repr says, what is not kept."""
+
+from __future__ import annotations
+
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from discreet import mechanisms as m
+from discreet import noise
+from discreet import privacy as p
+from discreet.errors import PrivacyError
+from discreet.mechanisms import _lattice
+from discreet.noise._deterministic import deterministic
+
+
+def test_integers_stay_integers():
+    answer = m.laplace(1000, 1, "0.1")
+    assert type(answer.value) is int
+    assert answer.step == 1
+    assert answer.law == noise.DiscreteLaplace(10)
+    assert answer.loss == p.DiscreteLaplace(10, 1)
+
+
+def test_epsilon_is_exactly_the_one_asked():
+    for epsilon in ("0.1", 0.1, Fraction(1, 3), 1, 7):
+        for value in (5, 5.5, [1, 2], [0.5, 1.5]):
+            assert Fraction(m.laplace(value, "0.3", epsilon).loss.top) == Fraction(str(epsilon))
+
+
+def test_repr_says_value_error_mechanism_and_price():
+    with deterministic(1):
+        text = repr(m.laplace(1000, 1, "0.1", neighbours="add-remove"))
+    assert "± 30 (95 %)  laplace, ε=0.1, add-remove" in text
+    assert "NOT PRIVATE" in text
+    assert "± 30 each (95 %)" in repr(m.laplace([1, 2, 3], 1, "0.1"))
+
+
+def test_vector_keeps_its_shape():
+    answer = m.laplace(np.zeros((2, 3), dtype=int), 1, 1)
+    assert answer.value.shape == (2, 3)
+    assert answer.value.dtype == np.int64
+
+
+def test_interval_is_the_law_turned_round():
+    answer = m.laplace(1000, 1, "0.1")
+    low, high = answer.interval(0.95)
+    reach = answer.law.interval(0.95).high
+    assert (low, high) == (answer.value - reach, answer.value + reach)
+    assert answer.interval(0.95).confidence >= 0.95
+
+
+def test_simultaneous_interval_is_exact_for_independent_cells():
+    answer = m.laplace([1, 2, 3], 3, 1)
+    each, both = answer.interval(0.95), answer.interval(0.95, simultaneous=True)
+    reach = int(both.high[0] - answer.value[0])
+    assert (both.high - both.low > each.high - each.low).all()
+    assert both.confidence >= 0.95
+    one_less = 1 - 2 * answer.law.sf(reach - 1)
+    assert one_less**3 < 0.95 <= (1 - 2 * answer.law.sf(reach)) ** 3
+
+
+def test_interval_of_rounded_values_includes_half_a_step():
+    answer = m.laplace(0.3, 1, 1, step=1)
+    low, high = answer.interval(0.95)
+    reach = answer.law.interval(0.95).high
+    assert (low, high) == (answer.value - reach - 0.5, answer.value + reach + 0.5)
+
+
+def test_interval_coverage():
+    # 20 000 cells at 90 %; false alarm below 1e-9 (six sigma)
+    answer = m.laplace(np.full(20_000, 7), 1, 1)
+    interval = answer.interval(0.9)
+    covered = np.mean((interval.low <= 7) & (interval.high >= 7))
+    assert covered > interval.confidence - 6.2 * np.sqrt(0.09 / 20_000)
+
+
+def test_test_noise_is_marked():
+    with deterministic(5):
+        releases = [
+            m.laplace(1, 1, 1),
+            m.laplace(0.5, 1, 1),
+            m.gaussian([1, 2], 1, rho=1),
+            m.exponential([1, 2], 1, 1),
+            m.permute_and_flip([1, 2], 1, 1),
+            m.noisy_max([1, 2], 1, 1),
+            m.sparse_vector([1, 2], 1, 1, 1),
+            m.SparseVector(1, 1, 1),
+            m.randomized_response([0, 1], epsilon=1),
+            m.randomized_response([0, 1], p="0.5"),
+            m.threshold_keys({"a": 5}, 1, "0.1"),
+            m.smooth_median([1, 2, 3], 0, 10, 1),
+            m.smooth_median([1, 2, 3], 0, 10, 1, "0.01"),
+        ]
+    assert all(release.tainted for release in releases)
+    assert not m.laplace(1, 1, 1).tainted
+
+
+def test_deterministic_noise_repeats():
+    def draw():
+        with deterministic(11):
+            return m.laplace([10, 20, 30], 1, "0.01").value.tolist()
+
+    assert draw() == draw()
+
+
+def test_releases_can_be_pickled():
+    for release in (m.laplace(3, 1, 1), m.exponential([1, 2], 1, 1), m.noisy_max([1, 2], 1, 1)):
+        assert pickle.loads(pickle.dumps(release)).value == release.value
+
+
+def test_selection_has_accuracy_but_no_interval():
+    choice = m.exponential([1, 2, 3], 1, 1)
+    assert choice.accuracy(0.95) == pytest.approx(2 * np.log(3 / 0.05))
+    with pytest.raises(PrivacyError, match="choice"):
+        choice.interval(0.95)
+
+
+@given(
+    st.floats(-1e9, 1e9),
+    st.floats(0, 1e3),
+    st.integers(-20, 20),
+)
+def test_rounding_moves_neighbours_no_further_than_charged(x, shift, exponent):
+    step = Fraction(2) ** exponent
+    y = x + shift
+    distance = Fraction(y) - Fraction(x)
+    k = _lattice.quantise(_lattice.read_values(np.array([x, y])), step)
+    assert abs(int(k[1]) - int(k[0])) <= -(-distance // step)
+    assert abs(int(k[0]) * step - Fraction(x)) <= step / 2
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=5), st.integers(-40, 40))
+def test_fast_and_exact_rounding_agree(values, exponent):
+    step = Fraction(2) ** exponent
+    fast = _lattice.quantise(_lattice.read_values(np.array(values)), step)
+    slow = [int((Fraction(v) / step + Fraction(1, 2)) // 1) for v in values]
+    assert [int(k) for k in fast] == slow
+
+
+def test_rounding_to_even_would_not_do():
+    # the mutant: np.rint sends ½ and 3/2, one step apart, to 0 and 2
+    assert np.rint(1.5) - np.rint(0.5) == 2
+    k = _lattice.quantise(_lattice.read_values(np.array([0.5, 1.5])), Fraction(1))
+    assert k[1] - k[0] == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [2**80, -(2**80), [2**80, 1], Fraction(2**80, 3), Decimal("1e30"), np.uint64(2**64 - 1)],
+)
+def test_huge_values_never_wrap(value):
+    answer = m.laplace(value, 1, 1)
+    exact = [Fraction(v) for v in np.atleast_1d(np.asarray(value, dtype=object)).tolist()]
+    noisy = [Fraction(v) for v in np.atleast_1d(np.asarray(answer.value, dtype=object)).tolist()]
+    for a, b in zip(exact, noisy, strict=True):
+        assert abs(a - b) < max(200, abs(a) / 2**50)
+
+
+def test_sum_of_int64_extremes_does_not_overflow():
+    answer = m.laplace(np.array([2**63 - 1, -(2**63)]), 1, "1e-3")
+    assert abs(int(answer.value[0]) - (2**63 - 1)) < 10**5
+    assert abs(int(answer.value[1]) + 2**63) < 10**5
+
+
+def test_default_grid_depends_on_public_parameters_only():
+    steps = {m.laplace(v, "0.7", 1).step for v in (0.0, 1e-300, 123.456, -1e250, 5e-324)}
+    assert len(steps) == 1
+    assert {m.gaussian(v, "0.7", 1, "1e-6").step for v in (0.0, 7.5, 1e200)} == {
+        m.gaussian(1.0, "0.7", 1, "1e-6").step
+    }
+
+
+def test_rounding_costs_less_than_a_millionth():
+    answer = m.laplace(0.5, "0.7", 1)
+    assert 1 <= answer.law.scale * answer.step / Fraction(7, 10) < 1 + Fraction(1, 10**6)
+    many = m.laplace(np.full(1000, 0.5), "0.7", 1)
+    assert 1 <= many.law.scale * many.step / Fraction(7, 10) < 1 + Fraction(2, 10**6)
+
+
+def test_integer_vectors_keep_step_one_under_root_sensitivities():
+    for root in (2, 3, 5):
+        answer = m.gaussian([1, 2, 3], root**0.5, rho="0.5")
+        assert answer.step == 1
+        assert answer.law.sigma2 == root
+
+
+def test_integer_type_with_fractional_sensitivity_uses_the_real_grid():
+    # an average that happens to be whole must look like any other average
+    assert m.laplace(0, "0.04", "0.5").step == m.laplace(0.0, "0.04", "0.5").step
+
+
+def test_gaussian_rho_is_exact():
+    assert m.gaussian(5, 2, rho="0.1").loss.rho == Fraction(1, 10)
+    assert m.gaussian([1.5, 2.5], 2, rho="0.1").loss.rho <= Fraction(1, 10)
