@@ -23,6 +23,7 @@ import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 from typing import Final, TypeAlias, cast
 
@@ -557,6 +558,6 @@ def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) ->
     width = (high - low) / count
     # code >= ceil(edge / step) says exactly value >= edge
     edges = [ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
-    if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(edges)):
         raise QueryError(f"the buckets are narrower than the step of {name_of(expr)}", hint=hint)
     return Bucket(expr, tuple(edges))

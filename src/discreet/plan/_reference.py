@@ -67,7 +67,7 @@ def _code(column: pol.Column, kind: Type, raw: object) -> Code:
         case pol.Category():
             if raw in column.values:
                 return column.values.index(raw)
-            return None if column.other is None else len(column.values)
+            return None if column.other is None else column.domain.index(column.other)
         case pol.Date():
             day = raw.date() if isinstance(raw, dt.datetime) else raw
             return _bounded((day - EPOCH).days, column.outside, kind)  # type: ignore[operator]

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import Final
+from typing import Any, Final
 
 from discreet import policy as pol
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
@@ -74,9 +74,9 @@ class Range:
         return t.within(lo, hi).not_null()
 
 
-def _pick(choose: object, a: int | None, b: int | None) -> int | None:
+def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
     known = [x for x in (a, b) if x is not None]
-    return choose(known) if known else None  # type: ignore[operator, no-any-return]
+    return choose(known) if known else None
 
 
 Facts = Mapping[str, Range]
@@ -120,8 +120,7 @@ def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Ran
     t = column.type
     if truth:
         whole = [c for c in codes if isinstance(c, int)]
-        ends = (min(whole), max(whole)) if whole else (None, None)
-        return Range(*ends, codes)
+        return Range(min(whole, default=None), max(whole, default=None), codes)
     if t.kind is Kind.CATEGORY:
         rest = tuple(c for c in range(t.lo, t.hi + 1) if c not in codes)
         return Range(codes=rest) if rest else Range()
@@ -169,7 +168,7 @@ def rebuild(expr: Expr, leaf: Leaf) -> Expr:
         return leaf(expr)
     if not expr.children:
         return expr
-    changes = {
+    changes: dict[str, Any] = {
         f.name: _rebuilt(getattr(expr, f.name), leaf) for f in fields(expr) if f.name != "type"
     }
     return replace(expr, **changes)

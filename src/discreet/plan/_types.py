@@ -139,7 +139,7 @@ def of_column(column: pol.Column) -> Type:
     null = column.nullable
     match column:
         case pol.Category():
-            labels = column.values if column.other is None else (*column.values, column.other)
+            labels = column.domain
             return Type(Kind.CATEGORY, 0, len(labels) - 1, labels=labels, nullable=null)
         case pol.Integer():
             return Type.number(column.min, column.max, null=null)

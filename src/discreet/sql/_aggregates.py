@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from sqlglot import exp
 
-from discreet.errors import QueryError, UnknownNameError
+from discreet.errors import QueryError
 from discreet.plan import (
     Apply,
     Assembly,
@@ -28,6 +28,7 @@ from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import function_name, identifier, label, only, refuse
 
+_Operator: TypeAlias = Literal["+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">="]
 _KINDS: Final = {
     "SUM": Stat.SUM,
     "AVG": Stat.AVG,
@@ -94,6 +95,8 @@ class Outputs:
         name = function_name(node)
         if isinstance(node, exp.Filter | exp.WithinGroup) or name in AGGREGATES:
             return self.assembly.measure(self.aggregate(node))
+        if isinstance(node, exp.Window):
+            raise refuse("a window (OVER)", "GROUP BY sex")
         if name in _REFUSED:
             raise refuse(name or "", _REFUSED[name or ""])
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
@@ -162,31 +165,31 @@ class Outputs:
             raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
         return Apply("round", (self.lower(args[0]), Number(Fraction(digits))))
 
-    def binary(self, node: exp.Binary) -> Out:
+    def binary(self, node: exp.Expr) -> Out:
         """Arithmetic and comparison between outputs."""
         only(node, "this", "expression")
         return Apply(_OPS[type(node)], (self.lower(node.this), self.lower(node.expression)))
 
-    def chain(self, node: exp.And | exp.Or) -> Out:
+    def chain(self, node: exp.Expr) -> Out:
         """AND and OR, flattened."""
-        op = "and" if isinstance(node, exp.And) else "or"
-        return Apply(op, tuple(self.lower(n) for n in node.flatten(unnest=False)))
+        parts = tuple(self.lower(n) for n in node.flatten(unnest=False))
+        return Apply("and" if isinstance(node, exp.And) else "or", parts)
 
-    def between(self, node: exp.Between) -> Out:
+    def between(self, node: exp.Expr) -> Out:
         """A closed range, as two comparisons."""
         only(node, "this", "low", "high")
         x = self.lower(node.this)
         low, high = self.lower(node.args["low"]), self.lower(node.args["high"])
         return Apply("and", (Apply(">=", (x, low)), Apply("<=", (x, high))))
 
-    def membership(self, node: exp.In) -> Out:
+    def membership(self, node: exp.Expr) -> Out:
         """A list, as equalities."""
         only(node, "this", "expressions")
         x = self.lower(node.this)
         tests = tuple(Apply("=", (x, self.lower(n))) for n in node.expressions)
         return tests[0] if len(tests) == 1 else Apply("or", tests)
 
-    def cast(self, node: exp.Cast) -> Out:
+    def cast(self, node: exp.Expr) -> Out:
         """CAST to a number changes nothing: outputs are numbers already."""
         if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
             raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
@@ -331,7 +334,7 @@ class _Call:
 
 
 _BOUNDED: Final = frozenset({"COUNT", *_KINDS, *_QUANTILES})
-_OPS: Final = {
+_OPS: Final[dict[type, _Operator]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
@@ -346,7 +349,7 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], Out]]] = {
     exp.In: Outputs.membership,
     exp.Cast: Outputs.cast,
     exp.TryCast: Outputs.cast,
-}  # type: ignore[dict-item]  # each handler takes the node type it stands under
+}
 
 
 def default_name(node: exp.Expr, place: int) -> str:
@@ -367,12 +370,5 @@ def default_name(node: exp.Expr, place: int) -> str:
         return "case"
     else:
         return f"column_{place}"
-    words += _first([str(c.name) for c in node.find_all(exp.Column)])
+    words += [str(c.name) for c in node.find_all(exp.Column)][:1]
     return "_".join(words)
-
-
-def _first(names: Iterable[str]) -> list[str]:
-    return list(names)[:1]
-
-
-__all__ = ["AGGREGATES", "Outputs", "UnknownNameError", "default_name", "has_aggregate"]

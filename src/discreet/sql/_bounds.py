@@ -26,6 +26,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from discreet._exact import show
 from discreet.errors import QueryError
 from discreet.plan import Assembly, build
 from discreet.plan._build import Operand
@@ -97,8 +98,8 @@ class Bounds:
             return operand
         if n > 1:
             raise refuse(
-                f"contribution_bounds_per_group in {name} where a unit has up to {n} rows per group",
-                f"contribution_bounds_per_row => ({build.show(low)}, {build.show(high)})",
+                f"{name} with contribution_bounds_per_group, where a unit has {n} rows per group,",
+                f"contribution_bounds_per_row => ({show(low)}, {show(high)})",
             )
         return build.clamp(operand, low, high, f"{name} bounds")
 

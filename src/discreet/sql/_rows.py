@@ -78,14 +78,14 @@ class Rows:
         """Lower several nodes."""
         return [self.lower(n) for n in nodes]
 
-    def column(self, node: exp.Column) -> Operand:
+    def column(self, node: exp.Expr) -> Operand:
         """Look a column up."""
         only(node, "this", "table", hint="people.age")
         if isinstance(node.this, exp.Star):
             raise refuse("*", "COUNT(*)")
         return self.scope.column(node.name, identifier(node.args.get("table")))
 
-    def literal(self, node: exp.Literal) -> Operand:
+    def literal(self, node: exp.Expr) -> Operand:
         """Read a constant exactly as written."""
         if node.is_string:
             return Word(str(node.this))
@@ -94,44 +94,44 @@ class Rows:
             raise QueryError("a number in the question is too long or too large")
         return build.number(Fraction(text))
 
-    def negative(self, node: exp.Neg) -> Operand:
+    def negative(self, node: exp.Expr) -> Operand:
         """Change a sign."""
         return build.minus(self.lower(node.this))
 
-    def negation(self, node: exp.Not) -> Operand:
+    def negation(self, node: exp.Expr) -> Operand:
         """Negate a condition."""
         return build.negate(self.lower(node.this))
 
-    def chain(self, node: exp.And | exp.Or) -> Operand:
+    def chain(self, node: exp.Expr) -> Operand:
         """Flatten AND or OR."""
         parts = self.many(list(node.flatten(unnest=False)))
         joined = build.conjunction if isinstance(node, exp.And) else build.disjunction
         return joined(parts)
 
-    def comparison(self, node: exp.Binary) -> Operand:
+    def comparison(self, node: exp.Expr) -> Operand:
         """Compare two operands."""
         only(node, "this", "expression")
         op: Comparison = _COMPARISONS[type(node)]
         return build.compare(op, self.lower(node.this), self.lower(node.expression))
 
-    def arithmetic(self, node: exp.Binary) -> Operand:
+    def arithmetic(self, node: exp.Expr) -> Operand:
         """Compute with two numbers."""
         only(node, "this", "expression")
         op = _ARITHMETIC[type(node)]
         return build.arithmetic(op, self.lower(node.this), self.lower(node.expression))
 
-    def between(self, node: exp.Between) -> Operand:
+    def between(self, node: exp.Expr) -> Operand:
         """Test a closed range."""
         only(node, "this", "low", "high")
         low, high = node.args["low"], node.args["high"]
         return build.between(self.lower(node.this), self.lower(low), self.lower(high))
 
-    def membership(self, node: exp.In) -> Operand:
+    def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
         only(node, "this", "expressions", hint="x IN (1, 2)")
         return build.one_of(self.lower(node.this), self.many(node.expressions))
 
-    def identity(self, node: exp.Is) -> Operand:
+    def identity(self, node: exp.Expr) -> Operand:
         """IS NULL, IS TRUE, IS FALSE, and their negations."""
         only(node, "this", "expression", "negate")
         arg, other = self.lower(node.this), node.expression
@@ -144,7 +144,7 @@ class Rows:
             raise refuse(f"IS {label(other)}", "x IS NULL")
         return build.negate(test) if node.args.get("negate") else test
 
-    def case(self, node: exp.Case) -> Operand:
+    def case(self, node: exp.Expr) -> Operand:
         """Choose the first true branch."""
         subject = None if node.this is None else self.lower(node.this)
         branches: list[tuple[Operand, Operand]] = []
@@ -156,7 +156,7 @@ class Rows:
         default = node.args.get("default")
         return build.case(branches, Null() if default is None else self.lower(default))
 
-    def conditional(self, node: exp.If) -> Operand:
+    def conditional(self, node: exp.Expr) -> Operand:
         """IF(condition, a, b)."""
         return self.choose([node.this, node.args["true"], node.args.get("false")])
 
@@ -174,7 +174,7 @@ class Rows:
         """Lower a value that counts only where `test` is true, with the bounds that proves."""
         return Rows(self.scope.assuming(build.condition(test))).lower(node)
 
-    def cast(self, node: exp.Cast) -> Operand:
+    def cast(self, node: exp.Expr) -> Operand:
         """CAST of constants to dates and times, of truth to numbers."""
         only(node, "this", "to", "safe")
         target = node.args["to"].this.name
@@ -190,11 +190,11 @@ class Rows:
             return build.condition(arg)
         raise refuse(f"CAST to {target}", "CAST(married AS INTEGER)")
 
-    def extract(self, node: exp.Extract) -> Operand:
+    def extract(self, node: exp.Expr) -> Operand:
         """EXTRACT(part FROM day)."""
         return build.date_part(node.this.name, self.lower(node.expression))
 
-    def call(self, node: exp.Anonymous) -> Operand:
+    def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
         name = function_name(node) or ""
         if name in _FUNCTIONS:
@@ -306,7 +306,7 @@ _TIMES: Final = frozenset({"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIM
 _COMPARISONS: Final[dict[type, Comparison]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_ARITHMETIC: Final[dict[type, str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 
 _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.Column: Rows.column,
@@ -329,4 +329,4 @@ _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.TryCast: Rows.cast,
     exp.Extract: Rows.extract,
     exp.Anonymous: Rows.call,
-}  # type: ignore[dict-item]  # each handler takes the node type it stands under
+}

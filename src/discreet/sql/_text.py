@@ -23,6 +23,13 @@ MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _CHAINS: Final = (exp.And, exp.Or)
+_INSTEAD: Final = {
+    "distinct": "GROUP BY sex",
+    "offset": "LIMIT 10",
+    "qualify": "HAVING COUNT(*) > 10",
+    "sample": "WHERE age >= 18",
+    "query": "x IN (1, 2)",
+}
 
 
 class _Parser(parser.Parser):
@@ -85,7 +92,8 @@ def fragment(text: str, clause: str) -> exp.Expr:
         raise QueryError(
             f"{clause} takes one expression, got {build.quote(text)}", hint="age >= 18"
         )
-    return found.expressions[0]
+    expression: exp.Expr = found.expressions[0]
+    return expression
 
 
 def _check_text(text: str) -> None:
@@ -140,7 +148,7 @@ def only(node: exp.Expr, *allowed: str, hint: str | None = None) -> None:
     """Refuse a node that carries any clause besides the `allowed` ones."""
     for name, value in node.args.items():
         if name not in allowed and value:
-            raise refuse(f"{name.strip('_').upper()} in {label(node)}", hint)
+            raise refuse(f"{name.strip('_').upper()} in {label(node)}", _INSTEAD.get(name, hint))
 
 
 def label(node: exp.Expr) -> str:
