@@ -4,5 +4,15 @@ from __future__ import annotations
 
 from discreet.curator._curator import Budget, Curator, Price, open_curator
 from discreet.curator._quote import Quote
+from discreet.curator._release import Noise, fresh_salt, measure
 
-__all__ = ["Budget", "Curator", "Price", "Quote", "open_curator"]
+__all__ = [
+    "Budget",
+    "Curator",
+    "Noise",
+    "Price",
+    "Quote",
+    "fresh_salt",
+    "measure",
+    "open_curator",
+]

@@ -51,25 +51,39 @@ def count_cells(plan: Plan) -> int | None:
     return total
 
 
-def measure(plan: Plan, engine: Engine, salt: Salt) -> Record:
+class Noise:
+    """Where randomness enters a release; the audit replaces it with a recorder."""
+
+    def sample(self, law: Any, n: int) -> Ints:
+        """Draw `n` integers of a law."""
+        drawn: Ints = law.sample(n)
+        return drawn
+
+    def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
+        """Pick an index with the exponential mechanism."""
+        return int(m.exponential(scores, sensitivity, epsilon).value)
+
+
+def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None) -> Record:
     """Execute a priced and paid plan."""
+    source = source or Noise()
     lowered = plan.lowered
     groups = [engine.execute(a, salt) for a in lowered.aggregates]
     cells = _cells(plan, groups[0])
     vectors = []
     for v, law in zip(lowered.vectors, plan.laws, strict=True):
         exact = np.array([groups[0].get(c, _zeros(plan))[v.measure] for c in cells], dtype=object)
-        vectors.append(exact if law is None else add(exact, law.sample(len(cells))))
+        vectors.append(exact if law is None else add(exact, source.sample(law, len(cells))))
     if plan.threshold is not None:
         chosen = [i for i, n in enumerate(vectors[plan.threshold.vector]) if n >= plan.threshold.at]
         cells = [cells[i] for i in chosen]
         vectors = [vector[chosen] for vector in vectors]
     trees = [
-        _tree(t, law, groups[t.aggregate], cells)
+        _tree(t, law, groups[t.aggregate], cells, source)
         for t, law in zip(lowered.trees, plan.tree_laws, strict=True)
     ]
     picks = [
-        _pick(p, epsilon, groups[p.aggregate], cells)
+        _pick(p, epsilon, groups[p.aggregate], cells, source)
         for p, epsilon in zip(lowered.picks, plan.pick_epsilons, strict=True)
     ]
     return _record(plan, cells, vectors, trees, picks)
@@ -95,7 +109,7 @@ def _cells(plan: Plan, groups: Groups) -> Cells:
     return sorted(groups, key=lambda c: tuple(map(str, c)))
 
 
-def _tree(tree: Tree, law: Any, groups: Groups, cells: Cells) -> ReleasedTree:
+def _tree(tree: Tree, law: Any, groups: Groups, cells: Cells, source: Noise) -> ReleasedTree:
     exact = np.zeros((len(cells), tree.leaves), dtype=np.int64)
     for i, cell in enumerate(cells):
         for leaf in range(tree.leaves):
@@ -106,13 +120,13 @@ def _tree(tree: Tree, law: Any, groups: Groups, cells: Cells) -> ReleasedTree:
     for depth in range(1, tree.levels + 1):
         width = tree.leaves // BRANCHING**depth
         counts = exact.reshape(len(cells), -1, width).sum(axis=2)
-        noisy = add(counts, law.sample(counts.size).reshape(counts.shape))
+        noisy = add(counts, source.sample(law, counts.size).reshape(counts.shape))
         levels.append(tuple(tuple(int(x) for x in row) for row in noisy))
     return ReleasedTree(tuple(levels), law, BRANCHING, tree.lo, tree.width, tree.hi)
 
 
 def _pick(
-    pick: Pick, epsilon: Fraction, groups: Groups, cells: Cells
+    pick: Pick, epsilon: Fraction, groups: Groups, cells: Cells, source: Noise
 ) -> tuple[tuple[object, ...], ...]:
     """Select the `top` most frequent labels of every cell, one exponential draw each.
 
@@ -125,8 +139,7 @@ def _pick(
         scores = [groups.get((*cell, code), (0,))[0] for code in left]
         picked: list[object] = []
         for _ in range(pick.top):
-            best = m.exponential([scores[i] for i in left], pick.sensitivity.linf, epsilon).value
-            assert isinstance(best, int)
+            best = source.choose([scores[i] for i in left], pick.sensitivity.linf, epsilon)
             picked.append(pick.labels[left.pop(best)])
         chosen.append(tuple(picked))
     return tuple(chosen)

@@ -20,11 +20,13 @@ a vertex): groups filled to :math:`R_g` one after another.
 
 Changing one unit is removing one and adding one. With groups both may land in
 different cells, so L1 doubles; L2 squared doubles when all contributions have
-one sign (same cell: the difference is at most the larger one) and is at most
-four times otherwise. With a single cell (no keys), the two contributions lie in
-one interval :math:`[n\min(0,lo),\, n\max(0,hi)]` whose length bounds the move;
-if each unit certainly keeps exactly one row (row units, no filter, no NULL), in
-:math:`[lo, hi]`.
+one sign (same cell: the difference is at most the larger one). With both signs
+and all rows of a unit possibly in one group, contributions are combinations of
+:math:`n\,hi\,e_g` and :math:`n\,lo\,e_g`, and the convex distance peaks at a pair
+of these: :math:`n^2\max(2a^2, (hi-lo)^2)`. Otherwise four times is safe. With a
+single cell (no keys), the two contributions lie in one interval
+:math:`[n\min(0,lo),\, n\max(0,hi)]` whose length bounds the move; if each unit
+certainly keeps exactly one row (row units, no filter, no NULL), in :math:`[lo, hi]`.
 
 Counting distinct codes or units in a group moves by at most the number of the
 unit's rows there, and by at most one, respectively.
@@ -61,7 +63,7 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     """Exact sensitivity of one measure of an aggregate under its neighbour relation."""
     lo, hi, limits = _per_row(aggregate, measure)
     largest = max(abs(lo), abs(hi))
-    groups = _group_counts(limits, grouped=bool(aggregate.keys))
+    groups = _group_counts(limits, _cells(aggregate))
     l1 = largest * sum(groups)
     l2_squared = largest**2 * sum(c * c for c in groups)
     if aggregate.neighbours is Neighbours.ADD_REMOVE:
@@ -71,9 +73,12 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
         if measure.kind is MeasureKind.SUM and always_one_row(aggregate, measure):
             width = hi - lo
         return Sensitivity(width, width**2, width)
-    one_sign = lo >= 0 or hi <= 0
-    same_cell = largest * groups[0] * (1 if one_sign else 2)
-    return Sensitivity(2 * l1, (2 if one_sign else 4) * l2_squared, same_cell)
+    width = max(hi, 0) - min(lo, 0)
+    if len(groups) == 1:
+        l2_squared = groups[0] ** 2 * max(2 * largest**2, width**2)
+    else:
+        l2_squared *= 2 if width == largest else 4
+    return Sensitivity(2 * l1, l2_squared, width * groups[0])
 
 
 def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, Limits]:
@@ -87,21 +92,33 @@ def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, Limits]:
     return 0, 1, limits
 
 
-def _group_counts(limits: Limits, *, grouped: bool) -> list[int]:
+def _cells(aggregate: Aggregate) -> int | None:
+    """Number of groups there can be; None when keys come from the data."""
+    cells = 1
+    for key in aggregate.keys:
+        if key.codes is None:
+            return None
+        cells *= len(key.codes)
+    return cells
+
+
+def _group_counts(limits: Limits, cells: int | None) -> list[int]:
     """Kept rows per group of the worst unit, most unequal first."""
     per_group = limits.rows_per_group
     rows = limits.rows
-    if not grouped:
+    if cells == 1:
         return [min(x for x in (per_group, rows) if x is not None)]
     if per_group is None:
         assert rows is not None
         return [rows]
     if rows is None:
         assert limits.groups is not None
-        return [per_group] * limits.groups
-    full, rest = divmod(rows, per_group)
-    counts = [per_group] * full + ([rest] if rest else [])
-    return counts if limits.groups is None else counts[: limits.groups]
+        counts = [per_group] * limits.groups
+    else:
+        full, rest = divmod(rows, per_group)
+        counts = [per_group] * full + ([rest] if rest else [])
+    most = min(x for x in (limits.groups, cells, len(counts)) if x is not None)
+    return counts[:most]
 
 
 def always_one_row(aggregate: Aggregate, measure: Measure) -> bool:

@@ -1,0 +1,178 @@
+"""Declared sensitivities against the truth, found by trying all neighbours."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet.plan import expr as ex
+from discreet.privacy import Neighbours
+
+SALT = pl.Salt(b"0123456789abcdef")
+
+
+def table(unit=None, **limits):
+    columns = [
+        pol.Category("g", values=["a", "b", "c"]),
+        pol.Integer("x", min=-2, max=3),
+    ]
+    return pol.Table("t", columns, unit=unit, **limits)
+
+
+def aggregate(t, measure, *, keys=True, neighbours=Neighbours.ADD_REMOVE, limits=None):
+    scan = pl.Scan(t)
+    column = {n: ex.Column(n, kind) for n, kind in scan.schema.items()}
+    key = (pl.Key("g", column["g"], (0, 1, 2)),) if keys else ()
+    measures = {
+        "count": pl.Measure(pl.MeasureKind.SUM, ex.Constant(1, pl.Type.number(1, 1, null=False))),
+        "sum": pl.Measure(pl.MeasureKind.SUM, column["x"]),
+        "distinct": pl.Measure(pl.MeasureKind.DISTINCT, column["x"]),
+        "units": pl.Measure(pl.MeasureKind.UNITS),
+    }
+    limits = limits or pl.limits_of(scan, grouped=keys)
+    return pl.Aggregate(scan, key, (measures[measure],), limits, neighbours)
+
+
+def distance(agg, left, right):
+    a, b = pl.run(agg, {"t": left}, SALT), pl.run(agg, {"t": right}, SALT)
+    zero = (0,)
+    moves = [abs(a.get(k, zero)[0] - b.get(k, zero)[0]) for k in a.keys() | b.keys()]
+    return sum(moves), sum(m * m for m in moves), max(moves, default=0)
+
+
+def check(agg, left, right):
+    l1, l2, linf = distance(agg, left, right)
+    declared = pl.sensitivity(agg, agg.measures[0])
+    assert l1 <= declared.l1
+    assert l2 <= declared.l2_squared
+    assert linf <= declared.linf
+    return l1, l2, linf
+
+
+ROWS = [{"g": g, "x": x} for g in ("a", "b", None) for x in (-2, 0, 3, None)]
+
+
+@pytest.mark.parametrize("keys", [True, False])
+@pytest.mark.parametrize("measure", ["count", "sum", "distinct"])
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+def test_row_units_all_neighbours_of_small_tables(measure, keys, neighbours):
+    agg = aggregate(table(), measure, keys=keys, neighbours=neighbours)
+    worst = (0, 0, 0)
+    for base in itertools.chain([()], itertools.combinations_with_replacement(ROWS, 1)):
+        for new in ROWS:
+            if neighbours is Neighbours.ADD_REMOVE:
+                pairs = [(list(base), [*base, new])]
+            else:
+                pairs = [([*base, old], [*base, new]) for old in ROWS]
+            for left, right in pairs:
+                worst = tuple(map(max, worst, check(agg, left, right)))
+    declared = pl.sensitivity(agg, agg.measures[0])
+    # attained: the declared numbers are not merely safe but exact
+    assert worst == (declared.l1, declared.l2_squared, declared.linf)
+
+
+LIMITS = [
+    {"max_rows_per_unit": 1},
+    {"max_rows_per_unit": 3},
+    {"max_groups_per_unit": 2, "max_rows_per_group": 2},
+    {"max_rows_per_unit": 3, "max_groups_per_unit": 2, "max_rows_per_group": 2},
+    {"max_rows_per_unit": 4, "max_rows_per_group": 1},
+]
+
+
+def person(rng, unit, most=6):
+    return [
+        {"id": unit, "g": rng.choice(["a", "b", "c", "?"]), "x": rng.choice([-2, -1, 0, 2, 3, 9])}
+        for _ in range(rng.randrange(most + 1))
+    ]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("measure", ["count", "sum", "distinct", "units"])
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("keys", [True, False])
+def test_id_units_random_neighbours(limits, measure, neighbours, keys):
+    agg = aggregate(table(unit="id", **limits), measure, keys=keys, neighbours=neighbours)
+    rng = random.Random(f"{limits}{measure}{neighbours}{keys}")
+    for _ in range(120):
+        others = [row for u in range(rng.randrange(4)) for row in person(rng, u)]
+        left = others + (person(rng, 99) if neighbours is Neighbours.CHANGE_ONE else [])
+        right = others + person(rng, 99)
+        rng.shuffle(left)
+        rng.shuffle(right)
+        check(agg, left, right)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_the_worst_unit_attains_the_declared_count(limits):
+    agg = aggregate(table(unit="id", **limits), "count")
+    declared = pl.sensitivity(agg, agg.measures[0])
+    everything = [{"id": 1, "g": g, "x": i % 4} for g in "abc" for i in range(20)]
+    l1, _, _ = distance(agg, [], everything)
+    assert l1 <= declared.l1
+    one_group = [{"id": 1, "g": "a", "x": i % 4} for i in range(20)]
+    assert max(l1, distance(agg, [], one_group)[0]) == declared.l1
+
+
+def test_a_missing_limit_is_caught():
+    """Mutant: the engine keeps all rows although the plan declares three."""
+    agg = aggregate(table(unit="id", max_rows_per_unit=3), "count")
+    mutant = replace(agg, limits=pl.Limits(rows=1000))
+    rows = [{"id": 1, "g": "a", "x": 1}] * 5
+    assert distance(mutant, [], rows)[0] > pl.sensitivity(agg, agg.measures[0]).l1
+
+
+def test_other_units_do_not_matter_for_a_unit():
+    agg = aggregate(table(unit="id", max_rows_per_unit=2), "sum")
+    rng = random.Random(5)
+    own = [{"id": 7, "g": g, "x": x} for g, x in [("a", 1), ("b", 2), ("c", 3), ("a", -1)]]
+    alone = pl.run(agg, {"t": own}, SALT)
+    for _ in range(20):
+        others = [row for u in range(3) for row in person(rng, u)]
+        rows = own + others
+        rng.shuffle(rows)
+        both, rest = pl.run(agg, {"t": rows}, SALT), pl.run(agg, {"t": others}, SALT)
+        zero = (0,)
+        for key in both.keys() | rest.keys() | alone.keys():
+            moved = both.get(key, zero)[0] - rest.get(key, zero)[0]
+            assert moved == alone.get(key, zero)[0]
+
+
+def test_null_units_and_unknown_keys_are_dropped():
+    agg = aggregate(table(unit="id", max_rows_per_unit=2), "count")
+    rows = [
+        {"id": None, "g": "a", "x": 1},
+        {"id": 1, "g": "?", "x": 1},
+        {"id": 1, "g": None, "x": 1},
+    ]
+    assert pl.run(agg, {"t": rows}, SALT) == {}
+
+
+def test_table_size_is_public_only_under_change_one_without_conditions():
+    changed = aggregate(table(), "count", keys=False, neighbours=Neighbours.CHANGE_ONE)
+    added = aggregate(table(), "count", keys=False)
+    assert pl.size_is_public(changed, changed.measures[0])
+    assert not pl.size_is_public(added, added.measures[0])
+    x = ex.Column("x", changed.relation.schema["x"])
+    positive = ex.Compare(">", x, ex.Constant.number(Fraction(0)))
+    filtered = replace(changed, relation=pl.Filter(changed.relation, positive))
+    assert not pl.size_is_public(filtered, filtered.measures[0])
+    assert pl.sensitivity(filtered, filtered.measures[0]).l1 == 1
+
+
+@given(st.lists(st.integers(-50, 50), max_size=30), st.integers(0, 2**30))
+@settings(max_examples=50)
+def test_order_of_rows_never_matters(values, seed):
+    agg = aggregate(table(unit="id", max_rows_per_unit=2), "sum")
+    rows = [{"id": v % 3, "g": "abc"[v % 3], "x": v} for v in values]
+    shuffled = rows[:]
+    random.Random(seed).shuffle(shuffled)
+    assert pl.run(agg, {"t": rows}, SALT) == pl.run(agg, {"t": shuffled}, SALT)
