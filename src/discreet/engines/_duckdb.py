@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """DuckDB: the embedded default engine.
 
 Data is loaded or registered first; then external access is switched off (but
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, check
-from discreet.engines._protocol import sealed
+from discreet.engines._protocol import check_fanout, sealed
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -91,12 +92,13 @@ class DuckDBEngine:
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
+        check_fanout(self, aggregate)
         return sealed(lambda: self._execute(aggregate, salt))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         keys = len(aggregate.keys)
         rows = self._rows(self.sql(aggregate, salt))
-        return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in rows}
+        return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in sorted(rows)}
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._lock:

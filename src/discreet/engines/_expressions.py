@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 from discreet.engines._dialect import Dialect
 from discreet.engines._ingest import WORD, floor_div
@@ -82,6 +83,11 @@ class Renderer:
                 return self._rescale(node)
             case ex.Abs(arg=arg):
                 return self.dialect.absolute(self.value(arg))
+            case ex.AsNumber(arg=arg):
+                return self.value(arg)
+            case ex.Square(arg=arg):
+                x = self.bind(arg)
+                return f"({x} * {x})"
             case ex.Clamp():
                 return self._clamp(node)
             case ex.Case(branches=branches, default=default):
@@ -174,7 +180,7 @@ class Renderer:
     def _bucket(self, node: ex.Bucket) -> str:
         x, edges = self.bind(node.arg), node.edges
         integer = self.dialect.integer
-        widths = {b - a for a, b in zip(edges, edges[1:], strict=False)}
+        widths = {b - a for a, b in pairwise(edges)}
         if len(widths) != 1:
             return f"CASE WHEN {x} IS NOT NULL THEN {self._search(x, edges, 0)} END"
         inside = self.dialect.divide(f"({x} - {integer(edges[0])})", integer(widths.pop()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from discreet.errors import EngineError
-from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.errors import EngineError, SchemaError
+from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 
 T = TypeVar("T")
 
@@ -35,6 +35,25 @@ class Engine(Protocol):
     def close(self) -> None:
         """Release what the engine itself opened."""
         ...
+
+
+def check_fanout(engine: Engine, aggregate: Aggregate) -> None:
+    """Refuse a join whose public table repeats a key more often than the plan assumes.
+
+    Sensitivities rest on it. Public tables hold nothing private, so the refusal
+    may say so.
+    """
+    relation = aggregate.relation
+    while not isinstance(relation, Scan):
+        if isinstance(relation, JoinPublic):
+            columns = tuple(right for _, right in relation.on)
+            most = engine.fanout(relation.public, columns)
+            if most > relation.fanout:
+                raise SchemaError(
+                    f"public table {relation.public.table.name!r} repeats a key {most} times, "
+                    f"the plan assumes at most {relation.fanout}"
+                )
+        relation = relation.below
 
 
 def sealed(work: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ last. The words are also the payload; the codes are read back from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from discreet.engines._dialect import Dialect
 from discreet.engines._ingest import WORD
@@ -94,77 +94,85 @@ def _residue(dialect: Dialect, item: Item) -> tuple[str, int, int]:
     return f"(COALESCE({x}, 0) % {PRIME} + {PRIME})", 2 * PRIME - 1, 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Packed:
-    """Sort columns that hold a hash and items, and how to read the items back."""
+    """Sort columns that hold a hash and items, and how to read the items back.
 
-    columns: tuple[tuple[str, str], ...]  # (name, expression)
-    order: tuple[str, ...]
-    values: dict[str, str]  # item name to expression over the columns
+    Attributes
+    ----------
+    columns
+        Name and expression of each sort column.
+    order
+        What to sort by.
+    values
+        Expression over the sort columns that gives each item, by its name.
+    """
+
+    dialect: Dialect
+    fresh: Callable[[], str]
+    columns: list[tuple[str, str]] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+    _word: list[tuple[str, int, Item | None]] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the sort columns."""
         return tuple(name for name, _ in self.columns)
 
+    def add(self, sql: str, bits: int, item: Item | None) -> None:
+        """Append a field of some bits to the current word, or begin a new one."""
+        if sum(used for _, used, _ in self._word) + bits > _BITS:
+            self.flush()
+        self._word.append((sql, bits, item))
+
+    def stand_alone(self, item: Item) -> None:
+        """Give a text, or a code too wide for a word, a column of its own."""
+        self.flush()
+        name = self.fresh()
+        self.columns.append((name, item.name))
+        text = self.dialect.collated(name) if item.is_text else name
+        self.order.append(f"{text} NULLS LAST")
+        self.values[item.name] = name
+
+    def flush(self) -> None:
+        """Write the collected fields as one word, most significant first."""
+        if not self._word:
+            return
+        name, terms = self.fresh(), []
+        below = sum(bits for _, bits, _ in self._word)
+        for sql, bits, item in self._word:
+            below -= bits
+            terms.append(f"({sql}) * {self.dialect.integer(2**below)}" if below else f"({sql})")
+            if item is not None:
+                self.values[item.name] = _decoded(self.dialect, name, below, item)
+        self.columns.append((name, " + ".join(terms)))
+        self.order.append(name)
+        self._word.clear()
+
 
 def pack(
     dialect: Dialect, items: Sequence[Item], rank: str | None, fresh: Callable[[], str]
 ) -> Packed:
     """Pack a hash (of 31 bits) and items into words; texts and giants stand alone."""
-    columns: list[tuple[str, str]] = []
-    order: list[str] = []
-    values: dict[str, str] = {}
-    word: list[tuple[str, int, Item | None]] = [] if rank is None else [(rank, _HASH_BITS, None)]
-    seen: set[str] = set()
+    packed = Packed(dialect, fresh)
+    if rank is not None:
+        packed.add(rank, _HASH_BITS, None)
     for item in items:
-        if item.name in seen:
-            continue
-        seen.add(item.name)
         if item.is_constant:
-            values[item.name] = dialect.integer(item.type.lo)
-            continue
-        if item.is_text or item.bits > _BITS:
-            _flush(dialect, word, columns, order, values, fresh)
-            name = fresh()
-            columns.append((name, item.name))
-            order.append(f"{dialect.collated(name) if item.is_text else name} NULLS LAST")
-            values[item.name] = name
-            continue
-        if sum(bits for _, bits, _ in word) + item.bits > _BITS:
-            _flush(dialect, word, columns, order, values, fresh)
-        word.append((_encoded(dialect, item), item.bits, item))
-    _flush(dialect, word, columns, order, values, fresh)
-    return Packed(tuple(columns), tuple(order), values)
+            packed.values[item.name] = dialect.integer(item.type.lo)
+        elif item.is_text or item.bits > _BITS:
+            packed.stand_alone(item)
+        else:
+            packed.add(_encoded(dialect, item), item.bits, item)
+    packed.flush()
+    return packed
 
 
 def _encoded(dialect: Dialect, item: Item) -> str:
     t = item.type
     moved = item.name if t.lo == 0 else f"({item.name} - {dialect.integer(t.lo)})"
     return f"COALESCE({moved}, {dialect.integer(t.size)})" if t.nullable else moved
-
-
-def _flush(
-    dialect: Dialect,
-    word: list[tuple[str, int, Item | None]],
-    columns: list[tuple[str, str]],
-    order: list[str],
-    values: dict[str, str],
-    fresh: Callable[[], str],
-) -> None:
-    """Write the collected fields as one word, most significant first, and start anew."""
-    if not word:
-        return
-    name, terms = fresh(), []
-    below = sum(bits for _, bits, _ in word)
-    for sql, bits, item in word:
-        below -= bits
-        terms.append(f"({sql}) * {dialect.integer(2**below)}" if below else f"({sql})")
-        if item is not None:
-            values[item.name] = _decoded(dialect, name, below, item)
-    columns.append((name, " + ".join(terms)))
-    order.append(name)
-    word.clear()
 
 
 def _decoded(dialect: Dialect, word: str, below: int, item: Item) -> str:

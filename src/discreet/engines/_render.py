@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """Aggregates to SQL: one text per aggregate, built from the closed plan only.
 
 The text is a tower of subqueries: *scan* (physical columns to codes), *join*,

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """Sources of the embedded engine: files, frames and databases become its tables."""
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _matches(table: pol.Table, path: str) -> list[str]:
     """Files that a path, folder or glob stands for."""
     if Path(path).is_dir():
         path = str(Path(path) / "*.parquet")
-    files = sorted(glob.glob(path, recursive=True)) if not Path(path).is_file() else [path]
+    files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not files:
         raise SchemaError(f"no file matches the source of table {table.name!r}: {path}")
     if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_CSV) for f in files)):

@@ -138,6 +138,8 @@ class Arithmetic(Expr):
             return Type.number(min(ends), max(ends), a.step * b.step, null=null)
         f, g = self.factors
         unit = common_step(a, b)
+        for t, factor in ((a, f), (b, g)):  # both operands on the finer grid must fit too
+            Type.number(t.lo * factor, t.hi * factor)
         if self.op == "+":
             return Type.number(a.lo * f + b.lo * g, a.hi * f + b.hi * g, unit, null=null)
         return Type.number(a.lo * f - b.hi * g, a.hi * f - b.lo * g, unit, null=null)

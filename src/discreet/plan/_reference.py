@@ -57,7 +57,7 @@ def ingest(column: pol.Column, raw: object) -> Code:
 
 
 def _code(column: pol.Column, kind: Type, raw: object) -> Code:
-    if raw is None or (isinstance(raw, float) and math.isnan(raw)):
+    if raw is None or (isinstance(raw, float | Decimal) and math.isnan(raw)):
         return None
     match column:
         case pol.Text():
@@ -69,15 +69,24 @@ def _code(column: pol.Column, kind: Type, raw: object) -> Code:
                 return column.values.index(raw)
             return None if column.other is None else column.domain.index(column.other)
         case pol.Date():
-            day = raw.date() if isinstance(raw, dt.datetime) else raw
-            return _bounded((day - EPOCH).days, column.outside, kind)  # type: ignore[operator]
+            return _bounded((_instant(raw).date() - EPOCH).days, column.outside, kind)
         case pol.Timestamp():
-            return _bounded(timestamp_code(raw, column.step), column.outside, kind)  # type: ignore[arg-type]
+            return _bounded(timestamp_code(_instant(raw), column.step), column.outside, kind)
         case pol.Integer():
             return _quantised(raw, column.outside, kind, Fraction(1))
         case pol.Real():
+            if isinstance(raw, Fraction):  # the policy's own value for NULL, on the grid
+                return int(raw / column.step)
             return _quantised(raw, column.outside, kind, column.step)
     raise AssertionError(column)
+
+
+def _instant(raw: object) -> dt.datetime:
+    """Read a date as its midnight and a zoned timestamp in UTC."""
+    if not isinstance(raw, dt.datetime):
+        assert isinstance(raw, dt.date)
+        return dt.datetime.combine(raw, dt.time())
+    return raw if raw.tzinfo is None else raw.astimezone(dt.UTC).replace(tzinfo=None)
 
 
 def _bounded(code: int, outside: str, kind: Type) -> int | None:
