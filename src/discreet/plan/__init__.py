@@ -8,6 +8,7 @@ from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._formula import Box
 from discreet.plan._lower import BRANCHING, Lowered, lower
 from discreet.plan._price import Ask, Cost, Plan, Threshold, price
+from discreet.plan._describe import describe
 from discreet.plan._query import (
     Apply,
     KeyOf,
@@ -82,6 +83,7 @@ __all__ = [
     "Type",
     "base",
     "build",
+    "describe",
     "digest",
     "expr",
     "facts",

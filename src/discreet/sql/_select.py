@@ -39,10 +39,15 @@ class Parsed:
 
 def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None) -> Parsed:
     """See :func:`discreet.sql.parse`."""
+    root = tree(text)
+    if not isinstance(root, exp.Select):
+        raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
+    return lower(root, policy, public_fanout)
+
+
+def lower(root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None) -> Parsed:
+    """Lower the tree of one SELECT, wherever it came from."""
     try:
-        root = tree(text)
-        if not isinstance(root, exp.Select):
-            raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
         return _Select(root, policy, public_fanout).parse()
     except ParameterError as error:
         # the plan's own refusals, told as the question's

@@ -73,14 +73,14 @@ def tree(text: str) -> exp.Expr:
     except SqlglotError:
         raise QueryError("the text cannot be read as SQL: an open quote or bad character") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     found = [s for s in statements if s is not None]
     if len(found) != 1:
         raise QueryError(
             "one SELECT is asked at a time" if found else "the question is empty",
             hint="SELECT COUNT(*) AS n FROM people",
         )
-    _check_depth(found[0])
+    check_depth(found[0])
     return found[0]
 
 
@@ -108,22 +108,23 @@ def _check_text(text: str) -> None:
         depth += (c in "([") - (c in ")]")
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
-        raise _too_deep()
+        raise too_deep()
 
 
-def _check_depth(root: exp.Expr) -> None:
+def check_depth(root: exp.Expr) -> None:
     """Refuse deep trees; chains of AND and OR count once, they are flattened later."""
     stack = [(root, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > MAX_NESTING:
-            raise _too_deep()
+            raise too_deep()
         for child in node.iter_expressions():
             chained = isinstance(node, _CHAINS) and type(child) is type(node)
             stack.append((child, depth if chained else depth + 1))
 
 
-def _too_deep() -> QueryError:
+def too_deep() -> QueryError:
+    """Build the error for a question that is nested too deeply."""
     return QueryError(f"the question is nested more than {MAX_NESTING} levels deep")
 
 

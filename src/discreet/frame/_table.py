@@ -1,0 +1,133 @@
+"""A table to ask questions about, step by step; every step gives a new table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from discreet.errors import QueryError
+
+if TYPE_CHECKING:
+    from discreet import policy as pol
+    from discreet.frame._terms import Given
+    from discreet.plan import Query
+
+Fanout = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
+
+
+class Asker(Protocol):
+    """Who answers: a curator."""
+
+    def ask(self, query: Query, **options: Any) -> Any:
+        """Answer a query, spending budget."""
+
+    def preview(self, query: Query, **options: Any) -> Any:
+        """Price a query without touching data."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, or a question about it in the making.
+
+    Text is SQL, and means what it means in :func:`discreet.sql.parse`.
+
+    Examples
+    --------
+    >>> from discreet import frame as f, policy as p
+    >>> people = p.Table("people", [p.Category("sex", ["F", "M"]), p.Integer("age", 0, 115)])
+    >>> policy = p.Policy(tables=[people], budget=p.Budget("1"))
+    >>> adults = f.Table("people", policy).where("age >= 18")
+    >>> print(adults.group_by("sex").agg(n=f.count(), age=f.mean("age")))
+    select sex, count(*) as n, avg(age) as age
+      group by sex: F, M
+        limit each row to 1 row
+          where age >= 18
+            scan people
+    """
+
+    name: str
+    policy: pol.Policy
+    asker: Asker | None = None
+    public_fanout: Fanout | None = None
+    joins: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = ()
+    conditions: tuple[Given, ...] = ()
+    keys: tuple[tuple[str | None, Given], ...] = ()
+    outputs: tuple[tuple[str, Given], ...] = ()
+    tests: tuple[Given, ...] = ()
+    order: tuple[tuple[Given, bool], ...] = ()
+    most: int | None = None
+
+    def where(self, *conditions: Given) -> Table:
+        """Keep the rows for which all conditions are true."""
+        return replace(self, conditions=(*self.conditions, *conditions))
+
+    def group_by(self, *keys: Given, **named: Given) -> Table:
+        """Group by columns or expressions; ``year="EXTRACT(YEAR FROM joined)"`` names one."""
+        return replace(self, keys=(*self.keys, *((None, k) for k in keys), *named.items()))
+
+    def agg(self, **outputs: Given) -> Table:
+        """Ask for statistics, each under its name."""
+        return replace(self, outputs=(*self.outputs, *outputs.items()))
+
+    def having(self, *conditions: Given) -> Table:
+        """Keep groups by their noisy outputs."""
+        return replace(self, tests=(*self.tests, *conditions))
+
+    def order_by(self, *items: Given, descending: bool = False) -> Table:
+        """Sort by outputs or keys, after the noise."""
+        return replace(self, order=(*self.order, *((i, descending) for i in items)))
+
+    def limit(self, rows: int) -> Table:
+        """Keep the first rows, after the noise."""
+        if isinstance(rows, bool) or not isinstance(rows, int):
+            raise QueryError("limit takes a whole number", hint=".limit(10)")
+        return replace(self, most=rows)
+
+    def join(
+        self,
+        public: str,
+        on: str | Iterable[str | tuple[str, str]],
+        *,
+        how: Literal["inner", "left"] = "inner",
+    ) -> Table:
+        """Add the columns of a public table's rows with equal columns `on`."""
+        if how not in ("inner", "left"):
+            raise QueryError("a join is inner or left", hint='how="left"')
+        listed = [on] if isinstance(on, str) else list(on)
+        pairs = tuple((item, item) if isinstance(item, str) else item for item in listed)
+        if not pairs:
+            raise QueryError("a join needs columns", hint='.join("regions", on="region")')
+        return replace(self, joins=(*self.joins, (public, pairs, how)))
+
+    @property
+    def query(self) -> Query:
+        """The question, as the plan sees it."""
+        # sqlglot loads with the first question
+        from discreet.frame._tree import select  # noqa: PLC0415
+        from discreet.sql._select import lower  # noqa: PLC0415
+
+        if not self.outputs:
+            raise QueryError("the question asks for no statistic", hint=".agg(n=count())")
+        root = select(self)
+        return lower(root, self.policy, self.public_fanout).query
+
+    def answer(self, **options: Any) -> Any:
+        """Ask the curator, spending budget: ``answer(epsilon="0.5")``."""
+        return self._asker().ask(self.query, **options)
+
+    def preview(self, **options: Any) -> Any:
+        """Price and expected error, without touching data."""
+        return self._asker().preview(self.query, **options)
+
+    def _asker(self) -> Asker:
+        if self.asker is None:
+            raise QueryError(
+                "this table belongs to no curator", hint='curator.table("people").agg(n=count())'
+            )
+        return self.asker
+
+    def __str__(self) -> str:
+        from discreet.plan import describe  # noqa: PLC0415 - as in query
+
+        return describe(self.query) if self.outputs else f"table {self.name}"

@@ -1,0 +1,162 @@
+"""Terms and their clauses as the same syntax tree that SQL text becomes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import numbers
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlglot import exp
+
+from discreet._exact import decimal
+from discreet.errors import QueryError
+from discreet.frame._terms import Term
+from discreet.plan import build
+from discreet.sql._text import check_depth, fragment, too_deep
+
+if TYPE_CHECKING:
+    from discreet.frame._table import Table
+
+_BINARY: Final[dict[str, type[exp.Expression]]] = {
+    "+": exp.Add, "-": exp.Sub, "*": exp.Mul, "/": exp.Div, "<": exp.LT, "<=": exp.LTE,
+    "=": exp.EQ, "<>": exp.NEQ, ">=": exp.GTE, ">": exp.GT, "and": exp.And, "or": exp.Or,
+}  # fmt: skip
+
+
+def node(given: object, clause: str) -> exp.Expr:
+    """Turn a term, or SQL text, into a tree."""
+    if isinstance(given, str):
+        return fragment(given, clause)
+    if not isinstance(given, Term):
+        raise QueryError(f"{clause} takes text or a term, got {type(given).__name__}")
+    args = given.args
+    if given.op in _BINARY:
+        left, right = (node(a, clause) for a in args)
+        return _BINARY[given.op](this=left, expression=right)
+    handler = _TERMS.get(given.op)
+    if handler is None:
+        raise QueryError(f"{clause}: unknown term {build.quote(given.op)}")
+    return handler(args, clause)
+
+
+def column(name: object) -> exp.Column:
+    """Refer to a column by its exact name, never as text to be read."""
+    if not isinstance(name, str):
+        raise QueryError(f"a column name is text, got {type(name).__name__}")
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def _constant(args: Sequence[Any], clause: str) -> exp.Expr:
+    given = args[0]
+    if given is None:
+        return exp.Null()
+    if isinstance(given, bool):
+        return exp.Boolean(this=given)
+    if isinstance(given, str):
+        return exp.Literal.string(given)
+    if isinstance(given, dt.datetime):
+        return exp.cast(exp.Literal.string(given.isoformat()), "TIMESTAMP")
+    if isinstance(given, dt.date):
+        return exp.cast(exp.Literal.string(given.isoformat()), "DATE")
+    if isinstance(given, numbers.Number):
+        exact = decimal(given, clause)  # type: ignore[arg-type]  # refuses what it cannot read
+        whole = exp.Literal.number(abs(exact.numerator))
+        shown: exp.Expr = whole
+        if exact.denominator != 1:
+            shown = exp.Div(this=whole, expression=exp.Literal.number(exact.denominator))
+        return exp.Neg(this=shown) if exact < 0 else shown
+    raise QueryError(f"{clause}: {type(given).__name__} is not a constant")
+
+
+def _call(args: Sequence[Any], clause: str) -> exp.Expr:
+    name, *rest = args
+    return exp.Anonymous(this=name, expressions=[node(a, clause) for a in rest])
+
+
+def _filter(args: Sequence[Any], clause: str) -> exp.Expr:
+    call, test = (node(a, clause) for a in args)
+    return exp.Filter(this=call, expression=exp.Where(this=test))
+
+
+def _in(args: Sequence[Any], clause: str) -> exp.Expr:
+    x, *values = (node(a, clause) for a in args)
+    return exp.In(this=x, expressions=values)
+
+
+_TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
+    "sql": lambda args, clause: node(args[0], clause),
+    "column": lambda args, _: column(args[0]),
+    "value": _constant,
+    "star": lambda *_: exp.Star(),
+    "call": _call,
+    "filter": _filter,
+    "in": _in,
+    "distinct": lambda args, clause: exp.Distinct(expressions=[node(args[0], clause)]),
+    "neg": lambda args, clause: exp.Neg(this=node(args[0], clause)),
+    "not": lambda args, clause: exp.Not(this=node(args[0], clause)),
+    "is null": lambda args, clause: exp.Is(this=node(args[0], clause), expression=exp.Null()),
+}
+
+
+def alias(tree: exp.Expr, name: str) -> exp.Expr:
+    """Name an output."""
+    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
+
+
+def select(table: Table) -> exp.Select:
+    """Assemble one SELECT from the parts of a fluent question."""
+    try:
+        root = _select(table)
+    except RecursionError:
+        raise too_deep() from None
+    check_depth(root)
+    return root
+
+
+def _select(table: Table) -> exp.Select:
+    measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
+    root = exp.Select(expressions=[*(_key(name, g) for name, g in table.keys), *measured])
+    root.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(table.name, quoted=True))))
+    if table.joins:
+        root.set("joins", [_join(table.name, *j) for j in table.joins])
+    if table.conditions:
+        root.set("where", exp.Where(this=_all(table.conditions, "where")))
+    if table.keys:
+        places = [exp.Literal.number(i) for i in range(1, len(table.keys) + 1)]
+        root.set("group", exp.Group(expressions=places))
+    if table.tests:
+        root.set("having", exp.Having(this=_all(table.tests, "having")))
+    if table.order:
+        items = [exp.Ordered(this=node(g, "order_by"), desc=down) for g, down in table.order]
+        root.set("order", exp.Order(expressions=items))
+    if table.most is not None:
+        root.set("limit", exp.Limit(expression=exp.Literal.number(table.most)))
+    return root
+
+
+def _key(name: str | None, given: object) -> exp.Expr:
+    tree = node(given, "group_by")
+    return tree if name is None else alias(tree, name)
+
+
+def _all(conditions: Sequence[object], clause: str) -> exp.Expr:
+    whole, *rest = (node(c, clause) for c in conditions)
+    for part in rest:
+        whole = exp.And(this=whole, expression=part)
+    return whole
+
+
+def _join(table: str, public: str, on: tuple[tuple[str, str], ...], how: str) -> exp.Join:
+    pairs = [
+        exp.EQ(
+            this=exp.column(left, table=table, quoted=True),
+            expression=exp.column(right, table=public, quoted=True),
+        )
+        for left, right in on
+    ]
+    whole: exp.Expr = pairs[0]
+    for pair in pairs[1:]:
+        whole = exp.And(this=whole, expression=pair)
+    target = exp.Table(this=exp.to_identifier(public, quoted=True))
+    return exp.Join(this=target, on=whole, side="LEFT" if how == "left" else None)
