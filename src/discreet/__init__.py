@@ -15,18 +15,40 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discreet import audit, errors, mechanisms, noise, privacy
+    from discreet import audit, errors, mechanisms, noise, policy, privacy
+    from discreet.answer import Answer
+    from discreet.curator import Curator
+    from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "audit", "errors", "mechanisms", "noise", "privacy"]
+__all__ = [
+    "Answer",
+    "Curator",
+    "__version__",
+    "audit",
+    "errors",
+    "mechanisms",
+    "noise",
+    "open",
+    "policy",
+    "privacy",
+]
 
-_SUBMODULES = frozenset({"audit", "errors", "mechanisms", "noise", "privacy"})
+_SUBMODULES = frozenset({"audit", "errors", "mechanisms", "noise", "policy", "privacy"})
+_NAMES = {
+    "Answer": ("answer", "Answer"),
+    "Curator": ("curator", "Curator"),
+    "open": ("curator", "open_curator"),
+}
 
 
 def __getattr__(name: str) -> object:
     if name in _SUBMODULES:
         return importlib.import_module(f"discreet.{name}")
+    if name in _NAMES:
+        module, attribute = _NAMES[name]
+        return getattr(importlib.import_module(f"discreet.{module}"), attribute)
     raise AttributeError(f"module 'discreet' has no attribute {name!r}")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html as _html
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from discreet._exact import show
 
 if TYPE_CHECKING:
     from discreet.answer._answer import Answer
@@ -62,12 +65,16 @@ def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
     return answer.columns, rows
 
 
+def _short(rational: str) -> str:
+    return show(Fraction(rational))
+
+
 def footer(answer: Answer) -> str:
     """Say cost, what is left and what the margins mean."""
     cost = answer.cost
-    paid = f"cost ε={cost['epsilon']}"
+    paid = f"cost ε={_short(cost['epsilon'])}"
     if cost.get("delta", "0") != "0":
-        paid += f", δ={cost['delta']}"
+        paid += f", δ={_short(cost['delta'])}"
     parts = ["± at 95 %", paid]
     if answer.left:
         parts.append(f"left {answer.left}")

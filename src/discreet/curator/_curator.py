@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from discreet import _exact, engines, frame, noise
+from discreet import _exact, engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, show
@@ -17,7 +17,10 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
 from discreet.errors import ParameterError
 from discreet.ledger import Balance, Entry, Ledger, MemoryLedger
-from discreet.plan import Ask, Plan, Query, lower, price
+from discreet.plan import Ask, Plan, Query, Scan, lower, price
+
+if TYPE_CHECKING:
+    from discreet import frame
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class Curator:
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
+        from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
         return frame.Table(self.policy.table(name), self)
 
     def ask(self, query: Query, offer: Price) -> Answer:
@@ -146,7 +151,10 @@ class Curator:
     # -- machinery --------------------------------------------------------------------
 
     def _parse(self, query: str) -> front.Parsed:
-        return front.parse(query, self.policy, public_fanout=getattr(self._engine, "fanout", None))
+        return front.parse(query, self.policy, public_fanout=self._fanout)
+
+    def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
+        return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
     @staticmethod
     def _merge(parsed: front.Parsed, offer: Price) -> Price:
@@ -190,7 +198,7 @@ def describe_balance(balance: Balance) -> str:
 
 def _short(value: Fraction) -> str:
     text = show(value)
-    return text if len(text) <= 10 else f"{float(value):.4g}"
+    return text if len(text) <= 6 else f"{float(value):.4g}"
 
 
 @dataclass(frozen=True)
@@ -245,9 +253,18 @@ def open_curator(
         )
     folder = Path(policy).parent if isinstance(policy, str | Path) and _is_file(policy) else Path()
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
-    engine = engines.connect(source, loaded, folder=folder)
+    engine = engines.connect(_resolved(loaded, folder) if source is None else source, loaded)
     book = MemoryLedger(loaded) if ledger is None or isinstance(ledger, str) else ledger
     return Curator(loaded, engine, book, analyst)
+
+
+def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:
+    """Sources as the policy states them, paths relative to its own folder."""
+    return {
+        name: t.source if "://" in t.source else str(folder / t.source)
+        for name, t in policy.tables.items()
+        if t.source is not None
+    }
 
 
 def _is_file(policy: str | Path) -> bool:

@@ -68,7 +68,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None)
     """Execute a priced and paid plan."""
     source = source or Noise()
     lowered = plan.lowered
-    groups = [engine.execute(a, salt) for a in lowered.aggregates]
+    groups = [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
     cells = _cells(plan, groups[0])
     vectors = []
     for v, law in zip(lowered.vectors, plan.laws, strict=True):
