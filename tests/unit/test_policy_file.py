@@ -11,6 +11,7 @@ import pytest
 
 from discreet import policy as pol
 from discreet.errors import PolicyError
+from discreet.policy._lines import locate
 
 GOOD = """\
 # everything in this file is public
@@ -78,6 +79,14 @@ def test_the_written_file_reads_back():
         policy.table("people").columns
     )
     assert pol.load(policy.to_mapping()) == policy
+
+
+def test_every_character_survives_the_written_file():
+    name = "".join(map(chr, range(1, 256)))[:255]
+    policy = pol.Policy(
+        [pol.Table(name, [pol.Category(name, [name, "\u2028\U0001f600"])])], pol.Budget(1)
+    )
+    assert pol.loads(pol.dumps(policy)) == policy
 
 
 def test_comments_spaces_and_section_style_do_not_matter():
@@ -239,12 +248,12 @@ def test_mappings_name_the_keys_instead_of_a_line():
         "x = [ # [\n  '[', # ]\n  [1, 2],\n]\n",
         'x = {a = [1, {b = "}"}], "c.d" = 2}\n',
         "x = 2020-01-01 00:00:00\n",
+        "x = [\n 1 # one\n ,\n 'two'\n]\n",
         'x = """a""""\n',
     ],
 )
 def test_lines_are_right_whatever_stands_above(noise):
     text = noise + "[budget]\nepsilon = 0\n"
-    locate = pytest.importorskip("discreet.policy._lines").locate
     assert locate(text)["budget", "epsilon"] == text.split("\n").index("epsilon = 0") + 1
 
 
