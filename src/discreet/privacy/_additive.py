@@ -43,14 +43,21 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from discreet import _exact
+from discreet import _exact, noise
 from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet.errors import ParameterError
 from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up
+from discreet.privacy._pair import Atoms, Pair
+
+_NOISE_ACCURACY = 2e-12
+"""Relative error the noise laws state for their pmf."""
 
 _LARGE = 10_000
 """Above this σ the scalar discrete Gaussian is bounded by the lemma, not summed."""
+
+_FEW = 4096
+"""Up to this sensitivity discrete Laplace losses are composed atom by atom."""
 
 
 def log_gaussian_delta(mu: float, epsilon: Array) -> Array:
@@ -63,7 +70,7 @@ def log_gaussian_delta(mu: float, epsilon: Array) -> Array:
     """
     e = np.abs(epsilon)
     x = e / mu - 0.5 * mu
-    near, far = _mills(np.maximum(x, -6.0)), _mills(np.maximum(x, -6.0) + mu)
+    near, far = mills(np.maximum(x, -6.0)), mills(np.maximum(x, -6.0) + mu)
     difference = near - far + 4 * ULP * (near + far)
     slopes = (1 - x * near) + (1 - (x + mu) * far)
     trapezium = 0.5 * mu * (slopes + 8 * ULP * (2 + np.abs(x) * near + np.abs(x + mu) * far))
@@ -78,7 +85,7 @@ def log_gaussian_delta(mu: float, epsilon: Array) -> Array:
     return np.where(epsilon >= 0, out, np.minimum(negative, 0.0))
 
 
-def _mills(x: Array) -> Array:
+def mills(x: Array) -> Array:
     """Return (1 − Φ(x))/φ(x)."""
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
 
@@ -235,6 +242,18 @@ class DiscreteLaplace(PrivacyLoss):
         """ρ ≤ ε·tanh(ε/2), ε = sensitivity/scale."""
         return pure_to_rho(self.top)
 
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the losses (m − 2j)/scale as atoms, while they are few."""
+        m, s = self.sensitivity, float(self.scale)
+        if m > _FEW:
+            return (Pair.symmetric(self),)
+        j = np.arange(m, -1, -1)
+        masses = np.exp(-j / s) * (-math.expm1(-1 / s))
+        masses[0] = math.exp(-m / s)
+        masses[-1] = 1.0
+        masses *= (1 + 2.0**-46) / (1 + math.exp(-1 / s))
+        return (Pair.symmetric(self, Atoms(-self.top, 2 / self.scale, masses, 0.0)),)
+
 
 def _lattice_steps(x: Number) -> int:
     """Read a sensitivity on ℤ: integer outputs move by a whole number of steps."""
@@ -325,11 +344,19 @@ class DiscreteGaussian(PrivacyLoss):
     def log_delta(self, epsilon: Array) -> Array:
         best = zcdp_to_log_delta(self.rho, epsilon)
         if self._exactly_summed:
-            losses, masses, tail = _scalar_atoms(self.sigma2, math.isqrt(int(self.sensitivity2)))
-            return np.minimum(best, _sum_profile(losses, masses, tail, epsilon))
+            return np.minimum(best, _sum_profile(self._atoms(), epsilon))
         for s2 in self._smoothing_variances():
             best = np.minimum(best, self._smoothed(s2, epsilon))
         return best
+
+    def _atoms(self) -> Atoms:
+        return _scalar_atoms(self.sigma2, math.isqrt(int(self.sensitivity2)))
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the lattice losses m(m − 2x)/2σ² themselves when they are summed."""
+        if self._exactly_summed:
+            return (Pair.symmetric(self, self._atoms()),)
+        return (Pair.symmetric(self, convex=False),)
 
     def _smoothing_variances(self) -> list[Fraction]:
         fixed = [Fraction(2), Fraction(5, 4), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4)]
@@ -359,28 +386,30 @@ def _show_root(square: Fraction) -> str:
 
 
 @lru_cache(maxsize=64)
-def _scalar_atoms(sigma2: Fraction, shift: int) -> tuple[Array, Array, float]:
-    """Return losses (falling), their probabilities, and the mass left out at the top.
+def _scalar_atoms(sigma2: Fraction, shift: int) -> Atoms:
+    """Return the losses of x ~ the law at 0 against the law at `shift`, rising.
 
-    x ~ the law at 0 against the law at `shift`: L = m(m − 2x)/(2σ²), so large
-    losses are negative x.
+    L = m(m − 2x)/(2σ²), so large losses are negative x; the index runs from the
+    largest x down. Beyond 37σ the law has probability below e^{−684}.
     """
-    var = float(sigma2)
-    reach = math.ceil(40 * math.sqrt(var)) + 2
-    x = np.arange(-reach, reach + shift + 1, dtype=np.float64)
-    weights = np.exp(-x * x / (2 * var))
-    masses = weights / weights.sum() * (1 + 2.0**-44)
-    losses = shift * (shift - 2 * x) / (2 * var)
-    return losses, masses, float(weights[0] / weights.sum() * math.sqrt(var) + 5e-324)
+    law = noise.DiscreteGaussian.from_variance(sigma2)
+    reach = math.ceil(37 * law.sigma) + 2
+    x = np.arange(reach + shift, -reach - 1, -1)
+    masses = law.pmf(x) * (1 + 2 * _NOISE_ACCURACY)
+    # P(x < −reach) is at most its first term times 1/(1 − e^{−reach/σ²}) ≤ 1 + σ²/reach
+    infinite = float(masses[-1]) * (1 + float(sigma2) / reach) + 5e-324
+    spacing = shift / sigma2
+    offset = Fraction(shift * (shift - 2 * int(x[0]))) / (2 * sigma2)
+    return Atoms(offset, spacing, masses, infinite)
 
 
-def _sum_profile(losses: Array, masses: Array, tail: float, epsilon: Array) -> Array:
-    """Return ln Σ p(1 − e^{ε−L})₊ plus the tail, elementwise in ε."""
+def _sum_profile(atoms: Atoms, epsilon: Array) -> Array:
+    """Return ln Σ p(1 − e^{ε−L})₊ plus the rest at infinity, elementwise in ε."""
+    losses = float(atoms.offset) + np.arange(len(atoms.masses)) * float(atoms.spacing)
+    losses = losses + 4 * ULP * (abs(float(atoms.offset)) + np.abs(losses))
+    starts = np.searchsorted(losses, epsilon)
     out = np.empty(epsilon.shape)
-    for i, eps in enumerate(epsilon):
-        # half an ulp of every loss may be missing: lower ε instead
-        e = eps - 4 * ULP * (1 + abs(eps))
-        end = int(np.searchsorted(-losses, -e))
-        terms = masses[:end] * -np.expm1(e - losses[:end])
-        out[i] = math.log(up(float(terms.sum()), 64) + tail)
+    for i, (e, start) in enumerate(zip(epsilon, starts, strict=True)):
+        terms = atoms.masses[start:] * -np.expm1(e - losses[start:])
+        out[i] = math.log(up(float(terms.sum()), 64) + atoms.infinite)
     return out

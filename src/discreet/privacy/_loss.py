@@ -38,6 +38,7 @@ from discreet.privacy._relation import Neighbours, read_neighbours
 
 if TYPE_CHECKING:
     from discreet.privacy._losses import Zcdp
+    from discreet.privacy._pair import Pair
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -140,7 +141,7 @@ class PrivacyLoss(ABC):
                 f"this loss was stated under {self.neighbours or 'no relation'}"
                 f"{f' for one {self.unit}' if self.unit else ''}; it says nothing about "
                 f"{relation or 'no relation'}{f' for one {label}' if label else ''}",
-                hint="p.group(loss, 2) turns add-remove into change-one",
+                hint="p.to_change_one(loss)",
             )
         return self.replaced(neighbours=relation, unit=label)
 
@@ -167,6 +168,12 @@ class PrivacyLoss(ABC):
             else:
                 low = mid
         return min(high, top)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return dominating pairs: one if both directions agree, else (remove, add)."""
+        from discreet.privacy._pair import Pair  # noqa: PLC0415 - cycle
+
+        return (Pair.symmetric(self),)
 
     def replaced(self, **changes: object) -> Self:
         twin = object.__new__(type(self))

@@ -39,6 +39,7 @@ from discreet.privacy._convert import (
     zcdp_to_log_delta,
 )
 from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order, up
+from discreet.privacy._pair import Atoms, Pair
 
 
 def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
@@ -47,6 +48,16 @@ def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
     gap = np.maximum(top - epsilon, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(-np.expm1(-gap)) - math.log1p(math.exp(-top)) + 2.0**-50)
+
+
+def _response_pair(loss: Pure | Approx) -> Pair:
+    """Return randomised response as two atoms, beside the loss's mass at infinity."""
+    kept = ceil_float(1 - loss.mass_at_infinity)
+    yes = kept / (1 + math.exp(-float(loss.eps0)))
+    no = kept / (1 + math.exp(float(loss.eps0)))
+    masses = np.array([no, yes]) * (1 + 2.0**-48)
+    infinite = ceil_float(loss.mass_at_infinity)
+    return Pair.symmetric(loss, Atoms(-loss.eps0, 2 * loss.eps0, masses, infinite))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -78,6 +89,10 @@ class Pure(PrivacyLoss):
     def rho(self) -> float:
         """ρ = ε·tanh(ε/2), rounded up."""
         return pure_to_rho(self.eps0)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return randomised response."""
+        return (_response_pair(self),)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -117,6 +132,14 @@ class Approx(PrivacyLoss):
     def zcdp(self) -> Zcdp:
         """Return the δ-approximate ε·tanh(ε/2)-zCDP it implies."""
         return Zcdp.of(pure_to_rho(self.eps0), self.delta0, self)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return randomised response that fails with probability δ."""
+        if self.eps0 == 0:
+            kept = np.array([ceil_float(1 - self.delta0)])
+            atom = Atoms(Fraction(0), Fraction(0), kept, ceil_float(self.delta0))
+            return (Pair.symmetric(self, atom),)
+        return (_response_pair(self),)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -176,6 +199,10 @@ class Zcdp(PrivacyLoss):
     def zcdp(self) -> Zcdp:
         """Return itself."""
         return self
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pair of the bound's convex minorant."""
+        return (Pair.symmetric(self, convex=False),)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -255,6 +282,10 @@ class Renyi(PrivacyLoss):
             left, left_moment = a, moment
         return math.inf
 
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pair of the bound's convex minorant."""
+        return (Pair.symmetric(self, convex=False),)
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class BoundedRange(PrivacyLoss):
@@ -329,6 +360,10 @@ class Probabilistic(PrivacyLoss):
 
     def log_delta(self, epsilon: Array) -> Array:
         return self.approx().log_delta(epsilon)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pair of the approximate DP it implies."""
+        return self.approx().pairs()
 
     def zcdp(self) -> Zcdp:
         """Return the approximate zCDP of the approximate DP it implies."""

@@ -66,8 +66,7 @@ def shared_label(losses: Iterable[PrivacyLoss]) -> tuple[Neighbours | None, str 
                 raise RelationError(
                     f"losses under {neighbours} and {loss.neighbours} cannot be combined: "
                     "they are promises about different pairs of data sets",
-                    hint="state every loss under one relation, e.g. p.group(loss, 2) turns "
-                    "add-remove into change-one",
+                    hint="state every loss under one relation, e.g. p.to_change_one(loss)",
                 )
             neighbours = loss.neighbours
         if loss.unit is not None:

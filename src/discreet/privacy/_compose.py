@@ -1,0 +1,294 @@
+"""Composition: what several releases about the same people cost together.
+
+`compose` bounds the joint loss of mechanisms whose *parameters are fixed in
+advance* (their queries may depend on earlier answers). It is the right tool for
+one batch, and the wrong one for admitting queries one at a time under a budget:
+there the parameters themselves depend on answers, and a bound recomputed along
+the path taken is not a bound (see :mod:`discreet.privacy._filters`).
+
+How
+---
+1. Families closed under composition are merged exactly: Gaussian losses by Σμ²,
+   zCDP by Σρ, Rényi by adding divergences at common orders.
+2. One loss is left: its own exact profile answers.
+3. Otherwise the dominating pairs are put on one grid and convolved
+   (:mod:`discreet.privacy._pld`). If every loss lives on a lattice and the lattices
+   fit, the grid *is* the lattice and nothing is rounded: for pure losses this is
+   the optimal composition of Kairouz–Oh–Viswanath and Murtagh–Vadhan. Otherwise the
+   grid is fine enough to move ε by about 1e-5.
+4. Both directions (record removed, record added) are kept apart to the very end;
+   taking the worse pair at each step is not a bound (Lebeda et al. 2024).
+5. The result is never worse than the basic sum of ε at δ = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, reduce
+
+import numpy as np
+from scipy import special
+
+from discreet._exact import Number, ceil_float, floor_float
+from discreet.errors import ParameterError
+from discreet.privacy._additive import Gaussian
+from discreet.privacy._loss import Array, PrivacyLoss, assign, read_delta, read_order
+from discreet.privacy._losses import Renyi, Zcdp
+from discreet.privacy._pair import Pair
+from discreet.privacy._pld import Composed, Window
+from discreet.privacy._relation import shared_label
+
+_TOLERANCE = 3e-5
+"""Movement of ε that the grid may cause, roughly, when losses are not on a lattice."""
+
+_MAX_POINTS = 1 << 22
+
+
+def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
+    """Return the joint loss of mechanisms with parameters fixed in advance.
+
+    Parameters
+    ----------
+    losses
+        At least one loss; stated relations and units must agree.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> round(p.compose([p.Laplace("0.1")] * 100).epsilon(1e-6), 3)
+    4.693
+    >>> p.compose([p.Pure("0.1")] * 10).epsilon()
+    1.0
+    """
+    given = list(losses)
+    if not given:
+        raise ParameterError("compose needs at least one loss", hint="p.compose([loss])")
+    neighbours, unit = shared_label(given)
+    counts: Counter[PrivacyLoss] = Counter()
+    for loss in given:
+        for part, k in _parts(loss):
+            counts[part] += k
+    terms = _merged(counts)
+    alone = len(terms) == 1 and terms[0][1] == 1
+    made = terms[0][0] if alone else Composition.of(terms)
+    return made.replaced(neighbours=neighbours, unit=unit)
+
+
+def _parts(loss: PrivacyLoss) -> Sequence[tuple[PrivacyLoss, int]]:
+    """Open nested compositions and strip labels, so that equal losses meet."""
+    return loss.terms if isinstance(loss, Composition) else ((loss.unlabelled(), 1),)
+
+
+def _merged(counts: Counter[PrivacyLoss]) -> tuple[tuple[PrivacyLoss, int], ...]:
+    """Merge the families that compose in closed form."""
+    rest: list[tuple[PrivacyLoss, int]] = []
+    mu2, rho, kept = Fraction(0), Fraction(0), Fraction(1)
+    renyi: list[tuple[Renyi, int]] = []
+    for loss, k in counts.items():
+        if isinstance(loss, Gaussian):
+            mu2 += k * loss.mu2
+        elif isinstance(loss, Zcdp):
+            rho += k * loss.rho0
+            kept *= (1 - loss.delta0) ** k
+        elif isinstance(loss, Renyi):
+            renyi.append((loss, k))
+        else:
+            rest.append((loss, k))
+    if mu2:
+        rest.append((Gaussian.from_square(mu2), 1))
+    if rho:
+        rest.append((Zcdp(rho, 1 - kept), 1))
+    if renyi:
+        rest.append((_sum_renyi(renyi), 1))
+    return tuple(rest)
+
+
+def _sum_renyi(losses: Sequence[tuple[Renyi, int]]) -> Renyi:
+    """Add divergences at every order all of them bound."""
+    limit = min(loss.orders[-1][0] for loss, _ in losses)
+    orders = {a for loss, _ in losses for a, _ in loss.orders if a <= limit}
+    return Renyi(
+        {a: sum((k * Fraction(loss.renyi(a)) for loss, k in losses), Fraction(0)) for a in orders}
+    )
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Composition(PrivacyLoss):
+    """Joint loss of several mechanisms; made by :func:`compose`."""
+
+    terms: tuple[tuple[PrivacyLoss, int], ...]
+
+    @classmethod
+    def of(cls, terms: tuple[tuple[PrivacyLoss, int], ...]) -> Composition:
+        """Build from distinct unlabelled losses with their counts."""
+        made = object.__new__(cls)
+        assign(made, terms=terms)
+        return made
+
+    def _shown(self) -> dict[str, str]:
+        names = [f"{k}×{loss!r}" if k > 1 else repr(loss) for loss, k in self.terms[:4]]
+        if len(self.terms) > 4:
+            names.append(f"… {len(self.terms) - 4} more")
+        return {"of": f"[{', '.join(names)}]"}
+
+    @property
+    def top(self) -> Fraction | float:
+        """Sum of the largest losses."""
+        parts = [(loss.top, k) for loss, k in self.terms]
+        if any(top == math.inf for top, _ in parts):
+            return math.inf
+        return sum((k * Fraction(top) for top, k in parts), Fraction(0))
+
+    @property
+    def mass_at_infinity(self) -> Fraction:
+        """1 − ∏(1−δᵢ)."""
+        kept = reduce(lambda a, b: a * b, ((1 - t.mass_at_infinity) ** k for t, k in self.terms))
+        return 1 - kept
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """Return ln δ(ε) elementwise; each point costs one convolution."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log([self.delta_at(float(e)) for e in epsilon]))
+
+    def delta_at(self, epsilon: float) -> float:
+        """Return an upper bound on δ(ε)."""
+        if epsilon >= self.top:
+            return ceil_float(self.mass_at_infinity)
+        return max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
+
+    def epsilon(self, delta: Number = 0) -> float:
+        """Return an upper bound on the least ε with δ(ε) ≤ `delta`."""
+        target = read_delta(delta)
+        gap = target - self.mass_at_infinity
+        if gap < 0:
+            return math.inf
+        basic = self.top if isinstance(self.top, float) else ceil_float(self.top)
+        if gap == 0:
+            return basic
+        if floor_float(target) < 1e-120:
+            if basic < math.inf:
+                return basic
+            raise ParameterError(
+                "delta below 1e-120 is under the numerical floor of composition",
+                hint='delta="1e-100"',
+            )
+        goal = floor_float(target)
+        return min(basic, max(_epsilon(self.terms, side, goal) for side in self._sides()))
+
+    def _sides(self) -> range:
+        return range(max(len(loss.pairs()) for loss, _ in self.terms))
+
+    @property
+    def rho(self) -> Fraction | float:
+        """Sum of the ρ."""
+        parts = [(loss.rho, k) for loss, k in self.terms]
+        if any(rho == math.inf for rho, _ in parts):
+            return math.inf
+        return sum((k * Fraction(rho) for rho, k in parts), Fraction(0))
+
+    def renyi(self, alpha: Number) -> float:
+        """Return the sum of the Rényi divergences of order `alpha`."""
+        order = read_order(alpha)
+        parts = [(loss.renyi(order), k) for loss, k in self.terms]
+        if any(r == math.inf for r, _ in parts):
+            return math.inf
+        return ceil_float(sum((k * Fraction(r) for r, k in parts), Fraction(0)))
+
+    def zcdp(self) -> Zcdp:
+        """Return the sum of the parts as approximate zCDP."""
+        parts = [(loss.zcdp(), k) for loss, k in self.terms]
+        rho = sum((k * part.rho0 for part, k in parts), Fraction(0))
+        kept = reduce(lambda a, b: a * b, ((1 - part.delta0) ** k for part, k in parts))
+        return Zcdp.of(rho, 1 - kept, self)
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return pairs from the composed profile (used only inside `parallel`)."""
+        return (Pair.symmetric(self, convex=False),)
+
+
+Terms = tuple[tuple[PrivacyLoss, int], ...]
+
+
+def _epsilon(terms: Terms, side: int, target: float) -> float:
+    composed = _composed(terms, side, _step(terms, side, target))
+    if target <= composed.infinite:
+        return math.inf
+    tilt = composed.tilt_for_delta(target - composed.infinite)
+    for _ in range(4):
+        window = _window(composed, tilt)
+        found = window.solve(target)
+        if found is not None:
+            return found
+        # the answer lies outside the window: move towards it
+        tilt = 0.0 if window.delta(window.base) <= target else 1.5 * tilt + 1.0
+    return math.inf
+
+
+def _delta(terms: Terms, side: int, epsilon: float) -> float:
+    composed = _composed(terms, side, _step(terms, side, 1e-6))
+    window = _window(composed, composed.tilt_for_loss(epsilon))
+    return 1.0 if epsilon < window.base else window.delta(epsilon)
+
+
+@lru_cache(maxsize=16)
+def _composed(terms: Terms, side: int, step: Fraction) -> Composed:
+    grids = [(_side(loss, side).on_grid(step), k) for loss, k in terms]
+    return Composed(grids, step)
+
+
+@lru_cache(maxsize=8)
+def _window(composed: Composed, tilt: float) -> Window:
+    return composed.window(tilt)
+
+
+def _side(loss: PrivacyLoss, side: int) -> Pair:
+    pairs = loss.pairs()
+    return pairs[min(side, len(pairs) - 1)]
+
+
+def _step(terms: Terms, side: int, target: float) -> Fraction:
+    """Choose the grid: the common lattice if there is one, else fine enough."""
+    pairs = [(_side(loss, side), k) for loss, k in terms]
+    variance = sum(k * pair.spread**2 for pair, k in pairs)
+    s = math.sqrt(variance)
+    z = -float(special.ndtri(min(target, 0.5)))
+    spacings = [pair.atoms.spacing for pair, _ in pairs if pair.atoms and pair.atoms.spacing]
+    if all(pair.atoms for pair, _ in pairs):
+        lattice = _common_divisor(spacings, 24 * s / _MAX_POINTS)
+        if lattice is not None:
+            return lattice
+    rough = sum(k for pair, k in pairs)
+    # connecting the dots adds about g²/12 to each mean and g²/6 to each variance
+    tolerance = _TOLERANCE * min(1.0, variance / 2 + z * s)
+    wanted = math.sqrt(12 * tolerance / (rough * (1 + z / s)))
+    wanted = max(min(wanted, s / 50), 24 * s / _MAX_POINTS)
+    # a grid through the atoms, and through the ends of bounded losses, rounds less
+    ends = [Fraction(p.top) for p, _ in pairs if p.atoms is None and p.top != math.inf]
+    for marks in (spacings + ends, spacings):
+        common = _common_divisor(marks, wanted / 4)
+        if common is not None:
+            return common / math.ceil(common / wanted)
+    # four steps per octave, so that near targets share a grid
+    octave = math.floor(4 * math.log2(wanted)) / 4
+    return Fraction(2.0**octave)
+
+
+def _common_divisor(marks: Sequence[Fraction], least: float) -> Fraction | None:
+    """Return the greatest rational that divides all marks, unless it is below `least`."""
+    common = Fraction(0)
+    for mark in marks:
+        common = _gcd(common, mark)
+        if common < least:
+            return None
+    return common or None
+
+
+def _gcd(a: Fraction, b: Fraction) -> Fraction:
+    return Fraction(
+        math.gcd(a.numerator * b.denominator, b.numerator * a.denominator),
+        a.denominator * b.denominator,
+    )

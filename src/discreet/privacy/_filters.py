@@ -1,0 +1,398 @@
+"""Budgets for adaptive use: which accounting is valid where.
+
+In a session the analyst chooses the *next mechanism and its parameters* after
+seeing earlier answers. A bound for fixed parameters, recomputed along the path
+taken, is then not a bound. Counterexample (budget ε = 1, δ = 1e-6): run randomised
+response with ε = 0.5; on its likelier outcome run one with ε = 0.5000025809, on the
+other a (0, 1e-6) mechanism. Each path alone has δ(1) = 1e-6 under optimal
+composition, together they reach 1.3775e-6. So:
+
+==========================  =====================================================
+parameters fixed in advance  ``compose``: optimal composition, numerical PLDs
+parameters chosen as you go  the filters below: sums whose bound is a martingale
+a reading at any time        :class:`Odometer`
+==========================  =====================================================
+
+* :class:`BasicFilter`: Σε ≤ ε_B, Σδ ≤ δ_B (Rogers et al. 2016).
+* :class:`ZcdpFilter`: Σρ ≤ ρ_B, Σδ ≤ δ_B for δ-approximate ρ-zCDP losses, then the tight
+  conversion of ρ_B (Whitehouse et al. 2023, Thm 1).
+* :class:`GaussianFilter`: Σμ² ≤ μ_B² (Smith & Thakurta 2022; Koskela et al. 2023).
+
+Sums are exact rationals: ten charges of 0.1 fill a budget of 1, and an eleventh
+of 1e-18 is refused. A filter is a *place where budget is kept*, so it is mutable,
+locked, and refuses to be copied or pickled: a copy would be a second budget.
+An admitted charge is never given back.
+
+Odometer
+--------
+Let R_n be the sum of the ρᵢ charged so far, all chosen adaptively, and L_n the
+privacy loss. D_α ≤ αρ for all α > 1 says that exp(λ(L_n − R_n) − λ²R_n) is a
+supermartingale for every λ > 0. Mixing over λ with the half-normal density
+2√(γ/π)e^{−γλ²} gives a supermartingale that is at least
+√(γ/(γ+R_n))·exp(X²/(4(γ+R_n))) where X = L_n − R_n ≥ 0. By Ville's inequality, with
+probability 1 − δ, at *every* time
+
+    L_n ≤ R_n + 2√((R_n + γ)·ln(√((R_n + γ)/γ)/δ)),
+
+and L_n ≤ Σεᵢ always. A loss bounded with probability 1−δ at a stopping time makes what
+was seen until then (ε, δ)-DP. (The mixture method of Robbins; for privacy see
+Whitehouse et al. 2023, §4.)
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Never
+
+from discreet import _exact
+from discreet._exact import Number, ceil_float, decimal, floor_float, show
+from discreet.errors import BudgetExceededError, NotProvedError, ParameterError, PrivacyError
+from discreet.privacy._additive import Gaussian
+from discreet.privacy._calibrate import gaussian_sigma
+from discreet.privacy._convert import pure_to_rho
+from discreet.privacy._loss import PrivacyLoss, read_delta
+from discreet.privacy._losses import Approx, Pure, Zcdp
+from discreet.privacy._relation import shared_label
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is charged: one exact number in the filter's currency, and a δ."""
+
+    size: Fraction
+    delta: Fraction
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.size + other.size, self.delta + other.delta)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.size - other.size, self.delta - other.delta)
+
+    def fits(self, room: Amount) -> bool:
+        """Tell whether it fits into `room`."""
+        return self.size <= room.size and self.delta <= room.delta
+
+
+class Filter(ABC):
+    """A budget that admits adaptively chosen losses until it is full."""
+
+    _currency: str
+
+    def __init__(self, budget: Amount) -> None:
+        self._budget = budget
+        self._spent = Amount(Fraction(0), Fraction(0))
+        self._label: PrivacyLoss | None = None
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _charge(self, loss: PrivacyLoss) -> Amount:
+        """Return what `loss` costs in this filter's currency, rounded up."""
+
+    @abstractmethod
+    def _fitting(self, room: Amount) -> str:
+        """Say what would fit, as one line to paste."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> PrivacyLoss:
+        """The loss of everything this filter will ever admit."""
+
+    @property
+    def budget(self) -> Amount:
+        """The whole budget."""
+        return self._budget
+
+    @property
+    def spent(self) -> Amount:
+        """What has been charged."""
+        return self._spent
+
+    @property
+    def remaining(self) -> Amount:
+        """What is left."""
+        return self._budget - self._spent
+
+    def admits(self, loss: PrivacyLoss) -> bool:
+        """Tell whether `loss` would be admitted now; charges nothing."""
+        cost = self._charge(loss)
+        self._check_label(loss)
+        return cost.fits(self.remaining)
+
+    def spend(self, loss: PrivacyLoss) -> Amount:
+        """Charge `loss` or raise BudgetExceededError; return what was charged.
+
+        Call it *before* the mechanism runs. Nothing is charged when it raises.
+        """
+        cost = self._charge(loss)
+        with self._lock:
+            self._check_label(loss)
+            room = self.remaining
+            if not cost.fits(room):
+                raise BudgetExceededError(self._refusal(cost, room), hint=self._fitting(room))
+            self._spent += cost
+            if loss.neighbours is not None or loss.unit is not None:
+                self._label = _label_of(self._label, loss)
+        return cost
+
+    def _check_label(self, loss: PrivacyLoss) -> None:
+        if self._label is not None:
+            shared_label([self._label, loss])
+
+    def _refusal(self, cost: Amount, room: Amount) -> str:
+        name = self._currency
+        text = f"this costs {name}={show(cost.size)}"
+        text += f", δ={show(cost.delta)}" if cost.delta else ""
+        text += f"; left are {name}={show(room.size)}"
+        text += f", δ={show(room.delta)}" if self._budget.delta or cost.delta else ""
+        return f"{text} of {name}={show(self._budget.size)}"
+
+    def __repr__(self) -> str:
+        spent, whole = show(self._spent.size), show(self._budget.size)
+        return f"{type(self).__name__}({self._currency}: {spent} of {whole} spent)"
+
+    def __copy__(self) -> Never:
+        raise PrivacyError("a copy of a filter would be a second budget for the same data")
+
+    def __deepcopy__(self, memo: object) -> Never:
+        self.__copy__()
+
+    def __reduce__(self) -> Never:
+        self.__copy__()
+
+
+def _label_of(known: PrivacyLoss | None, loss: PrivacyLoss) -> PrivacyLoss:
+    seen = [loss] if known is None else [known, loss]
+    neighbours, unit = shared_label(seen)
+    return loss.replaced(neighbours=neighbours, unit=unit)
+
+
+class BasicFilter(Filter):
+    """Σε ≤ ε_B and Σδ ≤ δ_B: for any mix of (ε, δ) losses.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> budget = p.BasicFilter(epsilon=1)
+    >>> for _ in range(10):
+    ...     _ = budget.spend(p.Pure(0.1))
+    >>> budget.remaining.size
+    Fraction(0, 1)
+    >>> budget.admits(p.Pure("1e-18"))
+    False
+    """
+
+    _currency = "ε"
+
+    def __init__(self, epsilon: Number, delta: Number = 0) -> None:
+        super().__init__(Amount(_exact.epsilon(epsilon), read_delta(delta)))
+
+    def _charge(self, loss: PrivacyLoss) -> Amount:
+        if loss.top == math.inf:
+            raise ParameterError(
+                f"{type(loss).__name__} is not (ε, δ)-DP by itself: choose the δ to charge",
+                hint="filter.spend(p.Approx(loss.epsilon(delta), delta))",
+            )
+        return Amount(Fraction(loss.top), loss.mass_at_infinity)
+
+    def _fitting(self, room: Amount) -> str:
+        if room.size <= 0:
+            return "nothing: the budget is spent"
+        if room.delta:
+            return f"p.Approx('{show_down(room.size)}', '{show_down(room.delta)}')"
+        return f"p.Pure('{show_down(room.size)}')"
+
+    @property
+    def guarantee(self) -> PrivacyLoss:
+        """(ε_B, δ_B)-DP."""
+        whole = self._budget
+        return Approx(whole.size, whole.delta) if whole.delta else Pure(whole.size)
+
+
+class ZcdpFilter(Filter):
+    """Σρ ≤ ρ_B and Σδ ≤ δ_B: for pure, Gaussian, bounded-range and (ε, δ) losses.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> budget = p.ZcdpFilter.for_target(epsilon=1, delta="1e-6")
+    >>> n = 0
+    >>> while budget.admits(p.Pure("0.01")):
+    ...     _ = budget.spend(p.Pure("0.01")); n += 1
+    >>> n
+    487
+    """
+
+    _currency = "ρ"
+
+    def __init__(self, rho: Number, delta: Number = 0) -> None:
+        size = _exact.positive(decimal(rho, "rho"), "rho", hint='rho="0.1"')
+        super().__init__(Amount(size, read_delta(delta)))
+
+    @classmethod
+    def for_target(cls, epsilon: Number, delta: Number, approximate: Number = 0) -> ZcdpFilter:
+        """Return the largest filter whose whole content is (ε, δ)-DP.
+
+        Parameters
+        ----------
+        epsilon, delta
+            The target for everything together.
+        approximate
+            Part of `delta` set aside for losses that carry a δ of their own.
+        """
+        goal, whole = _exact.epsilon(epsilon), _exact.delta(delta)
+        aside = read_delta(approximate)
+        if aside >= whole:
+            raise ParameterError(
+                "approximate must be smaller than delta: the conversion needs some of it",
+                hint="approximate=delta/2",
+            )
+        eps = floor_float(goal)
+
+        def fits(rho: float) -> bool:
+            return Zcdp(Fraction(rho), aside).epsilon(whole) <= eps
+
+        low, high = 0.0, eps  # D_α ≤ αρ with ρ = ε is never (ε, δ)-DP for small δ
+        while fits(high):
+            low, high = high, 2 * high
+        while high - low > 2.0**-50 * high:
+            mid = 0.5 * (low + high)
+            low, high = (mid, high) if fits(mid) else (low, mid)
+        if low == 0.0:
+            raise ParameterError("no ρ is small enough for this target", hint='delta="1e-6"')
+        return cls(Fraction(low), aside)
+
+    def _charge(self, loss: PrivacyLoss) -> Amount:
+        cost = loss.zcdp()
+        return Amount(cost.rho0, cost.delta0)
+
+    def _fitting(self, room: Amount) -> str:
+        if room.size <= 0:
+            return "nothing: the budget is spent"
+        # ε·tanh(ε/2) ≤ ε²/2, so √(2ρ) fits whatever the rounding of the exact inverse
+        eps = math.sqrt(2 * floor_float(room.size)) * (1 - 2.0**-45)
+        digits = f"{eps:.6g}"
+        if Fraction(pure_to_rho(Fraction(digits))) > room.size:
+            digits = f"{eps * (1 - 1e-6):.6g}"
+        return f"p.Pure('{digits}') or p.Zcdp('{show_down(room.size)}')"
+
+    @property
+    def guarantee(self) -> Zcdp:
+        """δ_B-approximate ρ_B-zCDP."""
+        return Zcdp(self._budget.size, self._budget.delta)
+
+
+class GaussianFilter(Filter):
+    """Σμ² ≤ μ_B²: for Gaussian losses only, and the tightest for them.
+
+    >>> from discreet import privacy as p
+    >>> p.GaussianFilter(1).admits(p.Gaussian("0.6"))
+    True
+    """
+
+    _currency = "μ²"
+
+    def __init__(self, mu: Number) -> None:
+        root = _exact.positive(decimal(mu, "mu"), "mu", hint='mu="0.5"')
+        super().__init__(Amount(root**2, Fraction(0)))
+
+    @classmethod
+    def for_target(cls, epsilon: Number, delta: Number) -> GaussianFilter:
+        """Return the largest filter whose whole content is (ε, δ)-DP."""
+        return cls(1 / Fraction(gaussian_sigma(1, epsilon, delta)))
+
+    def _charge(self, loss: PrivacyLoss) -> Amount:
+        if not isinstance(loss, Gaussian):
+            raise NotProvedError(
+                f"{type(loss).__name__} is not Gaussian DP with a known μ",
+                hint="p.ZcdpFilter.for_target(epsilon, delta)",
+            )
+        return Amount(loss.mu2, Fraction(0))
+
+    def _fitting(self, room: Amount) -> str:
+        if room.size <= 0:
+            return "nothing: the budget is spent"
+        return f"p.Gaussian.from_square('{show_down(room.size)}')"
+
+    @property
+    def guarantee(self) -> Gaussian:
+        """μ_B-Gaussian DP."""
+        return Gaussian.from_square(self._budget.size)
+
+
+def show_down(value: Fraction) -> str:
+    """Print a rational so that the text never exceeds it."""
+    text = show(value)
+    if Fraction(text) <= value:
+        return text
+    scale = Fraction(10) ** (5 - math.floor(math.log10(value)))
+    return show(Fraction(math.floor(value * scale)) / scale)
+
+
+class Odometer:
+    """A running total that is valid at every moment, for adaptively chosen losses.
+
+    Unlike a filter it needs no budget in advance, and pays for that with a larger
+    reading.
+
+    Parameters
+    ----------
+    delta
+        Failure probability of all readings together.
+    around
+        Total ρ near which the reading should be tightest (the γ of the proof).
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> meter = p.Odometer("1e-6", around="0.05")
+    >>> for _ in range(400):
+    ...     meter.record(p.Pure("0.01"))
+    >>> 1 < meter.epsilon < 2
+    True
+    """
+
+    def __init__(self, delta: Number, around: Number = "0.01") -> None:
+        self._delta = _exact.delta(delta)
+        self._gamma = _exact.positive(decimal(around, "around"), "around")
+        self._rho = Fraction(0)
+        self._extra = Fraction(0)
+        self._basic: Fraction | float = Fraction(0)
+        self._label: PrivacyLoss | None = None
+        self._lock = threading.Lock()
+
+    def record(self, loss: PrivacyLoss) -> None:
+        """Add a loss."""
+        cost = loss.zcdp()
+        with self._lock:
+            self._label = _label_of(self._label, loss)
+            self._rho += cost.rho0
+            self._extra += cost.delta0
+            self._basic = math.inf if loss.top == math.inf else self._basic + loss.top
+
+    @property
+    def rho(self) -> Fraction:
+        """Sum of the ρ recorded."""
+        return self._rho
+
+    @property
+    def delta(self) -> float:
+        """δ of the reading: the odometer's own and that of the losses."""
+        return ceil_float(self._delta + self._extra)
+
+    @property
+    def epsilon(self) -> float:
+        """The reading: what was seen so far is (epsilon, delta)-DP."""
+        if not self._rho:
+            return 0.0
+        r, g = ceil_float(self._rho), float(self._gamma)
+        log_term = 0.5 * math.log1p(r / g) - math.log(floor_float(self._delta))
+        mixture = (r + 2 * math.sqrt((r + g) * log_term)) * (1 + 2.0**-48)
+        basic = self._basic if isinstance(self._basic, float) else ceil_float(self._basic)
+        return min(mixture, basic)
+
+    def __repr__(self) -> str:
+        return f"Odometer(epsilon={self.epsilon:.6g}, delta={self.delta:.3g})"

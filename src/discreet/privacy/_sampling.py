@@ -1,0 +1,244 @@
+"""Secrecy of the sample: mechanisms run on a random part of the data.
+
+Poisson sampling, add-remove
+----------------------------
+Each unit enters with probability γ, independently and secretly. If (P, Q) is a
+symmetric dominating pair of the base mechanism (P: with the unit), then
+((1−γ)Q + γP, Q) dominates for a removal and (Q, (1−γ)Q + γP) for an addition (Zhu, Dong
+& Wang 2022, Thm 11). With h the base profile in α = e^ε, for α ≥ 1,
+
+    removal:   γ·h(1 + (α−1)/γ)
+    addition:  (1 − α(1−γ))₊ · h(αγ/(1 − α(1−γ)))
+
+so ε' = ln(1 + γ(e^ε − 1)) and δ' = γδ. The two directions differ, and composition
+keeps both: the worse one at each step is not a dominating pair.
+
+Sampling without replacement, change-one
+----------------------------------------
+m of n units, γ = m/n: δ'(ln(1 + γ(e^ε−1))) = γ·δ(ε) with the base under change-one (Balle,
+Barthe & Gaboardi 2018, Thm 9). The relation is symmetric, so one profile does.
+
+Poisson sampling, change-one
+----------------------------
+The two sampled laws are (1−γ)R + γA and (1−γ)R + γB: R without the unit, A and B with
+its old and new data. By advanced joint convexity (ibid., Thm 2) δ' ≤ γ·max(δ(A‖R), δ(A‖B)),
+so the base must hold for additions *and* changes (``covers_change=True``). For
+Gaussian noise μ bounds the shift of A and of B from R; the worst case is opposite
+shifts, (1−γ)N(0,1) + γN(±μ,1) (Lebeda et al. 2024), whose likelihood ratio rises in x,
+so the profile is a difference of tails beyond the root of a quadratic.
+
+Everything else (other schemes, without replacement under add-remove, sampled
+bases) is refused: Poisson figures for shuffled or fixed-size batches can be wrong
+by a factor of ten.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+
+from discreet._exact import Number, ceil_float, decimal, show
+from discreet.errors import NotProvedError, ParameterError
+from discreet.privacy._additive import Gaussian, mills
+from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign
+from discreet.privacy._pair import Pair
+from discreet.privacy._relation import Neighbours, read_neighbours
+
+
+class Kind(StrEnum):
+    """Which of the three theorems a sampled loss rests on."""
+
+    POISSON = "poisson, add-remove"
+    SWAP = "change-one"
+    OPPOSITE = "poisson, change-one, opposite shifts"
+
+
+def sample(
+    loss: PrivacyLoss,
+    rate: Number,
+    *,
+    scheme: str = "poisson",
+    neighbours: Neighbours | str | None = None,
+    covers_change: bool = False,
+) -> PrivacyLoss:
+    """Return the loss of a mechanism run on a secret random sample.
+
+    Parameters
+    ----------
+    loss
+        Loss of the mechanism on the sample.
+    rate
+        Probability γ of entering the sample (Poisson), or m/n (without replacement).
+    scheme
+        ``"poisson"`` or ``"without-replacement"``.
+    neighbours
+        Relation wanted; add-remove for Poisson and change-one without replacement
+        unless stated.
+    covers_change
+        State that `loss` holds both for a unit added or removed and for one changed.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> round(p.sample(p.Pure(1), "0.05").epsilon(), 6)
+    0.082422
+    """
+    gamma = decimal(rate, "rate")
+    if not 0 < gamma <= 1:
+        raise ParameterError(f"rate must lie in (0, 1], got {show(gamma)}", hint='rate="0.01"')
+    relation = read_neighbours(neighbours)
+    if len(loss.pairs()) > 1:
+        raise NotProvedError(
+            "sampling a sampled mechanism again is not proved here",
+            hint="multiply the rates: p.sample(loss, rate1 * rate2)",
+        )
+    match scheme:
+        case "poisson":
+            kind = _poisson_kind(loss, relation or Neighbours.ADD_REMOVE, covers_change)
+        case "without-replacement":
+            kind = _fixed_size_kind(loss, relation or Neighbours.CHANGE_ONE)
+        case _:
+            raise NotProvedError(
+                f"no amplification is proved here for sampling by {str(scheme)[:40]!r}; "
+                "shuffled batches are not Poisson samples",
+                hint='scheme="poisson"',
+            )
+    label = Neighbours.ADD_REMOVE if kind is Kind.POISSON else Neighbours.CHANGE_ONE
+    if gamma == 1 and kind is not Kind.OPPOSITE:
+        return loss.replaced(neighbours=label)
+    return Sampled.of(loss.unlabelled(), gamma, kind).replaced(neighbours=label, unit=loss.unit)
+
+
+def _poisson_kind(loss: PrivacyLoss, relation: Neighbours, covers_change: bool) -> Kind:
+    if loss.neighbours is Neighbours.CHANGE_ONE:
+        raise NotProvedError(
+            "Poisson sampling changes the sample's size, about which a loss under change-one "
+            "says nothing",
+            hint='scheme="without-replacement"',
+        )
+    if relation is Neighbours.ADD_REMOVE:
+        return Kind.POISSON
+    if isinstance(loss, Gaussian):
+        return Kind.OPPOSITE
+    if covers_change:
+        return Kind.SWAP
+    raise NotProvedError(
+        "Poisson sampling under change-one needs a loss that holds for additions and for changes",
+        hint="covers_change=True, if it does",
+    )
+
+
+def _fixed_size_kind(loss: PrivacyLoss, relation: Neighbours) -> Kind:
+    if relation is not Neighbours.CHANGE_ONE or loss.neighbours is Neighbours.ADD_REMOVE:
+        raise NotProvedError(
+            "sampling without replacement amplifies change-one losses only",
+            hint="neighbours='change-one', with the loss stated under change-one",
+        )
+    return Kind.SWAP
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Sampled(PrivacyLoss):
+    """Loss of a mechanism run on a secret sample; made by :func:`sample`."""
+
+    base: PrivacyLoss
+    rate: Fraction
+    kind: Kind
+
+    @classmethod
+    def of(cls, base: PrivacyLoss, rate: Fraction, kind: Kind) -> Sampled:
+        """Build from an unlabelled loss."""
+        made = object.__new__(cls)
+        assign(made, base=base, rate=rate, kind=kind)
+        return made
+
+    def _shown(self) -> dict[str, str]:
+        return {"of": repr(self.base), "rate": show(self.rate), "kind": f"'{self.kind}'"}
+
+    @property
+    def top(self) -> Fraction | float:
+        """ln(1 + γ(e^ε − 1)), rounded up."""
+        if self.base.top == math.inf or self.kind is Kind.OPPOSITE:
+            return math.inf
+        e = ceil_float(Fraction(self.base.top))
+        return math.log1p(ceil_float(self.rate) * math.expm1(e)) * (1 + 2.0**-49)
+
+    @property
+    def mass_at_infinity(self) -> Fraction:
+        """γδ."""
+        return self.rate * self.base.mass_at_infinity
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """Return ln δ(ε), the worse direction."""
+        if self.kind is Kind.OPPOSITE:
+            return self._opposite(epsilon)
+        if self.kind is Kind.SWAP:
+            return self._removal(epsilon)
+        return np.maximum(self._removal(epsilon), self._addition(epsilon))
+
+    @property
+    def rho(self) -> float:
+        """ε'·tanh(ε'/2) where ε' is finite (no ρ is claimed for sampled Gaussians)."""
+        from discreet.privacy._convert import pure_to_rho  # noqa: PLC0415 - cycle
+
+        bounded = self.top != math.inf and not self.mass_at_infinity
+        return pure_to_rho(float(self.top)) if bounded else math.inf
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return removal and addition apart for Poisson samples under add-remove."""
+        if self.kind is not Kind.POISSON:
+            return (Pair.symmetric(self),)
+        convex = self.base.pairs()[0].convex
+        bottom = min(self._floor, float(self.base.top))
+        removal = Pair(self._removal, self._addition, self.top, bottom, convex=convex)
+        addition = Pair(self._addition, self._removal, bottom, self.top, convex=convex)
+        return removal, addition
+
+    def _removal(self, epsilon: Array) -> Array:
+        """Return ln γh(1 + (α−1)/γ)."""
+        gamma = ceil_float(self.rate)
+        inner = np.where(
+            epsilon < 1,
+            np.log1p(np.expm1(np.minimum(epsilon, 1)) / gamma),
+            epsilon + np.log1p(-(1 - gamma) * np.exp(-epsilon)) - math.log(gamma),
+        )
+        bound = self.base.log_delta(np.maximum(inner * (1 - 8 * ULP), 0.0))
+        return np.asarray(bound + math.log(gamma) + 8 * ULP)
+
+    def _addition(self, epsilon: Array) -> Array:
+        """Return ln (1 − α(1−γ))h(αγ/(1 − α(1−γ))), −∞ where α ≥ 1/(1−γ)."""
+        gamma = ceil_float(self.rate)
+        # r·h(1/r) = ∫(r·q − p)₊ rises in r: rounding r up is sound
+        room = np.minimum(1 + np.expm1(-epsilon) / gamma + 8 * ULP, 1.0)
+        inside = (epsilon < self._floor) & (room > 0)
+        log_room = np.log(np.where(inside, room, 1.0))
+        bound = epsilon + math.log(gamma) + log_room + self.base.log_delta(-log_room)
+        return np.where(inside, bound + 16 * ULP * (1 + epsilon), -np.inf)
+
+    @property
+    def _floor(self) -> float:
+        """−ln(1−γ): no loss of an addition is larger."""
+        rate = ceil_float(self.rate)
+        return math.inf if rate >= 1 else -math.log1p(-rate) * (1 + 2.0**-50)
+
+    def _opposite(self, epsilon: Array) -> Array:
+        """Return ln of the profile of (1−γ)N(0,1)+γN(μ,1) against (1−γ)N(0,1)+γN(−μ,1)."""
+        assert isinstance(self.base, Gaussian)
+        mu, q = self.base.mu, ceil_float(self.rate)
+        c = q * math.exp(-0.5 * mu * mu)
+        excess = np.expm1(epsilon)
+        linear = excess * (1 - q)
+        y = (linear + np.sqrt(linear * linear + 4 * (1 + excess) * c * c)) / (2 * c)
+        x = np.log(y) / mu
+        gain = c * y * mills(x - mu)
+        loss = linear * mills(x) + (1 + excess) * (c / y) * mills(x + mu)
+        bracket = gain - loss + 16 * ULP * (gain + loss)
+        slack = 16 * ULP * (1 + x * x)
+        return np.asarray(np.minimum(np.log(bracket) - 0.5 * x * x - _LOG_ROOT_2PI + slack, 0.0))
+
+
+_LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
