@@ -22,7 +22,6 @@ differential privacy", CCS 2018. Bichsel et al., "DP-Sniper", S&P 2021.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -79,11 +78,17 @@ def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
     >>> low, round(high, 6)
     (0.0, 0.029513)
     """
+    low, high = _clopper_pearson(hits, draws, error)
+    return float(low), float(high)
+
+
+def _clopper_pearson(hits: Any, draws: int, error: float) -> tuple[NDArray[Any], NDArray[Any]]:
     from scipy.special import betaincinv  # noqa: PLC0415  (scipy loads only when an audit runs)
 
-    low = 0.0 if hits == 0 else float(betaincinv(hits, draws - hits + 1, error))
-    high = 1.0 if hits == draws else float(betaincinv(hits + 1, draws - hits, 1 - error))
-    return low, high
+    k = np.asarray(hits, dtype=np.float64)
+    low = betaincinv(np.maximum(k, 1), draws - k + 1, error)
+    high = betaincinv(k + 1, np.maximum(draws - k, 1), 1 - error)
+    return np.where(k == 0, 0.0, low), np.where(k == draws, 1.0, high)
 
 
 def epsilon_lower_bound(
@@ -146,17 +151,17 @@ def _outputs(mechanism: Sampler, draws: int) -> NDArray[Any]:
     return outputs
 
 
-def _bounds(hits_x: int, hits_y: int, draws: int, delta: float, error: float) -> float:
-    low, _ = clopper_pearson(hits_x, draws, error)
-    _, high = clopper_pearson(hits_y, draws, error)
-    return math.log((low - delta) / high) if low - delta > high else 0.0
+def _bounds(hits_x: Any, hits_y: Any, draws: int, delta: float, error: float) -> NDArray[Any]:
+    low, _ = _clopper_pearson(hits_x, draws, error)
+    _, high = _clopper_pearson(hits_y, draws, error)
+    return np.asarray(np.log(np.maximum((low - delta) / high, 1.0)))
 
 
 def _test(
     xs: NDArray[Any], ys: NDArray[Any], event: Event, words: str, *, delta: float, error: float
 ) -> Audit:
     hits_x, hits_y = int(np.count_nonzero(event(xs))), int(np.count_nonzero(event(ys)))
-    bound = _bounds(hits_x, hits_y, len(xs), delta, error)
+    bound = float(_bounds(hits_x, hits_y, len(xs), delta, error))
     return Audit(bound, delta, 1 - 2 * error, hits_x, hits_y, len(xs), words)
 
 
@@ -169,12 +174,14 @@ def _search(
     in_y = np.bincount(np.searchsorted(edges, ys, side="right"), minlength=len(edges) + 1)
     best, chosen, swap = -1.0, np.zeros(0, dtype=np.int64), False
     for a, b, swapped in ((in_x, in_y, False), (in_y, in_x, True)):
-        order = np.argsort(-(a + 0.5) / (b + 0.5), kind="stable")
-        hits_a, hits_b = np.cumsum(a[order]), np.cumsum(b[order])
-        for i in range(len(order)):
-            bound = _bounds(int(hits_a[i]), int(hits_b[i]), len(xs), delta, error)
-            if bound > best:
-                best, chosen, swap = bound, np.sort(order[: i + 1]), swapped
+        likeliest = np.argsort(-(a + 0.5) / (b + 0.5), kind="stable")
+        ascending = np.arange(len(a))
+        # unions of the likeliest bins find anything but overfit; half-lines do not
+        for order in (likeliest, ascending, ascending[::-1]):
+            bounds = _bounds(np.cumsum(a[order]), np.cumsum(b[order]), len(xs), delta, error)
+            i = int(np.argmax(bounds))
+            if bounds[i] > best:
+                best, chosen, swap = float(bounds[i]), np.sort(order[: i + 1]), swapped
 
     def event(outputs: NDArray[Any]) -> NDArray[np.bool_]:
         return np.isin(np.searchsorted(edges, outputs, side="right"), chosen)

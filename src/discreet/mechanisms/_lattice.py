@@ -104,9 +104,10 @@ def _as_array(x: object, name: str) -> NDArray[Any]:
 
 
 def _cell(cell: object, name: str) -> int | Fraction:
-    if isinstance(cell, numbers.Rational) and not isinstance(cell, bool):
-        number = Fraction(cell)
-        return int(number) if isinstance(cell, numbers.Integral) else number
+    if isinstance(cell, numbers.Integral) and not isinstance(cell, bool):
+        return int(cell)  # also out of NumPy's types, whose arithmetic wraps
+    if isinstance(cell, Fraction):
+        return cell
     if isinstance(cell, Decimal) and cell.is_finite():
         return Fraction(cell)
     if isinstance(cell, float | np.floating) and math.isfinite(cell):

@@ -75,10 +75,14 @@ def _root(power: float, columns: _Columns, norm: int) -> int | float:
     if columns.integer:
         if norm == 1:
             return int(power)
-        root = math.isqrt(int(power))
-        return root if root * root == power else ceil_float(sqrt_up(Fraction(int(power))))
-    raised = float(power) * (1 + (columns.rows + 4) * 2.0**-51)
-    return raised if norm == 1 else math.nextafter(math.sqrt(raised), math.inf)
+        whole = math.isqrt(int(power))
+        return whole if whole * whole == power else ceil_float(sqrt_up(Fraction(int(power))))
+    if power == 0 and len(columns.powers) == 1:
+        return 0.0
+    # 1e-300 pays for squares that underflowed after scaling
+    raised = power * (1 + (columns.rows + 4) * 2.0**-51) + 1e-300
+    root = raised if norm == 1 else math.sqrt(raised)
+    return math.ldexp(math.nextafter(root, math.inf), columns.exponent)
 
 
 def _read_matrix(B: Any) -> Any:
@@ -123,7 +127,11 @@ class _Columns:
         whole = bool((entries == np.floor(entries)).all()) if entries.size else True
         # (2·largest)^norm·rows bounds every sum and product formed below
         self.integer = whole and (2 * largest) ** norm * self.rows < _EXACT
+        # doubles are scaled by a power of two, so that squares neither overflow nor vanish
+        self.exponent = 0 if self.integer else math.frexp(largest)[1]
         matrix = matrix.astype(np.int64 if self.integer else np.float64)
+        if self.exponent:
+            matrix = matrix * math.ldexp(1.0, -self.exponent)
         self.matrix: Any = _distinct_sparse(matrix) if self.sparse else np.unique(matrix, axis=1)
         powers = self._powers(self.matrix)
         order = np.argsort(-powers, kind="stable")
@@ -162,7 +170,9 @@ class _Columns:
         """Largest distance from column i to the columns i+1 … stop−1."""
         column = self.matrix[:, [i]]
         dense = np.asarray(column.todense() if self.sparse else column).ravel()
-        support = np.flatnonzero(dense)
+        # sums of integers are exact, so only the pivot's own rows need looking at; with
+        # doubles the shortcut would cancel, so the whole columns are subtracted
+        support = np.flatnonzero(dense) if self.integer else np.arange(self.rows)
         pivot = dense[support][:, None]
         rows = self.by_row[support]
         width = max(1, _BLOCK // max(1, support.size))
@@ -171,9 +181,11 @@ class _Columns:
             end = min(start + width, stop)
             block: Any = rows[:, start:end]
             block = np.asarray(block.todense()) if self.sparse else block
-            # outside the support of i the difference is the other column itself
-            change = _power(block - pivot, self.norm) - _power(block, self.norm)
-            best = max(best, (self.powers[start:end] + change.sum(axis=0)).max().item())
+            distances = _power(block - pivot, self.norm).sum(axis=0)
+            if self.integer:
+                # outside the support of i the difference is the other column itself
+                distances += self.powers[start:end] - _power(block, self.norm).sum(axis=0)
+            best = max(best, distances.max().item())
         return best
 
 

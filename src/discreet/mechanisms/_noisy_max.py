@@ -100,7 +100,7 @@ def noisy_max(
     factor = 1 if monotone else 2
     law = _law(noise, factor * math.ceil(delta_inf / grid) / eps)
     index = int(winners(_lattice.quantise(private, grid), law, 1)[0])
-    loss = p.Pure(eps).under(relation)
+    loss: p.PrivacyLoss = p.Pure(eps).under(relation)
     price, measured = f"ε={_exact.show(eps)}", tuple[Release, ...]()
     if with_value is not False:
         extra = eps if with_value is True else _exact.epsilon(with_value, "with_value")
