@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +26,9 @@ from discreet.errors import ParameterError
 
 Number: TypeAlias = int | float | str | Fraction | Decimal
 """What callers may write wherever a number is expected (NumPy scalars too)."""
+
+_LONGEST = 1_000
+_LARGEST_EXPONENT = 5_000
 
 _SMALLEST = Fraction(sys.float_info.min)
 """Smallest normal double: below it 1/x overflows somewhere, so it is refused."""
@@ -52,16 +56,13 @@ def _parse(x: Number, name: str, *, shortest: bool) -> Fraction:
     if isinstance(x, bool) or not isinstance(x, numbers.Number | str):
         raise ParameterError(f"{name} must be a number, got {type(x).__name__}")
     if isinstance(x, str):
-        try:
-            return Fraction(x.strip().replace("_", ""))
-        except (ValueError, ZeroDivisionError):
-            raise ParameterError(f"{name} is not a number: {x[:40]!r}") from None
+        return _parse_text(x, name)
     if isinstance(x, numbers.Rational):
         return Fraction(int(x.numerator), int(x.denominator))
     if isinstance(x, Decimal):
         if not x.is_finite():
             raise ParameterError(f"{name} must be finite, got {x}")
-        return Fraction(x)
+        return _parse_text(str(x), name)
     if not isinstance(x, numbers.Real):
         raise ParameterError(f"{name} must be a real number, got {type(x).__name__}")
     value = float(x)
@@ -69,6 +70,18 @@ def _parse(x: Number, name: str, *, shortest: bool) -> Fraction:
         raise ParameterError(f"{name} must be finite, got {value}")
     # repr of the caller's own type, so that np.float32(0.1) also means 1/10
     return Fraction(str(x)) if shortest else Fraction(value)
+
+
+def _parse_text(x: str, name: str) -> Fraction:
+    """Read a decimal or ratio; refuse texts whose exact value would fill the memory."""
+    text = x.strip().replace("_", "")
+    exponent = re.search(r"[eE]([+-]?\d+)$", text)
+    if len(text) > _LONGEST or (exponent and abs(int(exponent[1])) > _LARGEST_EXPONENT):
+        raise ParameterError(f"{name} has too many digits")
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ParameterError(f"{name} is not a number: {x[:40]!r}") from None
 
 
 def positive(value: Fraction, name: str, *, hint: str | None = None) -> Fraction:
@@ -113,8 +126,12 @@ def show(value: Fraction) -> str:
     >>> show(Fraction(1, 10)), show(Fraction(1, 3)), show(Fraction(1, 10**9))
     ('0.1', '1/3', '1e-09')
     """
-    if value.denominator == 1:
+    if value.denominator == 1 and value.numerator.bit_length() < 4_000:
         return str(value.numerator)
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) >= 4_000:
+        # too long to write out: the order of magnitude says enough
+        exponent = value.numerator.bit_length() - value.denominator.bit_length()
+        return f"about 2^{exponent}"
     # a float that parses back to the same rational is the shortest honest form
     text = repr(float(value)) if abs(value) < sys.float_info.max else str(value)
     if Fraction(text) == value:

@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
-from discreet import _exact, engines, noise
+from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
-from discreet._exact import Number, show
+from discreet._exact import Number
 from discreet.answer import Answer
+from discreet.curator._batch import Batch
+from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._offer import Offer
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
-from discreet.errors import ParameterError
-from discreet.ledger import Balance, Entry, Ledger, MemoryLedger
-from discreet.plan import Ask, Plan, Query, Scan, lower, price
+from discreet.ledger import Entry, Ledger
+from discreet.plan import Cost, Plan, Query, Scan, lower, price
 
 if TYPE_CHECKING:
     from discreet import frame
-
-
-@dataclass(frozen=True)
-class Price:
-    """The caller's offer as written, before parsing."""
-
-    epsilon: Number | None = None
-    delta: Number | None = None
-    rho: Number | None = None
-    within: Mapping[str, Number] | None = None
-    confidence: Number = 0.95
-
-    def ask(self) -> Ask:
-        """Parse and validate."""
-        return Ask(
-            epsilon=None if self.epsilon is None else _exact.epsilon(self.epsilon),
-            delta=None if self.delta is None else _exact.delta(self.delta),
-            rho=None if self.rho is None else _exact.epsilon(self.rho, "rho"),
-            within=None
-            if self.within is None
-            else {str(k): _exact.decimal(v, f"margin of {k}") for k, v in self.within.items()},
-            confidence=_exact.confidence(self.confidence),
-        )
+    from discreet.sql._select import Parsed
 
 
 class Curator:
     """Holds private tables and answers questions about them within a budget.
 
     Made by :func:`discreet.open`. Safe to use from several threads.
+
+    Attributes
+    ----------
+    policy
+        What is public and how much may be lost.
+    ledger
+        Every debit so far.
+    analyst
+        Who asks; decides which share of the budget is charged.
     """
 
     def __init__(
@@ -89,9 +76,9 @@ class Curator:
             Instead: margins per output column that must hold at this
             confidence; the least cost that meets them is charged.
         """
-        parsed = self._parse(query)
-        offer = Price(epsilon, delta, rho, within, confidence)
-        return self.ask(parsed.query, self._merge(parsed, offer))
+        parsed = self.parse(query)
+        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        return self._ask(parsed.query, offer)
 
     def preview(
         self,
@@ -104,34 +91,53 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        offer = Price(epsilon, delta, rho, within, confidence)
+        offer = Offer(epsilon, delta, rho, within, confidence)
         if isinstance(query, str):
-            parsed = self._parse(query)
-            query, offer = parsed.query, self._merge(parsed, offer)
-        plan = self._plan(query, offer)
-        statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates)
+            parsed = self.parse(query)
+            offer, question = offer.merged(parsed), parsed.query
+        else:
+            question = query
+        plan = self._plan(question, offer)
+        statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         return Quote(plan, statements, self._left())
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        return frame.Table(self.policy.table(name), self)
+        asker = cast("frame.Asker", self)
+        return frame.Table(self.policy.table(name).name, self.policy, asker, self._fanout)
 
-    def ask(self, query: Query, offer: Price) -> Answer:
-        """Answer a question given as a plan (SQL and the fluent API end here)."""
-        plan = self._plan(query, offer)
-        entry = self._entry(plan)
+    def ask(
+        self,
+        query: Query,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
+    ) -> Answer:
+        """Answer a question given as a plan; the parameters are those of :meth:`sql`."""
+        return self._ask(query, Offer(epsilon, delta, rho, within, confidence))
+
+    def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
+        """Collect several questions, compose them tightly, pay once.
+
+        The block fixes all questions before anything runs; read the answers
+        after it: ``with curator.batch(epsilon=1, delta="1e-6") as b: …``.
+        """
+        return Batch(self, epsilon, delta)
+
+    def parse(self, query: str) -> Parsed:
+        """Read SQL into a question, without pricing or running it."""
+        return front.parse(query, self.policy, public_fanout=self._fanout)
+
+    def run(self, plans: list[Plan], cost: Cost) -> list[Answer]:
+        """Debit `cost` for all plans together, then measure each."""
+        entry = self._entry(plans, cost)
         self.ledger.debit(entry)
-        record = measure(plan, self._engine, fresh_salt())
-        statement = {
-            **record.statement,
-            "policy": self.policy.identity,
-            "fingerprint": self.policy.fingerprint,
-        }
-        return Answer(
-            replace(record, statement=statement), left=self._left(), tainted=entry.tainted
-        )
+        return [self._measured(plan, tainted=entry.tainted) for plan in plans]
 
     # -- budget ---------------------------------------------------------------------
 
@@ -145,127 +151,44 @@ class Curator:
         self._engine.close()
 
     def __repr__(self) -> str:
-        tables = ", ".join(self.policy.tables)
-        return f"Curator({tables}; left {self._left()})"
+        return f"Curator({', '.join(self.policy.tables)}; left {self._left()})"
 
     # -- machinery --------------------------------------------------------------------
 
-    def _parse(self, query: str) -> front.Parsed:
-        return front.parse(query, self.policy, public_fanout=self._fanout)
+    def _ask(self, query: Query, offer: Offer) -> Answer:
+        plan = self._plan(query, offer)
+        return self.run([plan], plan.cost)[0]
 
-    def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
-        return self._engine.fanout(Scan(self.policy.table(table)), columns)
-
-    @staticmethod
-    def _merge(parsed: front.Parsed, offer: Price) -> Price:
-        """Take ε and δ from the query's own OPTIONS unless the call says them."""
-        if offer.epsilon is None and offer.rho is None and offer.within is None:
-            offer = replace(offer, epsilon=parsed.epsilon)
-        return offer if offer.delta is not None else replace(offer, delta=parsed.delta)
-
-    def _plan(self, query: Query, offer: Price) -> Plan:
+    def _plan(self, query: Query, offer: Offer) -> Plan:
         plan = price(lower(query), offer.ask())
         count_cells(plan)
         return plan
 
-    def _entry(self, plan: Plan) -> Entry:
-        query = plan.lowered.query
+    def _measured(self, plan: Plan, *, tainted: bool) -> Answer:
+        record = measure(plan, self._engine, fresh_salt())
+        statement = {
+            **record.statement,
+            "policy": self.policy.identity,
+            "fingerprint": self.policy.fingerprint,
+        }
+        return Answer(replace(record, statement=statement), left=self._left(), tainted=tainted)
+
+    def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
+        return self._engine.fanout(Scan(self.policy.table(table)), columns)
+
+    def _entry(self, plans: list[Plan], cost: Cost) -> Entry:
+        first = plans[0].lowered
         return Entry(
             policy=self.policy.identity,
             fingerprint=self.policy.fingerprint,
             analyst=self.analyst,
-            plan=query.hash,
-            cost=plan.cost,
-            noise=plan.noise,
-            neighbours=query.neighbours.value,
-            unit=plan.lowered.aggregates[0].unit,
-            tainted=noise.is_tainted(noise.random_words(1)),
+            plan="+".join(plan.lowered.query.hash for plan in plans),
+            cost=cost,
+            noise=plans[0].noise,
+            neighbours=first.query.neighbours.value,
+            unit=first.aggregates[0].unit,
+            tainted=noise.is_deterministic(),
         )
 
     def _left(self) -> str:
         return describe_balance(self.ledger.balance(self.analyst))
-
-
-def describe_balance(balance: Balance) -> str:
-    """Say what is left, every currency once."""
-    symbols = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
-    parts = []
-    for currency, (spent, total) in balance.amounts.items():
-        if total:
-            parts.append(f"{symbols[currency]}={_short(total - spent)} of {_short(total)}")
-    return ", ".join(parts)
-
-
-def _short(value: Fraction) -> str:
-    text = show(value)
-    return text if len(text) <= 6 else f"{float(value):.4g}"
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What has been spent and what is left."""
-
-    table: Balance
-    share: Balance
-    analyst: str | None
-
-    @property
-    def spent(self) -> dict[str, Fraction]:
-        """Spent so far by everybody, per currency."""
-        return {c: s for c, (s, _) in self.table.amounts.items()}
-
-    @property
-    def left(self) -> dict[str, Fraction]:
-        """Left for this analyst, per currency."""
-        return {c: min(self.table.left(c), self.share.left(c)) for c in self.table.amounts}
-
-    def __repr__(self) -> str:
-        who = f" for {self.analyst}" if self.analyst else ""
-        return f"budget ({self.table.accounting}){who}: {describe_balance(self.share)} left"
-
-
-def open_curator(
-    source: Any = None,
-    policy: Any = None,
-    *,
-    ledger: Ledger | str | None = None,
-    analyst: str | None = None,
-) -> Curator:
-    """Open tables under a policy.
-
-    Parameters
-    ----------
-    source
-        Path or glob (Parquet, CSV), DuckDB or PostgreSQL URL or connection,
-        pandas/Polars/Arrow table, or a mapping from table name to any of these.
-        Left out, each table's own ``source`` in the policy is used.
-    policy
-        A policy file's path, TOML text, or a :class:`discreet.policy.Policy`.
-    ledger
-        Where spending is recorded. ``":memory:"`` or None: this process.
-    analyst
-        Who asks; decides which share of the budget is charged.
-    """
-    if policy is None:
-        raise ParameterError(
-            "a policy says what is public and how much may be lost; none was given",
-            hint='dc.open("people.parquet", policy="people.toml")',
-        )
-    folder = Path(policy).parent if isinstance(policy, str | Path) and _is_file(policy) else Path()
-    loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
-    engine = engines.connect(_resolved(loaded, folder) if source is None else source, loaded)
-    book = MemoryLedger(loaded) if ledger is None or isinstance(ledger, str) else ledger
-    return Curator(loaded, engine, book, analyst)
-
-
-def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:
-    """Sources as the policy states them, paths relative to its own folder."""
-    return {
-        name: t.source if "://" in t.source else str(folder / t.source)
-        for name, t in policy.tables.items()
-        if t.source is not None
-    }
-
-
-def _is_file(policy: str | Path) -> bool:
-    return "\n" not in str(policy) and Path(policy).is_file()

@@ -119,7 +119,7 @@ def _tree(tree: Tree, law: Any, groups: Groups, cells: Cells, source: Noise) -> 
     levels = []
     for depth in range(1, tree.levels + 1):
         width = tree.leaves // BRANCHING**depth
-        counts = exact.reshape(len(cells), -1, width).sum(axis=2)
+        counts = exact.reshape(len(cells), tree.leaves // width, width).sum(axis=2)
         noisy = add(counts, source.sample(law, counts.size).reshape(counts.shape))
         levels.append(tuple(tuple(int(x) for x in row) for row in noisy))
     return ReleasedTree(tuple(levels), law, BRANCHING, tree.lo, tree.width, tree.hi)

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from discreet.engines._connect import connect
 from discreet.engines._protocol import Engine
+from discreet.engines._reference import Reference
 
-__all__ = ["Engine", "connect"]
+__all__ = ["Engine", "Reference", "connect"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from discreet.plan import _build as build
 from discreet.plan import _expr as expr
 from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._describe import describe
 from discreet.plan._formula import Box
 from discreet.plan._lower import BRANCHING, Lowered, lower
 from discreet.plan._price import Ask, Cost, Plan, Threshold, price
-from discreet.plan._describe import describe
 from discreet.plan._query import (
     Apply,
     KeyOf,
@@ -48,8 +48,8 @@ __all__ = [
     "PRIME",
     "Aggregate",
     "Apply",
-    "Assembly",
     "Ask",
+    "Assembly",
     "Box",
     "Code",
     "Cost",

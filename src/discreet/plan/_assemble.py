@@ -21,6 +21,8 @@ from discreet.plan._types import Kind
 MAX_CELLS: Final = 1_000_000
 """Public groups of one question, all keys together."""
 
+MAX_STATISTICS: Final = 200
+
 
 @dataclass
 class Assembly:
@@ -52,6 +54,8 @@ class Assembly:
     def measure(self, statistic: Statistic) -> Of:
         """Ask for a statistic; equal ones are asked once."""
         if statistic not in self.statistics:
+            if len(self.statistics) == MAX_STATISTICS:
+                raise QueryError(f"a question asks for at most {MAX_STATISTICS} statistics")
             self.statistics.append(statistic)
         return Of(self.statistics.index(statistic))
 

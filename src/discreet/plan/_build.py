@@ -7,9 +7,9 @@ one to the other, once, so that both front ends mean the same thing:
 
 * text constants take the type of what they meet (a label, a date, a text);
 * constants are folded exactly, in rationals;
-* division is true division: by a constant it is exact on a finer grid, by a
-  column it is rounded to a power of two about a millionth of the quotient's
-  range (:func:`quotient_step`); by zero it is NULL;
+* multiplying or dividing by a constant stretches the grid and is exact; dividing
+  by a column is rounded to a power of two about a millionth of the quotient's
+  range (:func:`quotient_step`), and NULL by zero;
 * ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` keep NULL;
 * CASE with text results makes a category, labels in order of appearance.
 
@@ -89,7 +89,7 @@ def quote(text: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Find the known word that was probably meant, or None."""
     folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(word[:255].casefold(), folded, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(word[:255].casefold(), folded, n=1, cutoff=0.65)
     return folded[found[0]] if found else None
 
 
@@ -99,7 +99,7 @@ def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     near = nearest(name, known)
     return UnknownNameError(
         f"there is no {what} {quote(name)}; known: {listed or 'none'}",
-        hint=near if near is not None else (known[0] if known else None),
+        hint=known[0] if len(known) == 1 else near,
     )
 
 
@@ -357,16 +357,29 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
         return _divide(a, b, x, y)
     if x is not None and y is not None:
         return number(_FOLD[op](x, y))
+    if op == "*" and (x is not None or y is not None):
+        return _scaled(b, x) if x is not None else _scaled(a, y or Fraction(0))
     if op == "*" and a == b:
         return Square(a)
     return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
+
+
+def _scaled(expr: Expr, factor: Fraction) -> Expr:
+    """Multiply by a constant: the grid stretches, the codes stay small."""
+    if factor == 1:
+        return expr
+    if factor == 0:
+        return Arithmetic("*", expr, number(factor))
+    sign = 1 if factor > 0 else -1
+    constant = Constant(sign, Type.number(sign, sign, abs(factor), null=False))
+    return Arithmetic("*", expr, constant)
 
 
 def _divide(a: Expr, b: Expr, x: Fraction | None, y: Fraction | None) -> Expr:
     if y == 0:
         raise QueryError("division by the constant zero")
     if y is not None:
-        return number(x / y) if x is not None else Arithmetic("*", a, number(1 / y))
+        return number(x / y) if x is not None else _scaled(a, 1 / y)
     return Divide(a, b, quotient_step(a.type, b.type))
 
 
@@ -390,7 +403,7 @@ def _power_of_two_below(x: Fraction) -> Fraction:
 
 def minus(operand: Operand) -> Expr:
     """Change the sign."""
-    return arithmetic("-", number(Fraction(0)), operand)
+    return arithmetic("*", number(Fraction(-1)), operand)
 
 
 def rounded(operand: Operand, digits: int = 0) -> Expr:

@@ -115,15 +115,18 @@ class Plan:
     why: str
 
 
-def price(lowered: Lowered, ask: Ask) -> Plan:
-    """Choose noise laws that give exactly what `ask` says; pure function of public facts."""
+def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
+    """Choose noise laws that give exactly what `ask` says; pure function of public facts.
+
+    `noise` insists on a kind instead of letting the smaller error decide.
+    """
     if ask.within is not None:
         return _within(lowered, ask)
     if ask.rho is not None:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
     laplace = _laplace(lowered, ask.epsilon, ask.delta)
-    if ask.delta is None or lowered.picks:
+    if ask.delta is None or lowered.picks or noise == "laplace":
         return laplace
     gaussian = _gaussian(lowered, ask.epsilon, ask.delta)
     return min((laplace, gaussian), key=_worst)

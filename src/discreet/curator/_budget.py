@@ -1,0 +1,50 @@
+"""How the balance of a ledger is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from discreet._exact import show
+from discreet.ledger import Balance
+
+_SYMBOLS = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What has been spent and what is left."""
+
+    table: Balance
+    share: Balance
+    analyst: str | None
+
+    @property
+    def spent(self) -> dict[str, Fraction]:
+        """Spent so far by everybody, per currency."""
+        return {c: s for c, (s, _) in self.table.amounts.items()}
+
+    @property
+    def left(self) -> dict[str, Fraction]:
+        """Left for this analyst, per currency."""
+        return {c: min(self.table.left(c), self.share.left(c)) for c in self.table.amounts}
+
+    def __repr__(self) -> str:
+        who = f" of {self.analyst}" if self.analyst else ""
+        return (
+            f"budget{who}, {self.table.accounting} accounting: left {describe_balance(self.share)}"
+        )
+
+
+def describe_balance(balance: Balance) -> str:
+    """Say what is left, every currency once."""
+    return ", ".join(
+        f"{_SYMBOLS[currency]}={_short(total - spent)} of {_short(total)}"
+        for currency, (spent, total) in balance.amounts.items()
+        if total
+    )
+
+
+def _short(value: Fraction) -> str:
+    text = show(value)
+    return text if len(text) <= 6 else f"{float(value):.4g}"

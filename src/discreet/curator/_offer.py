@@ -1,0 +1,45 @@
+"""What the caller offers to pay, as written and as parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.plan import Ask
+
+if TYPE_CHECKING:
+    from discreet.sql._select import Parsed
+
+
+@dataclass(frozen=True)
+class Offer:
+    """ε (and δ), or ρ, or margins to be met: exactly one kind."""
+
+    epsilon: Number | None = None
+    delta: Number | None = None
+    rho: Number | None = None
+    within: Mapping[str, Number] | None = None
+    confidence: Number = 0.95
+
+    def merged(self, parsed: Parsed) -> Offer:
+        """Take ε and δ from the query's own OPTIONS unless the call says them."""
+        offer = self
+        if self.epsilon is None and self.rho is None and self.within is None:
+            offer = replace(offer, epsilon=parsed.epsilon)
+        return offer if self.delta is not None else replace(offer, delta=parsed.delta)
+
+    def ask(self) -> Ask:
+        """Parse and validate."""
+        within = self.within
+        return Ask(
+            epsilon=None if self.epsilon is None else _exact.epsilon(self.epsilon),
+            delta=None if self.delta is None else _exact.delta(self.delta),
+            rho=None if self.rho is None else _exact.epsilon(self.rho, "rho"),
+            within=None
+            if within is None
+            else {str(k): _exact.decimal(v, f"the margin of {k}") for k, v in within.items()},
+            confidence=_exact.confidence(self.confidence),
+        )

@@ -1,0 +1,43 @@
+"""The reference engine: the plan's own meaning, over rows held in Python."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from discreet.plan import Aggregate, Groups, Salt, Scan, ingest, run
+
+
+class Reference:
+    """Slow, obvious, and right by definition: what other engines are compared with.
+
+    Parameters
+    ----------
+    tables
+        Rows by table name; each row maps column names to raw values.
+    """
+
+    name = "reference"
+
+    def __init__(self, tables: Mapping[str, Iterable[Mapping[str, object]]]) -> None:
+        self._tables = {name: list(rows) for name, rows in tables.items()}
+
+    def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        """Return one tuple of exact integers per group."""
+        return run(aggregate, self._tables, salt)
+
+    def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:  # noqa: ARG002 - no SQL here
+        """Describe the aggregate; there is no SQL to show."""
+        return f"-- reference evaluation of plan {aggregate.hash[:12]}"
+
+    def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
+        """Return how many rows of a public table share one value of `columns`, at most."""
+        table = public.table
+        keys = Counter(
+            tuple(ingest(table.columns[c], row[c]) for c in columns)
+            for row in self._tables[table.name]
+        )
+        return max(keys.values(), default=1)
+
+    def close(self) -> None:
+        """Nothing to release."""
