@@ -94,22 +94,13 @@ def tradeoff_from_profile(loss: PrivacyLoss, fpr: float) -> float:
     if not 0 <= alpha <= 1:
         raise ParameterError(f"fpr must lie in [0, 1], got {alpha}", hint="fpr=0.05")
 
-    def bound(eps: float) -> float:
-        d = loss.delta_at(eps)
-        return max(1 - d - math.exp(min(eps, 700.0)) * alpha, math.exp(-eps) * (1 - d - alpha))
-
-    # Both branches are concave in their own coordinate; a coarse scan picks the
-    # hump, a golden-section search climbs it. Any ε is a valid witness.
-    top = min(loss.epsilon(1e-9), 60.0)
-    grid = np.concatenate([[0.0], np.geomspace(1e-4, max(top, 1e-3), 40)])
-    values = [bound(e) for e in grid]
-    best = int(np.argmax(values))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    ratio = (math.sqrt(5) - 1) / 2
-    found = values[best]
-    for _ in range(40):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        at_left, at_right = bound(left), bound(right)
-        found = max(found, at_left, at_right)
-        low, high = (low, right) if at_left >= at_right else (left, high)
-    return max(0.0, found - 2**-50)
+    # Any ε is a valid witness: scan, then twice look closer around the best.
+    low, high, found = 0.0, max(min(loss.epsilon(1e-9), 60.0), 1e-3), 0.0
+    for points in (65, 33, 33):
+        grid = np.linspace(low, high, points)
+        left = -np.expm1(np.minimum(loss.log_delta(grid), 0.0)) - 4e-16  # 1 − δ
+        values = np.maximum(left - np.exp(grid) * alpha, np.exp(-grid) * (left - alpha))
+        best = int(np.argmax(values))
+        found = max(found, float(values[best]))
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
+    return max(0.0, found * (1 - 2.0**-50))

@@ -167,7 +167,8 @@ class PrivacyLoss(ABC):
                 high = mid
             else:
                 low = mid
-        return min(high, top)
+        # read back as a decimal the result may round down by half an ulp: give one more
+        return min(math.nextafter(high, math.inf), top)
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return dominating pairs: one if both directions agree, else (remove, add)."""

@@ -1,0 +1,439 @@
+"""Losses stated by parameters: profiles, conversions, labels, and their laws."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet import privacy as p
+from discreet.errors import NotProvedError, ParameterError, RelationError
+from discreet.privacy._convert import pure_to_renyi, pure_to_rho
+
+LOSSES = [
+    p.Pure("0.3"),
+    p.Approx("0.3", "1e-7"),
+    p.Approx(0, "1e-7"),
+    p.Zcdp("0.02"),
+    p.Zcdp("0.02", "1e-7"),
+    p.Renyi({2: "0.05", 8: "0.2", 32: "0.9"}),
+    p.BoundedRange("0.5"),
+    p.Probabilistic("0.3", "1e-7"),
+    p.Laplace("0.4"),
+    p.DiscreteLaplace(10, 3),
+    p.DiscreteLaplace(10**7, 10**6),
+    p.Gaussian("0.2"),
+    p.Gaussian(3),
+    p.DiscreteGaussian(5, 1),
+    p.DiscreteGaussian(5, 1, dimension=4),
+    p.DiscreteGaussian(10**5, 10**4),
+    p.sample(p.Gaussian(1), "0.1"),
+    p.sample(p.Pure(1), "0.1"),
+    p.sample(p.Gaussian(1), "0.1", neighbours="change-one"),
+    p.parallel([p.Pure("0.3"), p.Gaussian("0.1")], "add-remove"),
+    p.group(p.sample(p.Gaussian("0.5"), "0.1"), 2),
+]
+ids = [type(loss).__name__ + str(i) for i, loss in enumerate(LOSSES)]
+
+
+# -- every loss keeps the laws of a profile ----------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_delta_falls_in_epsilon_and_epsilon_falls_in_delta(loss):
+    deltas = [loss.delta(e) for e in np.linspace(0, 2, 41)]
+    assert all(a >= b * (1 - 1e-9) for a, b in zip(deltas, deltas[1:], strict=False))
+    epsilons = [loss.epsilon(d) for d in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5)]
+    assert all(a >= b for a, b in zip(epsilons, epsilons[1:], strict=False))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_epsilon_is_certified_by_delta_and_is_nearly_the_least(loss):
+    for target in (1e-6, 1e-3, 0.01):
+        eps = loss.epsilon(target)
+        if math.isfinite(eps):
+            assert loss.delta(eps) <= target * (1 + 1e-12)
+            if eps > 1e-6:
+                assert loss.delta(eps * (1 - 1e-6)) > target or eps == loss.top
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_tradeoff_is_convex_falling_and_below_the_diagonal(loss):
+    fpr = np.linspace(0, 1, 21)
+    fnr = np.array([loss.tradeoff(a) for a in fpr])
+    assert np.all(fnr <= 1 - fpr + 1e-12)
+    assert np.all(np.diff(fnr) <= 1e-9)
+    assert np.all(np.diff(fnr, 2) >= -2e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_renyi_implies_no_better_delta_than_stated_exactly(loss):
+    """ε(δ) from any Rényi order is an upper bound on the truth, so never far below ε(δ)."""
+    for alpha in (1.5, 4, 32):
+        r = loss.renyi(alpha)
+        if not math.isfinite(r):
+            continue
+        implied = r + (math.log(1e6) - math.log(alpha)) / (alpha - 1) + math.log1p(-1 / alpha)
+        assert loss.epsilon(1e-6) <= max(implied, 0) + 1e-6
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=ids)
+def test_losses_are_hashable_values_with_a_repr(loss):
+    assert hash(loss) == hash(loss.replaced())
+    assert loss == loss.replaced()
+    assert repr(loss).startswith(type(loss).__name__ + "(")
+
+
+# -- exact values -------------------------------------------------------------------------------
+
+
+def test_pure_loss_returns_its_own_epsilon_at_delta_zero():
+    for text in ("0.1", "1e-9", "3", "1/3"):
+        eps = p.Pure(text).epsilon()
+        assert Fraction(eps) >= Fraction(text)
+        assert eps == pytest.approx(float(Fraction(text)), rel=1e-15)
+    assert p.Pure(0.1).epsilon() == 0.1
+    assert p.Pure(0.1).delta(0.1) == 0.0
+
+
+def test_pure_profile_is_randomized_response():
+    e0, e = 0.7, 0.3
+    expected = (math.exp(e0) - math.exp(e)) / (1 + math.exp(e0))
+    assert p.Pure(e0).delta(e) == pytest.approx(expected, rel=1e-13)
+    assert p.Pure(e0).delta(e) >= expected
+
+
+def test_approx_profile_and_its_limits():
+    loss = p.Approx(1, "1e-6")
+    assert loss.epsilon("1e-6") == 1.0
+    assert loss.epsilon("0.9e-6") == math.inf
+    assert loss.epsilon() == math.inf
+    assert loss.delta(1) == pytest.approx(1e-6)
+    assert loss.rho == math.inf
+    assert loss.zcdp().delta0 == Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("rho", "tight", "old"), [("0.1", 2.141939, 2.450788), ("1", 7.7662, 8.4338)]
+)
+def test_zcdp_conversion_is_the_tight_one_not_the_textbook_one(rho, tight, old):
+    eps = p.Zcdp(rho).epsilon(1e-6)
+    assert eps == pytest.approx(tight, abs=5e-5)
+    r = float(rho)
+    assert r + 2 * math.sqrt(r * math.log(1e6)) == pytest.approx(old, abs=5e-5)
+    assert eps < old - 0.2
+
+
+def test_zcdp_conversion_is_the_infimum_over_orders():
+    for rho in (1e-4, 0.01, 1.0, 30.0):
+        for eps in (0.01, 0.5, 3.0, 50.0):
+            alphas = 1 + np.geomspace(1e-4, 1e5, 200_001)
+            logs = (alphas - 1) * (alphas * rho - eps)
+            logs += alphas * np.log1p(-1 / alphas) - np.log(alphas - 1)
+            best = min(float(np.exp(logs.min())), 1.0)
+            assert p.Zcdp(rho).delta(eps) == pytest.approx(best, rel=1e-6)
+
+
+def test_pure_to_zcdp_uses_the_hyperbolic_tangent_and_rounds_up():
+    for eps in (1e-6, 0.01, 0.1, 1.0, 5.0):
+        with mpmath.workdps(40):
+            exact = mpmath.mpf(eps) * mpmath.tanh(mpmath.mpf(eps) / 2)
+            assert pure_to_rho(eps) >= exact
+            assert pure_to_rho(eps) == pytest.approx(float(exact), rel=1e-13)
+        assert pure_to_rho(eps) < eps * eps / 2 * (1 + 1e-12)
+
+
+def test_pure_to_renyi_is_that_of_randomized_response_rounded_up():
+    for eps in (0.05, 1.0, 4.0):
+        for alpha in (1.1, 2, 10, 300):
+            with mpmath.workdps(60):
+                e, a = mpmath.mpf(eps), mpmath.mpf(alpha)
+                yes = mpmath.exp(e) / (1 + mpmath.exp(e))
+                moment = yes * mpmath.exp((a - 1) * e) + (1 - yes) * mpmath.exp(-(a - 1) * e)
+                exact = mpmath.log(moment) / (a - 1)
+            got = pure_to_renyi(eps, Fraction(alpha))
+            assert got >= exact
+            assert got == pytest.approx(float(exact), rel=1e-9)
+
+
+def test_bounded_range_profile_is_the_worst_two_point_law():
+    eta, eps = 0.8, 0.3
+    t = np.linspace(eps, eta, 200_001)
+    q = (np.exp(-t) - math.exp(-eta)) / (1 - math.exp(-eta))
+    best = float(np.max(q * (np.exp(t) - math.exp(eps))))
+    assert p.BoundedRange(eta).delta(eps) == pytest.approx(best, rel=1e-8)
+    assert p.BoundedRange(eta).delta(eps) < p.Pure(eta).delta(eps)
+
+
+def test_bounded_range_rho_is_a_quarter_of_the_pure_one():
+    assert p.BoundedRange("0.1").rho == Fraction(1, 800)
+    assert float(p.BoundedRange(20).rho) < 20.001  # η²/8 = 50 would be worse than pure
+
+
+def test_bounded_range_covers_the_exponential_mechanism():
+    """Scores (24, 8, 28, 5) against neighbours that move each by at most 1."""
+    rng = np.random.default_rng(5)
+    eta = 1.0
+    for _ in range(50):
+        u = np.array([24.0, 8.0, 28.0, 5.0])
+        v = u + rng.choice([-1, 0, 1], 4)
+        a, b = (np.exp(eta * x / 2) for x in (u, v))
+        a, b = a / a.sum(), b / b.sum()
+        for eps in (0.0, 0.2, 0.6):
+            worst = np.maximum(a - math.exp(eps) * b, 0).sum()
+            assert worst <= p.BoundedRange(eta).delta(eps) + 1e-12
+
+
+def test_renyi_interpolates_by_the_chord_of_the_cumulant():
+    gauss = p.Gaussian("0.3")
+    loss = p.Renyi({a: Fraction(gauss.renyi(a)) for a in (2, 4, 8, 16, 64)})
+    for alpha in (1.5, 3, 5, 40):
+        assert loss.renyi(alpha) >= gauss.renyi(alpha) * (1 - 1e-12)
+    assert loss.renyi(65) == math.inf
+    assert loss.epsilon(1e-6) == pytest.approx(p.Zcdp(gauss.rho).epsilon(1e-6), rel=0.03)
+
+
+def test_gaussian_tradeoff_equals_the_dual_of_its_profile():
+    loss = p.Gaussian("0.7")
+    for fpr in (0.01, 0.05, 0.3, 0.7):
+        assert p.PrivacyLoss.tradeoff(loss, fpr) == pytest.approx(loss.tradeoff(fpr), abs=1e-6)
+
+
+# -- R4.5: probabilistic DP and its failure under post-processing --------------------------------
+
+
+def test_probabilistic_dp_fails_under_post_processing_but_implies_approximate_dp():
+    """A four-output mechanism that is (ε, δ)-PDP; merging two outputs breaks it."""
+    eps, delta = 1.0, 0.01
+    ratio = math.exp(eps)
+    # the third output is bad (loss > ε) but has probability δ only; merged with the
+    # second, which is exactly at the limit, the union is bad and likely
+    q2, q3 = 0.1, 1e-4
+    P = np.array([0, ratio * q2, delta, 0.0])
+    P[0] = 1 - P.sum()
+    Q = np.array([0, q2, q3, 0.0])
+    Q[3] = 0.3
+    Q[0] = 1 - Q.sum()
+    loss = np.log(np.divide(P, Q, out=np.ones(4), where=Q > 0), out=np.full(4, -99.0), where=P > 0)
+    assert P[loss > eps + 1e-12].sum() <= delta + 1e-12
+    mapped = [np.array([x[0], x[1] + x[2], x[3]]) for x in (P, Q)]
+    with np.errstate(divide="ignore"):
+        merged = np.log(mapped[0] / mapped[1])
+    assert mapped[0][merged > eps + 1e-12].sum() > 0.2  # far above δ: not PDP any more
+    hockey = np.maximum(mapped[0] - ratio * mapped[1], 0).sum()
+    assert hockey <= p.Probabilistic(eps, delta).approx().delta(eps) + 1e-12
+
+
+# -- R1.3 group privacy ---------------------------------------------------------------------------
+
+
+def test_group_of_five_with_delta():
+    loss = p.group(p.Approx("0.1", "1e-6"), 5)
+    assert loss.epsilon(loss.delta0) == 0.5
+    assert float(loss.delta0) == pytest.approx(6.1683e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "grouped"),
+    [
+        (p.Pure("0.1"), p.Pure("0.3")),
+        (p.Laplace("0.1"), p.Laplace("0.3")),
+        (p.DiscreteLaplace(10, 2), p.DiscreteLaplace(10, 6)),
+        (p.DiscreteGaussian(10, 2), p.DiscreteGaussian(10, 6)),
+        (p.Gaussian("0.1"), p.Gaussian("0.3")),
+        (p.Zcdp("0.1"), p.Zcdp("0.9")),
+        (p.BoundedRange("0.1"), p.BoundedRange("0.3")),
+    ],
+)
+def test_group_of_three_in_each_family(loss, grouped):
+    assert p.group(loss, 3).unlabelled() == grouped
+    assert p.group(loss, 1) == loss
+
+
+def test_generic_group_bound_is_above_the_exact_one():
+    generic = p.Group.of(p.Gaussian("0.1"), 3)
+    for eps in (0.0, 0.1, 0.5, 1.0):
+        assert generic.delta(eps) >= p.Gaussian("0.3").delta(eps)
+    assert generic.delta(0) == pytest.approx(3 * p.Gaussian("0.1").delta(0), rel=1e-9)
+
+
+def test_group_of_a_composition_groups_its_parts():
+    whole = p.compose([p.Pure("0.1"), p.Gaussian("0.1")])
+    apart = p.compose([p.Pure("0.2"), p.Gaussian("0.2")])
+    assert p.group(whole, 2).epsilon(1e-6) == apart.epsilon(1e-6)
+
+
+def test_renyi_group_follows_mironov():
+    loss = p.group(p.Renyi({8: "0.1"}), 2)
+    assert loss.orders == ((Fraction(4), Fraction(3, 10)),)
+    with pytest.raises(NotProvedError):
+        p.group(p.Renyi({2: "0.1"}), 2)
+
+
+def test_group_of_an_approximate_zcdp_is_refused():
+    with pytest.raises(NotProvedError):
+        p.group(p.Zcdp("0.1", "1e-6"), 2)
+
+
+# -- R4.2 parallel composition ----------------------------------------------------------------------
+
+
+def test_parallel_is_the_largest_under_add_remove_and_twice_it_under_change_one():
+    """Erratum: the textbook states max without naming the relation."""
+    parts = [p.Pure("0.3"), p.Pure(1), p.Pure("0.5")]
+    assert p.parallel(parts, "add-remove") == p.Pure(1).under("add-remove")
+    assert p.parallel(parts, "change-one") == p.Pure(2).under("change-one")
+    assert p.parallel(parts, "change-one", covers_change=True).epsilon() == 1.5
+
+
+def test_substitution_may_cost_two_parts():
+    """Ten groups with ε = 1 each, bounded neighbours: charged 2."""
+    assert p.parallel([p.Pure(1)] * 10, p.Neighbours.CHANGE_ONE).epsilon() == 2.0
+    moved = p.parallel([p.Pure(1)] * 10, p.Neighbours.CHANGE_ONE, covers_change=True)
+    assert moved.epsilon() == 2.0
+
+
+def test_parallel_of_gaussians_moves_root_two_when_change_is_covered():
+    parts = [p.Gaussian("0.3"), p.Gaussian("0.4")]
+    loss = p.parallel(parts, "change-one", covers_change=True)
+    assert loss.epsilon(1e-6) == p.Gaussian("0.5").epsilon(1e-6)
+
+
+def test_parallel_profile_is_the_pointwise_largest():
+    a, b = p.Pure("0.3"), p.Gaussian("0.2")
+    loss = p.parallel([a, b], "add-remove")
+    for eps in (0.0, 0.1, 0.25, 0.4):
+        assert loss.delta(eps) == pytest.approx(max(a.delta(eps), b.delta(eps)), rel=1e-12)
+    assert float(loss.rho) == max(float(a.rho), float(b.rho))
+
+
+def test_parallel_refuses_losses_stated_under_change_one():
+    with pytest.raises(NotProvedError):
+        p.parallel([p.Pure(1).under("change-one")] * 2, "change-one")
+
+
+# -- R1.2 labels --------------------------------------------------------------------------------------
+
+
+def test_mixing_relations_or_units_is_refused():
+    a = p.Pure(1).under("add-remove", unit="person")
+    b = p.Pure(1).under("change-one", unit="person")
+    c = p.Pure(1).under("add-remove", unit="household")
+    for other in (b, c):
+        with pytest.raises(RelationError):
+            p.compose([a, other])
+    both = p.compose([a, p.Pure(1)])
+    assert (both.neighbours, both.unit) == (p.Neighbours.ADD_REMOVE, "person")
+
+
+def test_a_stated_label_cannot_be_replaced():
+    loss = p.Pure(1).under("add-remove")
+    with pytest.raises(RelationError):
+        loss.under("change-one")
+    assert p.to_change_one(loss) == p.Pure(2).under("change-one")
+
+
+def test_a_group_does_not_mix_with_single_units():
+    with pytest.raises(RelationError):
+        p.compose([p.group(p.Pure(1), 2), p.Pure(1).under(None, unit="person")])
+
+
+# -- properties -----------------------------------------------------------------------------------------
+
+small = st.fractions(min_value=Fraction(1, 1000), max_value=3, max_denominator=1000)
+
+
+@settings(max_examples=40, deadline=None)
+@given(eps=small, k=st.integers(2, 6), delta=st.sampled_from([1e-9, 1e-6, 1e-3, 0.1]))
+def test_composition_lies_between_largest_and_sum(eps, k, delta):
+    one = p.Pure(eps)
+    many = p.compose([one] * k).epsilon(delta)
+    assert one.epsilon(delta) * (1 - 1e-9) <= many <= k * float(eps) * (1 + 1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(LOSSES[:1] + LOSSES[8:12] + [p.BoundedRange("0.5")]), min_size=2, max_size=4),
+    st.sampled_from([1e-6, 1e-3]),
+)
+def test_mixed_composition_lies_between_largest_and_sum_of_rho(losses, delta):
+    total = p.compose(losses)
+    assert total.epsilon(delta) >= max(loss.epsilon(delta) for loss in losses) * (1 - 1e-6)
+    exact = sum((Fraction(loss.rho) for loss in losses), Fraction(0))
+    assert float(total.rho) == pytest.approx(float(exact), rel=1e-12)
+    assert total.epsilon(delta) <= p.Zcdp(Fraction(total.rho)).epsilon(delta) * (1 + 1e-4) + 1e-4
+
+
+@settings(max_examples=60, deadline=None)
+@given(rho=small, d1=st.floats(1e-12, 0.4), d2=st.floats(1e-12, 0.4))
+def test_zcdp_epsilon_is_monotone_in_delta(rho, d1, d2):
+    low, high = sorted((d1, d2))
+    assert p.Zcdp(rho).epsilon(low) >= p.Zcdp(rho).epsilon(high)
+
+
+@settings(max_examples=60, deadline=None)
+@given(eps=small, k=st.integers(2, 5))
+def test_group_and_parallel_laws_for_pure_losses(eps, k):
+    loss = p.Pure(eps)
+    assert p.group(loss, k).unlabelled() == p.Pure(k * eps)
+    assert p.parallel([loss] * k, "add-remove").unlabelled() == loss
+    assert p.parallel([loss] * k, "change-one").unlabelled() == p.Pure(2 * eps)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: p.Pure(x),
+        lambda x: p.Approx(1, x),
+        lambda x: p.Zcdp(x),
+        lambda x: p.Gaussian(x),
+        lambda x: p.Laplace(x),
+        lambda x: p.BoundedRange(x),
+        lambda x: p.DiscreteLaplace(x, 1),
+        lambda x: p.DiscreteLaplace(1, x),
+        lambda x: p.DiscreteGaussian(x, 1),
+        lambda x: p.DiscreteGaussian(1, x),
+        lambda x: p.BasicFilter(x),
+        lambda x: p.ZcdpFilter(x),
+        lambda x: p.GaussianFilter(x),
+        lambda x: p.sample(p.Pure(1), x),
+        lambda x: p.gaussian_sigma(1, x, "1e-6"),
+        lambda x: p.gaussian_sigma(1, 1, x),
+        lambda x: p.gaussian_sigma(x, 1, "1e-6"),
+    ],
+)
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, 1e-320, "x", None, True, "1/0"])
+def test_bad_parameters_get_one_clear_error(build, bad):
+    if bad == 1e-320:
+        try:
+            build(bad)  # a tiny δ or rate is legal; everything else must refuse
+        except ParameterError:
+            return
+        return
+    with pytest.raises(ParameterError):
+        build(bad)
+
+
+def test_bad_questions_are_refused():
+    loss = p.Pure(1)
+    for bad in (-1, 1, 2, math.nan):
+        with pytest.raises(ParameterError):
+            loss.epsilon(bad)
+    for call in (lambda: loss.delta(-1), lambda: loss.renyi(1), lambda: loss.tradeoff(2)):
+        with pytest.raises(ParameterError):
+            call()
+    for call in (
+        lambda: p.compose([]),
+        lambda: p.parallel([], "add-remove"),
+        lambda: p.group(loss, 0),
+        lambda: p.Renyi({}),
+        lambda: p.Renyi(),
+        lambda: loss.under("both"),
+    ):
+        with pytest.raises(ParameterError):
+            call()
