@@ -51,7 +51,7 @@ def counts_and_means(people: dict[str, np.ndarray]) -> None:
     cents = (people["income"] * 100).round().astype(np.int64).clip(0, most)
     total = m.laplace(int(cents.sum()), most, "0.5", neighbours="change-one")
     low, high = (end / n / 100 for end in total.interval(0.95))
-    row("mean income", f"{cents.sum() / n / 100:,.2f}", "each clipped to a public 0 … 100 000")
+    row("mean income", f"{cents.sum() / n / 100:,.2f}", "clipped to a public 0 … 100 000")
     row("released", f"{total.value / n / 100:,.2f}", f"95 % interval {low:,.0f} … {high:,.0f}")
 
     median = m.smooth_median(people["income"], 0, 100_000, 1, "1e-6", step=1)

@@ -84,7 +84,7 @@ def test_gaussian_at_its_delta():
 
 
 def test_gaussian_audit_sees_that_delta_is_needed():
-    release = m.gaussian(0, 1, 1, "0.01")
+    release = m.gaussian(0, 1, 1, "0.1")
     caught(release.law.sample, shifted(release.law, 1), 1, delta=0)
 
 

@@ -42,7 +42,9 @@ def test_false_alarms_are_as_rare_as_promised():
 
 def test_power_at_ten_percent_excess():
     law = noise.DiscreteLaplace("0.9")
-    verdict = audit.epsilon_lower_bound(law.sample, lambda n: 1 + law.sample(n), draws=400_000)
+    verdict = audit.epsilon_lower_bound(
+        law.sample, lambda n: 1 + law.sample(n), draws=400_000, confidence="0.9999999999"
+    )
     assert verdict.refutes(1)
     assert verdict.epsilon < 1 / 0.9
 
@@ -61,7 +63,7 @@ def test_vector_outputs():
     def draw(shift):
         return lambda n: np.column_stack([law.sample(n) * 0, (law.sample(n) + shift).clip(-3, 3)])
 
-    verdict = audit.epsilon_lower_bound(draw(0), draw(2), draws=40_000)
+    verdict = audit.epsilon_lower_bound(draw(0), draw(2), draws=40_000, confidence="0.9999999999")
     assert verdict.refutes(1)
     assert not verdict.refutes(2)
 

@@ -126,7 +126,9 @@ def test_answers_stay_within_the_bounds_and_on_the_grid():
         assert (value / 0.25).is_integer()
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(1, 1), (2, 1), ("nan", 1), (0, float("inf"))])
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(1, 1), (2, 1), ("nan", 1), (0, float("inf")), (0, "1e400")]
+)
 def test_bad_bounds(lower, upper):
     with pytest.raises(ParameterError):
         m.smooth_median([1, 2], lower, upper, 1)

@@ -15,7 +15,7 @@ from discreet import mechanisms as m
 from discreet import noise
 from discreet import privacy as p
 from discreet.errors import PrivacyError
-from discreet.mechanisms import _lattice
+from discreet.mechanisms import _additive, _lattice
 from discreet.noise._deterministic import deterministic
 
 
@@ -146,8 +146,32 @@ def test_fast_and_exact_rounding_agree(values, exponent):
 def test_rounding_to_even_would_not_do():
     # the mutant: np.rint sends ½ and 3/2, one step apart, to 0 and 2
     assert np.rint(1.5) - np.rint(0.5) == 2
-    k = _lattice.quantise(_lattice.read_values(np.array([0.5, 1.5])), Fraction(1))
-    assert k[1] - k[0] == 1
+    halves = np.array([-1.5, -0.5, 0.5, 1.5, 0.49999999999999994, -5e-324])
+    k = _lattice.quantise(_lattice.read_values(halves), Fraction(1))
+    assert k.tolist() == [-1, 0, 1, 2, 0, 0]
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-2, 2)), min_size=2, max_size=6))
+def test_rounding_vectors_moves_no_further_than_charged(cells):
+    x, y = np.array([a for a, _ in cells]), np.array([a + t for a, t in cells])
+    moves = [Fraction(b) - Fraction(a) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    step = Fraction(1, 2)
+    k, k2 = (_lattice.quantise(_lattice.read_values(v), step) for v in (x, y))
+    values = _lattice.read_values(x)
+    moved = [abs(int(a) - int(b)) for a, b in zip(k, k2, strict=True)]
+    if l1 := sum(abs(t) for t in moves):
+        assert sum(moved) <= _lattice.l1_on_lattice(values, l1, step)
+        assert sum(d * d for d in moved) <= _additive._l2_squared(values, l1, step)
+
+
+def test_rounding_of_several_cells_is_charged_because_it_is_attained():
+    # three cells just below a boundary move by 3·0.01 in truth and by 3 steps on the lattice
+    x, y = np.full(3, 0.495), np.full(3, 0.505)
+    k, k2 = (_lattice.quantise(_lattice.read_values(v), Fraction(1)) for v in (x, y))
+    assert np.abs(k - k2).sum() == 3
+    assert m.laplace(x, "0.03", 1, step=1).law.scale == 3
+    assert m.laplace([1, 2, 3], 3, 1).law.scale == 3  # integers are not rounded, and pay nothing
+    assert m.gaussian(x, "0.03", rho="0.5", step=1).law.sigma2 >= 3
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,8 @@ def epsilon_lower_bound(
     >>> from discreet import audit, noise
     >>> law = noise.DiscreteLaplace("0.5")
     >>> verdict = audit.epsilon_lower_bound(
-    ...     lambda n: law.sample(n), lambda n: 1 + law.sample(n), draws=20_000)
+    ...     law.sample, lambda n: 1 + law.sample(n), draws=20_000, confidence="0.999999999"
+    ... )
     >>> verdict.refutes(1), verdict.refutes(2)
     (True, False)
     """

