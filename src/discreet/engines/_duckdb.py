@@ -131,4 +131,4 @@ def family(native: str) -> Physical:
     """Family of a DuckDB type, by its printed name."""
     if native.endswith("]"):
         return Physical.OTHER
-    return _FAMILIES.get(native.split("(")[0], Physical.OTHER)
+    return _FAMILIES.get(native.partition("(")[0], Physical.OTHER)

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """Row expressions to SQL.
 
 A node that uses an operand more than once binds it to a name first, in a
@@ -75,12 +76,28 @@ class Renderer:
                 return self._constant(code, node.type)
             case ex.Compare() | ex.OneOf() | ex.Logic() | ex.Not() | ex.IsNull():
                 return self.dialect.bit(self.truth(node))
+            case ex.Case(branches=branches, default=default):
+                if not branches:
+                    return self.value(default)
+                whens = " ".join(f"WHEN {self.truth(c)} THEN {self.value(v)}" for c, v in branches)
+                return f"CASE {whens} ELSE {self.value(default)} END"
+            case ex.Coalesce(args=args):
+                return "COALESCE(" + ", ".join(self.value(a) for a in args) + ")"
+        return self._number(node)
+
+    def _number(self, node: ex.Expr) -> str:
+        match node:
             case ex.Arithmetic():
                 return self._arithmetic(node)
             case ex.Divide():
                 return self._divide(node)
             case ex.Rescale():
                 return self._rescale(node)
+            case ex.AsNumber(arg=arg):
+                return self.value(arg)
+            case ex.Square(arg=arg):
+                x = self.bind(arg)
+                return f"({x} * {x})"
             case ex.Abs(arg=arg):
                 return self.dialect.absolute(self.value(arg))
             case ex.AsNumber(arg=arg):
@@ -90,13 +107,6 @@ class Renderer:
                 return f"({x} * {x})"
             case ex.Clamp():
                 return self._clamp(node)
-            case ex.Case(branches=branches, default=default):
-                if not branches:
-                    return self.value(default)
-                whens = " ".join(f"WHEN {self.truth(c)} THEN {self.value(v)}" for c, v in branches)
-                return f"CASE {whens} ELSE {self.value(default)} END"
-            case ex.Coalesce(args=args):
-                return "COALESCE(" + ", ".join(self.value(a) for a in args) + ")"
             case ex.DatePart():
                 return self._date_part(node)
             case ex.Bucket():

@@ -1,0 +1,77 @@
+"""Every declared column over nasty raw values: codes are the same everywhere."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from discreet import plan
+from discreet.plan import Aggregate, Key, Kind, Limits, Measure, MeasureKind, Scan
+from discreet.plan import expr as ex
+
+ROWS = Limits(rows=1)
+
+
+def measures_of(column):
+    measures = [Measure(MeasureKind.DISTINCT, column), Measure(MeasureKind.SUM, ex.IsNull(column))]
+    if column.type.kind is not Kind.TEXT:
+        measures.append(Measure(MeasureKind.SUM, column))
+    return tuple(measures)
+
+
+def test_codes_of_every_column_agree(world, nasty):
+    for name in nasty.SPEC:
+        relation = Scan(nasty.table(name))
+        column = ex.Column(name, relation.schema[name])
+        world.agree(Aggregate(relation, (), measures_of(column), ROWS))
+
+
+def test_groups_by_every_column_agree(world, nasty):
+    count = Measure(MeasureKind.SUM, ex.Constant.number(Fraction(1)))
+    for name in nasty.SPEC:
+        relation = Scan(nasty.table(name))
+        kind = relation.schema[name]
+        codes = (kind.lo, kind.lo + 1, kind.hi)
+        if kind.kind is Kind.TEXT:
+            codes = None
+        elif kind.size <= 300:
+            codes = tuple(range(kind.lo, kind.hi + 1))
+        key = Key(name, ex.Column(name, kind), codes)
+        world.agree(Aggregate(relation, (key,), (count,), ROWS))
+
+
+def test_each_value_alone_agrees(world_of, nasty):
+    """One row per table, so that no error hides in a sum."""
+    relation = Scan(nasty.table())
+    columns = [ex.Column(n, t) for n, t in relation.schema.items()]
+    measures = tuple(m for c in columns for m in measures_of(c))
+    longest = max(len(pool) for _, _, pool in nasty.SPEC.values())
+    for i in range(longest):
+        row = {name: pool[i % len(pool)] for name, (_, _, pool) in nasty.SPEC.items()}
+        world_of([row | {"id": i, "person": f"p{i}"}]).agree(
+            Aggregate(relation, (), measures, ROWS)
+        )
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_tiny_tables(world_of, nasty, rows):
+    world = world_of(nasty.draw_rows(rows, seed=3))
+    for choices in ({}, *({"unit": "id", **limits} for limits in nasty.LIMITS)):
+        relation = Scan(nasty.table("sex", "income", **choices))
+        income = ex.Column("income", relation.schema["income"])
+        measures = (*measures_of(income), Measure(MeasureKind.UNITS))
+        key = Key("sex", ex.Column("sex", relation.schema["sex"]), (0, 1, 2))
+        for keys in ((), (key,)):
+            limits = plan.limits_of(relation, grouped=bool(keys))
+            world.agree(Aggregate(relation, keys, measures, limits), **choices)
+
+
+def test_the_comparison_can_fail(world, nasty):
+    relation = Scan(nasty.table("income"))
+    column = ex.Column("income", relation.schema["income"])
+    aggregate = Aggregate(relation, (), measures_of(column), ROWS)
+    row = next(r for r in world.rows if r["income"] == 1234.565)
+    altered = {**world.tables, nasty.TABLE: [row | {"income": 1234.555}, *world.rows]}
+    salt = plan.Salt(b"conformance")
+    assert plan.run(aggregate, altered, salt) != world.agree(aggregate)
