@@ -49,7 +49,10 @@ class Salt:
 
 def ingest(column: pol.Column, raw: object) -> Code:
     """Turn one raw value into its code, as the policy says; never raises on data."""
-    kind = of_column(column)
+    return _ingested(column, of_column(column), raw)
+
+
+def _ingested(column: pol.Column, kind: Type, raw: object) -> Code:
     code = _code(column, kind, raw)
     if code is None and column.null is not None:
         return _code(column, kind, column.null)
@@ -144,8 +147,9 @@ def rows_of(relation: Relation, tables: Mapping[str, Iterable[Raw]]) -> Rows:
     match relation:
         case Scan(table):
             rows: Rows = []
+            typed = [(name, c, relation.schema[name]) for name, c in table.columns.items()]
             for raw in tables[table.name]:
-                row = {name: ingest(c, raw[name]) for name, c in table.columns.items()}
+                row = {name: _ingested(c, kind, raw[name]) for name, c, kind in typed}
                 if table.unit is not None:
                     row[UNIT] = raw[table.unit]  # type: ignore[assignment]
                 rows.append(row)
