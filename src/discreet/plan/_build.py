@@ -338,7 +338,10 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     if expr.type.kind is Kind.BOOLEAN:
         return AsNumber(expr)
     if not expr.type.is_numeric:
-        raise QueryError(f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}")
+        raise QueryError(
+            f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}",
+            hint=_number_hint(where, expr),
+        )
     return expr
 
 
@@ -574,3 +577,12 @@ def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) ->
     if any(a >= b for a, b in pairwise(edges)):
         raise QueryError(f"the buckets are narrower than the step of {name_of(expr)}", hint=hint)
     return Bucket(expr, tuple(edges))
+
+
+def _number_hint(where: str, expr: Expr) -> str | None:
+    """What someone who wanted a number from a label or text probably meant."""
+    labels = expr.type.labels
+    if labels:
+        label = f"'{labels[0]}'" if isinstance(labels[0], str) else labels[0]
+        return f"{where}({name_of(expr)} = {label}) for a share, or GROUP BY {name_of(expr)}"
+    return f"COUNT({name_of(expr)})"

@@ -9,16 +9,19 @@ from typing import Final, Literal, TypeAlias
 
 from sqlglot import exp
 
-from discreet.errors import QueryError
+from discreet.errors import DiscreetError, QueryError
 from discreet.plan import (
     Apply,
     Assembly,
     KeyOf,
+    Kind,
     Number,
+    Of,
     Out,
     Stat,
     Statistic,
     Text,
+    Type,
     build,
     statistic,
 )
@@ -28,7 +31,9 @@ from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import function_name, identifier, label, only, refuse
 
-_Operator: TypeAlias = Literal["+", "-", "*", "/", "=", "<>", "<", "<=", ">", ">="]
+Operation: TypeAlias = Literal[
+    "+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"
+]
 _KINDS: Final = {
     "SUM": Stat.SUM,
     "AVG": Stat.AVG,
@@ -108,7 +113,7 @@ class Outputs:
             return self._rounded(node)
         if name == "ABS":
             arity("ABS", node.expressions, 1)
-            return Apply("abs", (self.lower(node.expressions[0]),))
+            return self.make("abs", self.lower(node.expressions[0]))
         if has_aggregate(node):
             raise refuse(
                 f"{label(node)} of aggregates", "arithmetic, comparisons, ROUND and ABS of them"
@@ -137,7 +142,7 @@ class Outputs:
     def _row(self, node: exp.Expr) -> Operand | None:
         try:
             return self.rows.lower(node)
-        except QueryError:
+        except DiscreetError:
             # an alias inside, or no row expression at all: taken apart by the caller
             if isinstance(node, exp.Column):
                 raise
@@ -157,37 +162,68 @@ class Outputs:
             f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
         )
 
+    def make(self, op: Operation, *args: Out) -> Apply:
+        """Apply an operation to outputs that it suits."""
+        sorts = [self.sort(a) for a in args]
+        if op in ("and", "or", "not"):
+            suits = all(s in ("truth", "flag") for s in sorts)
+        elif op in ("=", "<>") and "text" in sorts:
+            suits = sorts == ["text", "text"]
+        else:
+            suits = all(s in ("number", "flag") for s in sorts)
+        if not suits:
+            raise QueryError(
+                f"{op.upper()} does not suit these outputs ({', '.join(sorts)})",
+                hint="HAVING COUNT(*) > 10 AND sex = 'F'",
+            )
+        return Apply(op, args)
+
+    def sort(self, out: Out) -> str:
+        """What an output is: a number, text, a truth value, a flag (0 or 1), or a date."""
+        if isinstance(out, Apply):
+            return "number" if out.op in "+-*/" or out.op in ("round", "abs") else "truth"
+        if isinstance(out, Text):
+            return "text"
+        if isinstance(out, KeyOf):
+            return _sort(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
+        if isinstance(out, Of):
+            asked = self.assembly.statistics[out.index]
+            if asked.kind is Stat.MODE:
+                return "list of values" if asked.top > 1 else _sort(_expr(asked).type)
+            return _sort(_expr(asked).type) if asked.kind is Stat.QUANTILE else "number"
+        return "number"
+
     def _rounded(self, node: exp.Expr) -> Out:
         args = node.expressions
         arity("ROUND", args, 1, 2)
         digits = whole(self.rows.lower(args[1]), "ROUND") if len(args) > 1 else 0
         if not -18 <= digits <= 18:
             raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
-        return Apply("round", (self.lower(args[0]), Number(Fraction(digits))))
+        return self.make("round", self.lower(args[0]), Number(Fraction(digits)))
 
     def binary(self, node: exp.Expr) -> Out:
         """Arithmetic and comparison between outputs."""
         only(node, "this", "expression")
-        return Apply(_OPS[type(node)], (self.lower(node.this), self.lower(node.expression)))
+        return self.make(_OPS[type(node)], self.lower(node.this), self.lower(node.expression))
 
     def chain(self, node: exp.Expr) -> Out:
         """AND and OR, flattened."""
-        parts = tuple(self.lower(n) for n in node.flatten(unnest=False))
-        return Apply("and" if isinstance(node, exp.And) else "or", parts)
+        parts = [self.lower(n) for n in node.flatten(unnest=False)]
+        return self.make("and" if isinstance(node, exp.And) else "or", *parts)
 
     def between(self, node: exp.Expr) -> Out:
         """A closed range, as two comparisons."""
         only(node, "this", "low", "high")
         x = self.lower(node.this)
         low, high = self.lower(node.args["low"]), self.lower(node.args["high"])
-        return Apply("and", (Apply(">=", (x, low)), Apply("<=", (x, high))))
+        return self.make("and", self.make(">=", x, low), self.make("<=", x, high))
 
     def membership(self, node: exp.Expr) -> Out:
         """A list, as equalities."""
         only(node, "this", "expressions")
         x = self.lower(node.this)
-        tests = tuple(Apply("=", (x, self.lower(n))) for n in node.expressions)
-        return tests[0] if len(tests) == 1 else Apply("or", tests)
+        tests = [self.make("=", x, self.lower(n)) for n in node.expressions]
+        return tests[0] if len(tests) == 1 else self.make("or", *tests)
 
     def cast(self, node: exp.Expr) -> Out:
         """CAST to a number changes nothing: outputs are numbers already."""
@@ -215,6 +251,20 @@ class Outputs:
         kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
         call = _Call(self, name or "", args, test, order, bounds=self.bounds)
         return call.lower(kwargs)
+
+
+def _expr(asked: Statistic) -> Expr:
+    assert asked.expr is not None
+    return asked.expr
+
+
+def _sort(t: Type) -> str:
+    """What an output with values of a type is."""
+    if t.kind is Kind.CATEGORY:
+        first = t.labels[0]
+        return "flag" if isinstance(first, bool) else "text" if isinstance(first, str) else "number"
+    same = {Kind.NUMBER: "number", Kind.BOOLEAN: "flag", Kind.TEXT: "text"}
+    return same.get(t.kind, str(t.kind))
 
 
 @dataclass
@@ -334,15 +384,15 @@ class _Call:
 
 
 _BOUNDED: Final = frozenset({"COUNT", *_KINDS, *_QUANTILES})
-_OPS: Final[dict[type, _Operator]] = {
+_OPS: Final[dict[type, Operation]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], Out]]] = {
     **dict.fromkeys(_OPS, Outputs.binary),
     exp.Paren: lambda out, node: out.lower(node.this),
-    exp.Neg: lambda out, node: Apply("-", (out.lower(node.this),)),
-    exp.Not: lambda out, node: Apply("not", (out.lower(node.this),)),
+    exp.Neg: lambda out, node: out.make("-", out.lower(node.this)),
+    exp.Not: lambda out, node: out.make("not", out.lower(node.this)),
     exp.And: Outputs.chain,
     exp.Or: Outputs.chain,
     exp.Between: Outputs.between,

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Apply, Assembly, Out, Query, Scan, Scope, build
+from discreet.plan import Assembly, Out, Query, Scan, Scope, build
 from discreet.plan._expr import Expr
 from discreet.sql._aggregates import Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
@@ -24,6 +24,8 @@ Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
 )  # fmt: skip
+MAX_OUTPUTS: Final = 200
+MAX_JOINS: Final = 8
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
 _TRIVIAL: Final = "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …"
 
@@ -98,6 +100,8 @@ class _Select:
             raise QueryError("the question names no table", hint="SELECT COUNT(*) AS n FROM people")
         first = start.this
         joins = list(self.node.args.get("joins") or ())
+        if len(joins) > MAX_JOINS:
+            raise QueryError(f"a question joins at most {MAX_JOINS} tables")
         swapped = self._swapped(first, joins)
         if swapped is not None:
             first, joins = swapped
@@ -261,6 +265,8 @@ class _Select:
 
     def _items(self) -> list[tuple[exp.Expr, str, bool]]:
         """SELECT items with their names, and whether the author chose the name."""
+        if len(self.node.expressions) > MAX_OUTPUTS:
+            raise QueryError(f"a question has at most {MAX_OUTPUTS} output columns")
         items: list[tuple[exp.Expr, str, bool]] = []
         taken: set[str] = set()
         for place, item in enumerate(self.node.expressions, 1):
@@ -335,13 +341,19 @@ class _Select:
         having = args.get("having")
         order = args.get("order")
         return assembly.finish(
-            having=None if having is None else truth(outputs.lower(having.this), "HAVING"),
+            having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
             limit=_limit(args.get("limit")),
             rows=options.rows,
             groups=options.groups,
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
+
+    def _having(self, outputs: Outputs, node: exp.Expr) -> Out:
+        out = outputs.lower(node)
+        if outputs.sort(out) not in ("truth", "flag"):
+            raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
+        return out
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[Out, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
@@ -361,13 +373,6 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
             )
         return columns[int(place) - 1].expr, descending
     return outputs.lower(node), descending
-
-
-def truth(out: Out, clause: str) -> Out:
-    """Insist on a comparison or logic after the noise."""
-    if isinstance(out, Apply) and out.op in ("and", "or", "not", "<", "<=", "=", "<>", ">=", ">"):
-        return out
-    raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
 
 
 def _limit(node: exp.Expr | None) -> int | None:

@@ -65,9 +65,11 @@ def tree(text: str) -> exp.Expr:
     _check_text(text)
     try:
         dialect = _dialect()
-        statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(
-            dialect.tokenize(text), text
-        )
+        words = dialect.tokenize(text)
+        first = words[0].text.upper() if words else "SELECT"
+        if first not in ("SELECT", "WITH", "(", ";"):
+            raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
+        statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
         raise _syntax(error) from None
     except SqlglotError:

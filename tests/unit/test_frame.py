@@ -1,0 +1,215 @@
+"""The fluent API asks the same questions as SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from functools import reduce
+
+import pytest
+
+from discreet import frame as f
+from discreet import plan, sql
+from discreet.errors import DiscreetError, QueryError, UnknownNameError
+from discreet.policy import (
+    Boolean,
+    Budget,
+    Category,
+    Date,
+    Integer,
+    Policy,
+    Real,
+    Table,
+    Text,
+)
+
+PEOPLE = Table(
+    "people",
+    [
+        Category("sex", ["F", "M", "X"]),
+        Category("region", ["N", "S"]),
+        Integer("age", 0, 115),
+        Real("income", 0, 200_000, step="0.01"),
+        Boolean("married"),
+        Date("joined", "2000-01-01", "2024-12-31"),
+        Text("city"),
+        Integer("odd name", 0, 3),
+    ],
+    unit="person_id",
+    max_rows_per_unit=3,
+)
+REGIONS = Table("regions", [Category("region", ["N", "S"]), Integer("pop", 0, 50)], public=True)
+POLICY = Policy(tables=[PEOPLE, REGIONS], budget=Budget("1"))
+people = f.Table("people", POLICY, public_fanout={"regions": 1})
+
+PAIRS = [
+    (people.agg(n=f.count()), "SELECT COUNT(*) AS n FROM people"),
+    (
+        people.where("age >= 18").group_by("sex").agg(n=f.count(), pay=f.mean("income")),
+        "SELECT sex, COUNT(*) AS n, AVG(income) AS pay FROM people WHERE age >= 18 GROUP BY sex",
+    ),
+    (
+        people.where("age >= 18", f.col("sex") != "X")
+        .where(f.col("income") > 0.5)
+        .agg(n=f.count()),
+        "SELECT COUNT(*) AS n FROM people WHERE age >= 18 AND sex <> 'X' AND income > 0.5",
+    ),
+    (
+        people.where((f.col("age") < 18) | ~f.col("married")).agg(n=f.count("city")),
+        "SELECT COUNT(city) AS n FROM people WHERE age < 18 OR NOT married",
+    ),
+    (
+        people.where(f.col("age").between(18, 65), f.col("sex").is_in("F", "M")).agg(n=f.count()),
+        "SELECT COUNT(*) AS n FROM people WHERE age BETWEEN 18 AND 65 AND sex IN ('F', 'M')",
+    ),
+    (
+        people.where(f.col("joined") >= dt.date(2010, 1, 1)).agg(n=f.count()),
+        "SELECT COUNT(*) AS n FROM people WHERE joined >= '2010-01-01'",
+    ),
+    (
+        people.where(~f.col("city").is_null(), f.col("income") >= Decimal("0.1")).agg(n=f.count()),
+        "SELECT COUNT(*) AS n FROM people WHERE city IS NOT NULL AND income >= 0.1",
+    ),
+    (
+        people.group_by("sex", year="EXTRACT(YEAR FROM joined)").agg(m=f.median("age")),
+        "SELECT sex, EXTRACT(YEAR FROM joined) AS year, MEDIAN(age) AS m FROM people GROUP BY 1, 2",
+    ),
+    (
+        people.group_by("sex")
+        .agg(n=f.count(), share=f.sum("income") / f.count() * 100)
+        .having("n > 10")
+        .order_by("n", descending=True)
+        .limit(3),
+        """SELECT sex, COUNT(*) AS n, SUM(income) / COUNT(*) * 100 AS share FROM people
+        GROUP BY sex HAVING n > 10 ORDER BY n DESC LIMIT 3""",
+    ),
+    (
+        people.agg(
+            units=f.count_distinct("person_id"),
+            cities=f.count_distinct("city"),
+            v=f.var("age"),
+            vp=f.var("age", sample=False),
+            s=f.std("age"),
+            q=f.quantile("age", 0.1),
+            lo=f.min("age"),
+            hi=f.max("age"),
+            top=f.mode("sex", 2),
+            share=f.proportion("age >= 65"),
+            women=f.count(where="sex = 'F'"),
+            pay=f.sum("income", where=f.col("income") < 1000),
+        ),
+        """SELECT COUNT(DISTINCT person_id) AS units, COUNT(DISTINCT city) AS cities, VAR(age) AS v,
+        VAR_POP(age) AS vp, STDDEV(age) AS s, QUANTILE(age, 0.1) AS q, MIN(age) AS lo,
+        MAX(age) AS hi, MODE(sex, 2) AS top, AVG(age >= 65) AS share,
+        COUNT(*) FILTER (WHERE sex = 'F') AS women,
+        SUM(income) FILTER (WHERE income < 1000) AS pay FROM people""",
+    ),
+    (
+        people.agg(a=f.sum(f.col("income") / 12 - 1), b=(2 - f.count()).round(1), c=-f.sum("age")),
+        "SELECT SUM(income / 12 - 1) AS a, ROUND(2 - COUNT(*), 1) AS b, -SUM(age) AS c FROM people",
+    ),
+    (
+        people.join("regions", on="region", how="left").group_by("pop").agg(n=f.count()),
+        "SELECT pop, COUNT(*) AS n FROM people LEFT JOIN regions USING (region) GROUP BY pop",
+    ),
+    (
+        people.group_by(f.col("odd name")).agg(n=f.count()),
+        'SELECT "odd name", COUNT(*) AS n FROM people GROUP BY 1',
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "text"), PAIRS)
+def test_both_ways_of_asking_are_the_same_question(table, text):
+    asked = sql.parse(text, POLICY, public_fanout={"regions": 1}).query
+    assert table.query == asked
+    assert table.query.hash == asked.hash
+
+
+def test_each_step_gives_a_new_table():
+    adults = people.where("age >= 18")
+    assert not people.conditions
+    assert len(adults.where("sex = 'F'").conditions) == 2
+    assert len(adults.conditions) == 1
+
+
+class Recorder:
+    def __init__(self):
+        self.calls = []
+
+    def ask(self, query, **options):
+        self.calls.append(("ask", query, options))
+        return "answer"
+
+    def preview(self, query, **options):
+        self.calls.append(("preview", query, options))
+        return "price"
+
+
+def test_a_curator_is_asked_with_the_query_and_the_options():
+    asker = Recorder()
+    table = f.Table("people", POLICY, asker).agg(n=f.count())
+    assert table.preview(epsilon="0.5") == "price"
+    assert table.answer(epsilon="0.5", delta=0) == "answer"
+    assert asker.calls == [
+        ("preview", table.query, {"epsilon": "0.5"}),
+        ("ask", table.query, {"epsilon": "0.5", "delta": 0}),
+    ]
+    with pytest.raises(QueryError, match="no curator"):
+        people.agg(n=f.count()).answer(epsilon=1)
+
+
+def test_column_names_and_constants_are_never_read_as_sql():
+    with pytest.raises(UnknownNameError):
+        _ = people.where(f.col("age > 3 OR age") > 1).agg(n=f.count()).query
+    with pytest.raises(UnknownNameError):
+        _ = people.where(f.col("sex") == "F' OR '1' = '1").agg(n=f.count()).query
+    with pytest.raises(UnknownNameError):
+        _ = f.Table("people WHERE age > 3", POLICY).agg(n=f.count()).query
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: people.query,
+        lambda: people.agg(n="age").query,
+        lambda: people.agg(n=3).query,
+        lambda: people.where("age >= 18; DROP TABLE people").agg(n=f.count()).query,
+        lambda: people.where("age >= 18 GROUP BY sex").agg(n=f.count()).query,
+        lambda: people.where("age >= 18, sex = 'F'").agg(n=f.count()).query,
+        lambda: people.where("").agg(n=f.count()).query,
+        lambda: people.where(18).agg(n=f.count()).query,
+        lambda: people.where(f.col("age") > object()).agg(n=f.count()).query,
+        lambda: people.where(f.col("age") > math.inf).agg(n=f.count()).query,
+        lambda: people.where(f.col(3) > 1).agg(n=f.count()).query,
+        lambda: people.limit("3"),
+        lambda: people.limit(0).agg(n=f.count()).query,
+        lambda: people.agg(n=f.count()).order_by("nn").query,
+        lambda: people.agg(n=f.mode("sex", 0)).query,
+        lambda: people.join("regions", on=[]),
+        lambda: people.join("regions", on="region", how="outer"),
+        lambda: people.join("people", on="region").agg(n=f.count()).query,
+        lambda: people.agg(n=reduce(lambda a, _: a + 1, range(5000), f.count())).query,
+        lambda: people.agg(n=f.Term("eval", ("1",))).query,
+    ],
+)
+def test_misuse_is_refused(make):
+    with pytest.raises(DiscreetError):
+        make()
+
+
+def test_long_chains_of_conditions_are_fine():
+    anyone = reduce(lambda a, b: a | b, [f.col("age") == i for i in range(300)])
+    assert people.where(anyone).agg(n=f.count()).query.hash
+
+
+def test_a_term_has_no_truth_value():
+    with pytest.raises(TypeError, match="combine conditions"):
+        bool(f.col("age") > 3)
+
+
+def test_a_table_prints_its_question():
+    table = people.agg(n=f.count())
+    assert str(table) == plan.describe(table.query)
+    assert str(people) == "table people"

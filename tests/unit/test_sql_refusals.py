@@ -1,0 +1,183 @@
+"""What cannot be asked is refused by name, with a line that would work."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from discreet import sql
+from discreet.errors import DiscreetError, QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.policy import (
+    Boolean,
+    Budget,
+    Category,
+    Date,
+    Integer,
+    Policy,
+    Real,
+    Table,
+    Text,
+)
+
+PEOPLE = Table(
+    "people",
+    [
+        Category("sex", ["F", "M", "X"]),
+        Integer("age", 0, 115),
+        Real("income", 0, 200_000, step="0.01"),
+        Boolean("married"),
+        Date("joined", "2000-01-01", "2024-12-31"),
+        Text("city"),
+        Integer("household", 0, 10**6),
+    ],
+    unit="household",
+    max_rows_per_unit=3,
+)
+PRIVATE = Table("visits", [Integer("age", 0, 115)], unit="person_id", max_rows_per_unit=3)
+REGIONS = Table("regions", [Category("sex", ["F", "M", "X"]), Integer("n", 0, 9)], public=True)
+POLICY = Policy(tables=[PEOPLE, PRIVATE, REGIONS], budget=Budget("1"))
+
+
+def refusal(text):
+    with pytest.raises(QueryError) as refused:
+        sql.parse(text, POLICY, public_fanout={"regions": 1})
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "hint"),
+    [
+        ("SELECT COUNT(*) FROM peple", "peple", "people"),
+        ("SELECT AVG(incme) FROM people", "incme", "income"),
+        ("SELECT AVG(p.incme) FROM people AS p", "incme", "income"),
+        ("SELECT AVG(q.income) FROM people AS p", "q", "p"),
+        ("SELECT COUNT(*) FROM people WHERE sex = 'f'", "f", "sex = 'F'"),
+        ("SELECT COUNT(*) FROM people WHERE sex IN ('F', 'W')", "W", "sex = 'F'"),
+        ("SELECT COUNT(DISTINCT persn_id) FROM visits", "persn_id", "age"),
+        ("SELECT AVG(person_id) FROM visits", "person_id", "COUNT(DISTINCT person_id)"),
+        ("SELECT COUNT(*) FROM 'people.parquet'", "people.parquet", None),
+    ],
+)
+def test_unknown_names_come_with_the_nearest_known(text, name, hint):
+    error = refusal(text)
+    assert isinstance(error, UnknownNameError)
+    assert f'"{name}"' in error.message
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("SELECT * FROM people", "SELECT *"),
+        ("SELECT DISTINCT sex FROM people", "DISTINCT"),
+        ("SELECT COUNT(*) FROM people UNION SELECT COUNT(*) FROM visits", "UNION"),
+        ("INSERT INTO people VALUES (1)", "INSERT"),
+        ("DROP TABLE people", "DROP"),
+        ("ATTACH 'x.db'", "ATTACH"),
+        ("COPY people TO 'x'", "COPY"),
+        ("PRAGMA show_tables", "PRAGMA"),
+        ("SET x = 1", "SET"),
+        ("SELECT SUM(income) OVER () FROM people", "OVER"),
+        ("SELECT COUNT(*) FROM people QUALIFY 1 = 1", "QUALIFY"),
+        ("SELECT COUNT(*) FROM people LIMIT 3 OFFSET 2", "OFFSET"),
+        ("SELECT COUNT(*) FROM people TABLESAMPLE (10)", "SAMPLE"),
+        ("SELECT COUNT(*) FROM people FOR UPDATE", "LOCKS"),
+        ("SELECT sex, COUNT(*) FROM people GROUP BY ROLLUP (sex)", "ROLLUP"),
+        ("SELECT COUNT(*) FROM read_csv('x.csv')", "READ_CSV"),
+        ("SELECT COUNT(*) FROM main.people", "DB"),
+        ("SELECT COUNT(*) FROM people, visits", "private"),
+        ("SELECT COUNT(*) FROM people CROSS JOIN regions", "CROSS JOIN"),
+        ("SELECT COUNT(*) FROM people JOIN visits USING (age)", "private"),
+        ("SELECT COUNT(*) FROM people a JOIN people b USING (age)", "private"),
+        ("SELECT COUNT(*) FROM people FULL JOIN regions USING (sex)", "FULL JOIN"),
+        ("SELECT COUNT(*) FROM people p JOIN regions r ON p.sex <> r.sex", "equal columns"),
+        ("SELECT COUNT(*) FROM regions", "public table"),
+        ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM visits)", "QUERY"),
+        ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT 1 FROM visits)", "EXISTS"),
+        ("SELECT COUNT(*) FROM people WHERE city LIKE 'B%'", "LIKE"),
+        ("SELECT COUNT(*) FROM people WHERE age % 2 = 0", "MOD"),
+        ("SELECT COUNT(*) FROM people WHERE joined < CURRENT_DATE", "CURRENT"),
+        ("SELECT COUNT(*) FROM people WHERE RANDOM() < 0.5", "RANDOM"),
+        ("SELECT COUNT(*) FROM people WHERE getenv('HOME') = 'x'", "GETENV"),
+        ("SELECT COUNT(*) FROM people WHERE SLEEP(5)", "SLEEP"),
+        ("SELECT SUM(DISTINCT age) FROM people", "DISTINCT"),
+        ("SELECT COUNT(DISTINCT age, sex) FROM people", "several columns"),
+        ("SELECT STRING_AGG(city) FROM people", "STRING_AGG"),
+        ("SELECT ANY_VALUE(age) FROM people", "ANY_VALUE"),
+        ("SELECT SUM(AVG(age)) FROM people", "aggregate inside"),
+        ("SELECT CASE WHEN COUNT(*) > 1 THEN 1 END FROM people", "CASE"),
+        ("SELECT EXTRACT(DOW FROM joined), COUNT(*) FROM people GROUP BY 1", "DOW"),
+        ("SELECT EXTRACT(EPOCH FROM joined), COUNT(*) FROM people GROUP BY 1", "EPOCH"),
+        ("SELECT SUM(CAST(income AS INT)) FROM people", "CAST"),
+        ("SELECT income, COUNT(*) FROM people GROUP BY income", "20000001"),
+        ("SELECT household, COUNT(*) FROM people GROUP BY household", "privacy unit"),
+        ("WITH RECURSIVE a AS (SELECT 1) SELECT COUNT(*) FROM a", "RECURSIVE"),
+        ("WITH a AS (SELECT AVG(age) FROM people) SELECT COUNT(*) FROM a", "not aggregate"),
+        ("WITH a AS (SELECT age FROM people LIMIT 3) SELECT COUNT(*) FROM a", "LIMIT"),
+        ("SELECT COUNT(*) FROM (SELECT * FROM (SELECT * FROM people) a) b", "SUBQUERY"),
+        ("SELECT /*+ fast */ COUNT(*) FROM people", "hint"),
+        ("SELECT SUM(age, exactly => 3) FROM people", "exactly"),
+    ],
+)
+def test_unsupported_constructs_are_named(text, name):
+    error = refusal(text)
+    assert isinstance(error, UnsupportedQueryError), error
+    assert name.casefold() in error.message.casefold()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("SELECT COUNT(*) FROM people; SELECT COUNT(*) FROM people", "one SELECT"),
+        ("SELECT COUNT(*)", "names no table"),
+        ("SELECT sex FROM people GROUP BY sex", "no statistic"),
+        ("SELECT age, COUNT(*) FROM people", "neither a key nor"),
+        ("SELECT age + 1, COUNT(*) FROM people GROUP BY sex", "neither a key nor"),
+        ("SELECT COUNT(*) FROM people WHERE COUNT(*) > 3", "row by row"),
+        ("SELECT COUNT(*) AS n, AVG(age) AS n FROM people", "called 'n'"),
+        ("SELECT sex, COUNT(*) FROM people GROUP BY 3", "position"),
+        ("SELECT COUNT(*) FROM people ORDER BY 2", "position"),
+        ("SELECT COUNT(*) FROM people LIMIT 0", "LIMIT"),
+        ("SELECT COUNT(*) AS n FROM people HAVING n", "comparison"),
+        ("SELECT COUNT(*) AS n FROM people HAVING n = 'a'", "does not suit"),
+        ("SELECT joined, COUNT(*) FROM people GROUP BY joined HAVING joined > 3", "does not suit"),
+        ("SELECT COUNT(*) FROM people WHERE age", "condition"),
+        ("SELECT COUNT(*) FROM people WHERE age = NULL", "IS NULL"),
+        ("SELECT COUNT(*) FROM people WHERE age = 'old'", "is text"),
+        ("SELECT COUNT(*) FROM people WHERE joined > 'soon'", "not a date"),
+        ("SELECT COUNT(*) FROM people WHERE sex < 'F'", "no order"),
+        ("SELECT SUM(sex) FROM people", "number"),
+        ("SELECT SUM(city) FROM people", "number"),
+        ("SELECT MEDIAN(sex) FROM people", "ordered"),
+        ("SELECT MODE(income) FROM people", "category"),
+        ("SELECT QUANTILE(age, 2) FROM people", "between 0 and 1"),
+        ("SELECT SUM(age / 0) FROM people", "zero"),
+        ("SELECT SUM(POWER(income, 8)) FROM people", "62 bits"),
+        ("SELECT SUM(age * 1e999) FROM people", "too long or too large"),
+        ("SELECT WIDTH_BUCKET(age, 9, 0, 3), COUNT(*) FROM people GROUP BY 1", "below the upper"),
+        ("SELECT COUNT(*) FROM people WHERE sex = 'F' AND sex = 'M' GROUP BY sex", "excludes"),
+    ],
+)
+def test_mistakes_are_explained(text, says):
+    assert says in refusal(text).message
+
+
+def test_syntax_errors_point_at_the_place():
+    error = refusal("SELECT COUNT(*)\nFROM people WHERE (age >")
+    assert error.line == 2
+    assert "line 2" in error.message
+    assert "\n" not in error.message
+
+
+def test_a_join_without_known_fanout_is_refused():
+    with pytest.raises(UnsupportedQueryError, match="share a key"):
+        sql.parse("SELECT COUNT(*) FROM people JOIN regions USING (sex)", POLICY)
+
+
+def test_errors_survive_pickling():
+    error = refusal("SELECT COUNT(*) FROM people WHERE (age >")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.line) == (type(error), str(error), error.line)
+    assert isinstance(again, DiscreetError)
