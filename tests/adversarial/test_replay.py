@@ -184,7 +184,7 @@ class FloatSum(Reference):
         import numpy as np
 
         groups = super().execute(aggregate, salt)
-        total = np.float32(2.0**30)
+        total = np.float32(2.0**24)
         return {
             k: tuple(int(np.float32(total + np.float32(v))) for v in vs) for k, vs in groups.items()
         }
