@@ -45,8 +45,9 @@ def exp_bounds(y: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     down = Context(prec=precision, rounding=ROUND_FLOOR, Emin=-(10**17), traps=[])
     up = Context(prec=precision, rounding=ROUND_CEILING, Emin=-(10**17), traps=[])
     numerator, denominator = Decimal(y.numerator), Decimal(y.denominator)
-    low = down.exp(-up.divide(numerator, denominator))
-    high = up.exp(-down.divide(numerator, denominator))
+    # copy_negate, because unary minus would round to the caller's own decimal context
+    low = down.exp(up.divide(numerator, denominator).copy_negate())
+    high = up.exp(down.divide(numerator, denominator).copy_negate())
     return Fraction(down.next_minus(low)), min(Fraction(1), Fraction(up.next_plus(high)))
 
 
