@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
+from discreet import mechanisms as m
 from discreet._exact import Number
 from discreet.answer import _outputs, _show
 from discreet.answer._quantiles import NoisyTree
@@ -201,10 +202,15 @@ class Answer:
             return Box(nothing, nothing)
         boxes = {}
         for v in set(formula.vectors):
-            law = self._record.vectors[v].law
-            margin = 0 if law is None else law.interval(level).high
-            boxes[v] = Box(self._values[v] - margin, self._values[v] + margin)
+            boxes[v] = self._vector_box(v, level)
         return formula.bounds([boxes.get(i, _EMPTY) for i in range(len(self._values))])
+
+    def _vector_box(self, index: int, level: float) -> Box:
+        vector, values = self._record.vectors[index], self._values[index]
+        if vector.law is not None and vector.threshold is not None:
+            return _given_selection(vector.values, vector.threshold, vector.law, level)
+        margin = 0 if vector.law is None else vector.law.interval(level).high
+        return Box(values - margin, values + margin)
 
     # -- ways out -------------------------------------------------------------------
 
@@ -243,6 +249,18 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return _show.html(self)
+
+
+def _given_selection(values: tuple[int, ...], threshold: int, law: Any, level: float) -> Box:
+    """Ends for counts that are seen only because they reached a threshold.
+
+    Selection favours lucky noise, so the plain interval would cover small
+    counts too rarely; this one inverts the law given selection.
+    """
+    ends = {y: m.interval_given_release(y, threshold, law, level) for y in set(values)}
+    low = np.array([ends[y].low for y in values], dtype=np.float64)
+    high = np.array([ends[y].high for y in values], dtype=np.float64)
+    return Box(low, high)
 
 
 _EMPTY = Box(np.zeros(0), np.zeros(0))

@@ -62,6 +62,7 @@ class ReleasedVector:
 
     values: tuple[int, ...]
     law: Any  # a noise law, or None when the vector is public
+    threshold: int | None = None  # cells were released because they reached this
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,12 @@ class Record:
             "discreet": VERSION,
             "keys": {name: [_plain(v) for v in column] for name, column in self.keys.items()},
             "vectors": [
-                {"law": _law(v.law), "values": [int(x) for x in v.values]} for v in self.vectors
+                {
+                    "law": _law(v.law),
+                    "values": [int(x) for x in v.values],
+                    "threshold": v.threshold,
+                }
+                for v in self.vectors
             ],
             "trees": [
                 {
@@ -160,7 +166,8 @@ def _read(data: Mapping[str, Any]) -> Record:
     return Record(
         keys={str(k): tuple(column) for k, column in data["keys"].items()},
         vectors=tuple(
-            ReleasedVector(_ints(v["values"]), _read_law(v["law"])) for v in data["vectors"]
+            ReleasedVector(_ints(v["values"]), _read_law(v["law"]), v.get("threshold"))
+            for v in data["vectors"]
         ),
         trees=tuple(
             ReleasedTree(

@@ -145,6 +145,11 @@ def _pick(
     return tuple(chosen)
 
 
+def _seen_at(plan: Plan, vector: int) -> int | None:
+    threshold = plan.threshold
+    return threshold.at if threshold is not None and threshold.vector == vector else None
+
+
 def _record(
     plan: Plan, cells: Cells, vectors: list[Ints], trees: list[ReleasedTree], picks: list[Any]
 ) -> Record:
@@ -155,8 +160,8 @@ def _record(
             for i, k in enumerate(query.keys)
         },
         vectors=tuple(
-            ReleasedVector(tuple(int(x) for x in values), law)
-            for values, law in zip(vectors, plan.laws, strict=True)
+            ReleasedVector(tuple(int(x) for x in values), law, _seen_at(plan, i))
+            for i, (values, law) in enumerate(zip(vectors, plan.laws, strict=True))
         ),
         trees=tuple(trees),
         picks=tuple(picks),

@@ -46,7 +46,12 @@ from discreet.mechanisms._randomized_response import (
 )
 from discreet.mechanisms._release import Interval, Release, Selection
 from discreet.mechanisms._sparse_vector import SparseVector, sparse_vector
-from discreet.mechanisms._thresholds import Keys, KeyThreshold, threshold_keys
+from discreet.mechanisms._thresholds import (
+    Keys,
+    KeyThreshold,
+    interval_given_release,
+    threshold_keys,
+)
 
 __all__ = [
     "Estimate",
@@ -62,6 +67,7 @@ __all__ = [
     "exponential",
     "gaussian",
     "geometric",
+    "interval_given_release",
     "laplace",
     "local_sensitivity_median",
     "noisy_max",

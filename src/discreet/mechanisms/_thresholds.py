@@ -89,23 +89,12 @@ class Keys:
 
     def interval(self, confidence: Number = 0.95) -> dict[Any, Interval]:
         """Return an interval per key for its true count, given that it was released."""
-        error = 1 - _exact.confidence(confidence)
-        ends = {y: self._ends(y, error / 2) for y in set(self.value.values())}
-        return {key: Interval(*ends[y], 1 - error) for key, y in self.value.items()}
-
-    def _ends(self, y: int, error: float) -> tuple[int, int]:
-        """Invert the two tails of the truncated law; both are monotone in the count."""
-        reach = 2 + 2 * int(self.law.interval(1 - error / 4).high)
-
-        def at_least(c: int) -> float:
-            return _ratio(self.law.sf(y - 1 - c), self.law.sf(self.threshold - 1 - c))
-
-        def at_most(c: int) -> float:
-            return 1 - _ratio(self.law.sf(y - c), self.law.sf(self.threshold - 1 - c))
-
-        low = _first(lambda c: at_least(c) > error, self.min_count, max(y, self.min_count) + reach)
-        high = _first(lambda c: at_most(c) <= error, self.min_count, max(y, self.min_count) + reach)
-        return low, max(high - 1, self.min_count)
+        level = _exact.confidence(confidence)
+        ends = {
+            y: interval_given_release(y, self.threshold, self.law, level, self.min_count)
+            for y in set(self.value.values())
+        }
+        return {key: ends[y] for key, y in self.value.items()}
 
     def __repr__(self) -> str:
         rule = f"> {self.threshold - 1}" if self.strict else f"≥ {self.threshold}"
@@ -114,6 +103,27 @@ class Keys:
         relation = "" if self.loss.neighbours is None else f", {self.loss.neighbours}"
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
         return f"{{{shown}{more}}} (count {rule})  {self.mechanism}, {self.price}{relation}{taint}"
+
+
+def interval_given_release(
+    y: int, threshold: int, law: Any, confidence: float, min_count: int = 1
+) -> Interval:
+    """Return an interval for a count that is seen only because y reached the threshold.
+
+    Inverts the two tails of the truncated law; both are monotone in the count.
+    """
+    error = (1 - confidence) / 2
+    most = max(y, min_count) + 2 + 2 * int(law.interval(1 - error / 4).high)
+
+    def at_least(c: int) -> float:
+        return _ratio(law.sf(y - 1 - c), law.sf(threshold - 1 - c))
+
+    def at_most(c: int) -> float:
+        return 1 - _ratio(law.sf(y - c), law.sf(threshold - 1 - c))
+
+    low = _first(lambda c: at_least(c) > error, min_count, most)
+    high = _first(lambda c: at_most(c) <= error, min_count, most)
+    return Interval(low, max(high - 1, min_count), confidence)
 
 
 def _ratio(part: float, whole: float) -> float:
