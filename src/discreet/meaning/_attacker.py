@@ -159,7 +159,7 @@ def grouped(loss: p.PrivacyLoss, group: int) -> tuple[p.PrivacyLoss, ...]:
     if not isinstance(loss, p.Zcdp) or not loss.delta0:
         try:
             return (p.group(loss, size),)
-        except ParameterError:  # δ of the group would reach 1
+        except (ParameterError, OverflowError):  # δ of the group would reach 1
             return ()
     # approximate zCDP has no group bound of its own: go through (ε, δ) at several δ
     found: list[p.PrivacyLoss] = []
@@ -184,7 +184,7 @@ def _tail(loss: p.PrivacyLoss, eta: float) -> float:
 
 def _chords(loss: p.PrivacyLoss, fpr: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return a lower bound on f at many rates, from a few points of the profile."""
-    top = min(loss.epsilon(1e-9), 60.0)
+    top = min(loss.epsilon(loss.mass_at_infinity + Fraction(1, 10**9)), 60.0)
     found = np.zeros_like(fpr)
     for e in np.concatenate([[0.0], np.geomspace(top / 256, top, 48)]) if top else [0.0]:
         missing = 1 - loss.delta(float(e))

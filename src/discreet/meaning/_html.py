@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html as escaping
-from fractions import Fraction
 from importlib import resources
 from string import Template
 
@@ -52,7 +51,7 @@ def html(
     parts = resources.files("discreet.meaning")
     script = (parts / "page.js").read_text("utf-8")
     style = (parts / "page.css").read_text("utf-8")
-    rows = attack_rows(of(p.Pure(max(eps, Fraction(1, 10**9))), group=size).attacker)
+    rows = attack_rows(of(p.Pure(eps), group=size).attacker)
     return Template((parts / "page.html").read_text("utf-8")).substitute(
         title=escaping.escape(title),
         script=script,
@@ -64,18 +63,23 @@ def html(
         prior=repr(before),
         group=size,
         relation=str(relation),
-        sentence=escaping.escape(sentence(eps, before, size, relation)),
+        sentence=_text(sentence(eps, before, size, relation)),
         attacks="\n".join(
-            f"<tr><td>{escaping.escape(label)}</td><td class=number>{share}</td></tr>"
+            f"<tr><td>{_text(label)}</td><td class=number>{_text(share)}</td></tr>"
             for label, share in rows
         ),
-        assumptions="\n".join(f"<li>{escaping.escape(x)}</li>" for x in _items(relation)),
+        assumptions="\n".join(f"<li>{_text(x)}</li>" for x in _items(relation)),
     )
 
 
 def _items(relation: p.Neighbours) -> list[str]:
     joined = " ".join(line.strip() for line in assumption_lines(relation, exact=True))
     return [item.strip() for item in joined.split("•") if item.strip()]
+
+
+def _text(words: str) -> str:
+    # a number and its unit stay on one line
+    return escaping.escape(words).replace(" %", "\u00a0%")
 
 
 def _hash(text: str) -> str:

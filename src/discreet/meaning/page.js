@@ -17,9 +17,9 @@
     return round(x, 2 - Math.floor(Math.log10(x)), side);
   };
   const percent = (p, side = "near") => {
-    if (p >= 1) return "100 %";
+    if (p >= 1) return "100\u00a0%";
     const distance = p < 0.99 ? 100 * p : 100 * (1 - p);
-    return round(100 * p, (p < 0.99 ? 2 : 1) - Math.floor(Math.log10(distance)), side) + " %";
+    return round(100 * p, (p < 0.99 ? 2 : 1) - Math.floor(Math.log10(distance)), side) + "\u00a0%";
   };
   const odds = (x, side = "near") => {
     if (Math.abs(x - 1) < 1e-9) return "even";
