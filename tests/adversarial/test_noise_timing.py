@@ -45,7 +45,7 @@ def correlation(draw, draws=DRAWS):
 @pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
 def test_time_does_not_tell_the_value(kind, scale):
     law = kind(scale)
-    assert min(abs(correlation(lambda: law.sample(1)[0])) for _ in range(2)) < 0.05
+    assert any(abs(correlation(lambda: law.sample(1)[0])) < 0.05 for _ in range(2))
 
 
 def test_the_test_sees_a_leaking_sampler():
