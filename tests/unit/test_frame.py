@@ -204,6 +204,11 @@ def test_long_chains_of_conditions_are_fine():
     assert people.where(anyone).agg(n=f.count()).query.hash
 
 
+def test_unselected_text_keys_may_be_gathered():
+    asked = sql.parse("SELECT city, COUNT(*) AS n FROM people GROUP BY 1", POLICY, other="rest")
+    assert people.group_by("city").other("rest").agg(n=f.count()).query == asked.query
+
+
 def test_a_term_has_no_truth_value():
     with pytest.raises(TypeError, match="combine conditions"):
         bool(f.col("age") > 3)

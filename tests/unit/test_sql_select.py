@@ -183,6 +183,24 @@ def test_text_keys_are_selected_unless_the_question_lists_them():
     assert listed.keys[0].codes == ("b", "a")
 
 
+def test_unselected_text_keys_may_be_gathered():
+    text = "SELECT city, COUNT(*) FROM people GROUP BY city"
+    assert ask(text, other="rest").query.other == "rest"
+    assert "rest as rest" in str(ask(text, other="rest").query)
+    with pytest.raises(QueryError, match="leave others behind"):
+        ask("SELECT sex, COUNT(*) FROM people GROUP BY sex", other="rest")
+
+
+def test_a_key_called_like_a_column_does_not_stand_for_it():
+    with pytest.raises(QueryError, match="neither a key nor"):
+        query("SELECT FLOOR(age / 10) AS age, age AS x, COUNT(*) FROM people GROUP BY 1")
+
+
+def test_lists_of_values_have_no_order():
+    with pytest.raises(QueryError, match="no order"):
+        query("SELECT MODE(sex, 2) AS top FROM people ORDER BY top")
+
+
 def test_grouping_twice_by_one_expression_is_grouping_once():
     q = query("SELECT sex, sex AS s, COUNT(*) FROM people GROUP BY sex, 1")
     assert len(q.keys) == 1

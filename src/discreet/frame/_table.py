@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from discreet import policy as pol
     from discreet.frame._terms import Given
     from discreet.plan import Query
-
-Fanout = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
+    from discreet.sql import Fanout
 
 
 class Asker(Protocol):
@@ -57,6 +56,7 @@ class Table:
     tests: tuple[Given, ...] = ()
     order: tuple[tuple[Given, bool], ...] = ()
     most: int | None = None
+    rest: str | None = None
 
     def where(self, *conditions: Given) -> Table:
         """Keep the rows for which all conditions are true."""
@@ -65,6 +65,10 @@ class Table:
     def group_by(self, *keys: Given, **named: Given) -> Table:
         """Group by columns or expressions; ``year="EXTRACT(YEAR FROM joined)"`` names one."""
         return replace(self, keys=(*self.keys, *((None, k) for k in keys), *named.items()))
+
+    def other(self, label: str) -> Table:
+        """Gather text keys that are not selected in one row called `label`."""
+        return replace(self, rest=label)
 
     def agg(self, **outputs: Given) -> Table:
         """Ask for statistics, each under its name."""
@@ -110,7 +114,7 @@ class Table:
         if not self.outputs:
             raise QueryError("the question asks for no statistic", hint=".agg(n=count())")
         root = select(self)
-        return lower(root, self.policy, self.public_fanout).query
+        return lower(root, self.policy, self.public_fanout, self.rest).query
 
     def answer(self, **options: Any) -> Any:
         """Ask the curator, spending budget: ``answer(epsilon="0.5")``."""

@@ -87,9 +87,14 @@ class Assembly:
         having: Out | None = None,
         order: tuple[tuple[Out, bool], ...] = (),
         limit: int | None = None,
+        other: str | None = None,
         **asked: int | None,
     ) -> Query:
         """Close the question, under the limits that :meth:`limits` gives."""
+        if other is not None and all(key.codes is not None for key in self.keys):
+            raise QueryError(
+                "only keys selected from the data leave others behind", hint="GROUP BY city"
+            )
         return Query(
             self.scope.relation,
             tuple(self.keys),
@@ -100,6 +105,7 @@ class Assembly:
             having,
             order,
             limit,
+            other,
         )
 
 

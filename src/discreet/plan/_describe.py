@@ -33,7 +33,9 @@ def describe(query: Query) -> str:
     """
     lines = _after(query)
     lines.append("select " + ", ".join(_named(query, o.name, o.expr) for o in query.outputs))
-    lines += ["group by " + "; ".join(_key(k) for k in query.keys)] if query.keys else []
+    lines += (
+        ["group by " + "; ".join(_key(k, query.other) for k in query.keys)] if query.keys else []
+    )
     lines.append(_limits(query.limits, base(query.relation).table.unit))
     lines += _relation(query.relation)
     return "\n".join("  " * depth + line for depth, line in enumerate(lines))
@@ -54,9 +56,11 @@ def _named(query: Query, name: str, out: Out) -> str:
     return name if text == name else f"{text} as {name}"
 
 
-def _key(key: Key) -> str:
+def _key(key: Key, other: str | None) -> str:
     if key.codes is None:
-        return f"{key.name}: selected from the data"
+        return f"{key.name}: selected from the data" + (
+            "" if other is None else f", rest as {other}"
+        )
     values = [str(key.expr.type.value(c)) for c in key.codes[:_SHOWN]]
     more = f", … ({len(key.codes)})" if len(key.codes) > _SHOWN else ""
     what = "" if isinstance(key.expr, e.Column) else f" = {expression(key.expr)}"

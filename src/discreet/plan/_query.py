@@ -148,6 +148,11 @@ class Query:
         """Stable identity: equal questions have equal hashes, in every process."""
         return digest(self)
 
+    def __str__(self) -> str:
+        from discreet.plan._describe import describe  # noqa: PLC0415 - it imports this module
+
+        return describe(self)
+
 
 def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     """Contribution limits that the policy sets for a relation."""

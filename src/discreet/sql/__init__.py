@@ -23,16 +23,19 @@ division and NULL by zero.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from discreet import policy as pol
+from discreet.sql._parsed import Fanout, Parsed
 
-if TYPE_CHECKING:
-    from discreet import policy as pol
-    from discreet.sql._select import Fanout, Parsed
-
-__all__ = ["parse"]
+__all__ = ["Fanout", "Parsed", "parse"]
 
 
-def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None) -> Parsed:
+def parse(
+    text: str,
+    policy: pol.Policy,
+    *,
+    public_fanout: Fanout | None = None,
+    other: str | None = None,
+) -> Parsed:
     """Read one SELECT into a query, or refuse it by name.
 
     Parameters
@@ -44,6 +47,8 @@ def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None)
     public_fanout
         For joins: a mapping from public table to the most rows that share a key,
         or a function of table and join columns.
+    other
+        Label of a row that gathers the text keys which are not selected (None: no row).
 
     Returns
     -------
@@ -72,4 +77,4 @@ def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None)
     """
     from discreet.sql._select import parse as _parse  # noqa: PLC0415 - sqlglot loads on first use
 
-    return _parse(text, policy, public_fanout=public_fanout)
+    return _parse(text, policy, public_fanout=public_fanout, other=other)

@@ -59,6 +59,7 @@ _QUANTILES: Final = frozenset(
     }
 )
 _FIXED: Final = {"MIN": Fraction(0), "MAX": Fraction(1), "MEDIAN": Fraction(1, 2)}
+LISTED: Final = "list of values"
 _TOPS: Final = frozenset({"APPROX_TOP_K", "APPROX_TOP_COUNT"})
 AGGREGATES: Final = frozenset(
     {"COUNT", "COUNTIF", "COUNT_IF", "MODE", "APPROX_COUNT_DISTINCT"}
@@ -126,9 +127,6 @@ class Outputs:
             alias = self.aliases.get(node.name.casefold())
             if alias is not None:
                 return alias
-            for key in self.assembly.keys:
-                if key.name.casefold() == node.name.casefold():
-                    return KeyOf(key.name)
         if isinstance(node, exp.Literal):
             return Text(str(node.this)) if node.is_string else self._number(node)
         if isinstance(node, exp.Boolean):
@@ -189,7 +187,7 @@ class Outputs:
         if isinstance(out, Of):
             asked = self.assembly.statistics[out.index]
             if asked.kind is Stat.MODE:
-                return "list of values" if asked.top > 1 else _sort(_expr(asked).type)
+                return LISTED if asked.top > 1 else _sort(_expr(asked).type)
             return _sort(_expr(asked).type) if asked.kind is Stat.QUANTILE else "number"
         return "number"
 

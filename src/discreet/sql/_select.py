@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final
 
 from sqlglot import exp
 
@@ -13,13 +12,11 @@ from discreet import policy as pol
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Assembly, Out, Query, Scan, Scope, build
 from discreet.plan._expr import Expr
-from discreet.sql._aggregates import Outputs, default_name, has_aggregate
+from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
+from discreet.sql._parsed import Fanout, Parsed
 from discreet.sql._rows import Rows
 from discreet.sql._text import identifier, label, only, refuse, tree
-
-Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
-"""How many rows of a public table share one value of the join columns, at most."""
 
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
@@ -30,27 +27,26 @@ _ROW_CLAUSES: Final = ("expressions", "from_", "where")
 _TRIVIAL: Final = "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …"
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A question read from text: the query, and ε and δ if the text states them."""
-
-    query: Query
-    epsilon: Fraction | None = None
-    delta: Fraction | None = None
-
-
-def parse(text: str, policy: pol.Policy, *, public_fanout: Fanout | None = None) -> Parsed:
+def parse(
+    text: str,
+    policy: pol.Policy,
+    *,
+    public_fanout: Fanout | None = None,
+    other: str | None = None,
+) -> Parsed:
     """See :func:`discreet.sql.parse`."""
     root = tree(text)
     if not isinstance(root, exp.Select):
         raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
-    return lower(root, policy, public_fanout)
+    return lower(root, policy, public_fanout, other)
 
 
-def lower(root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None) -> Parsed:
+def lower(
+    root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None, other: str | None = None
+) -> Parsed:
     """Lower the tree of one SELECT, wherever it came from."""
     try:
-        return _Select(root, policy, public_fanout).parse()
+        return _Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
         # the plan's own refusals, told as the question's
         raise QueryError(error.message, hint=error.hint) from None
@@ -63,6 +59,7 @@ class _Select:
     node: exp.Select
     policy: pol.Policy
     fanout: Fanout | None
+    other: str | None
     subqueries: dict[str, exp.Expr] = field(default_factory=dict)
 
     def parse(self) -> Parsed:
@@ -344,6 +341,7 @@ class _Select:
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
             limit=_limit(args.get("limit")),
+            other=self.other,
             rows=options.rows,
             groups=options.groups,
             rows_per_group=outputs.bounds.most_rows_per_group,
@@ -372,7 +370,10 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
                 f"ORDER BY position must lie in 1 to {len(columns)}", hint="ORDER BY 1"
             )
         return columns[int(place) - 1].expr, descending
-    return outputs.lower(node), descending
+    out = outputs.lower(node)
+    if outputs.sort(out) == LISTED:
+        raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
+    return out, descending
 
 
 def _limit(node: exp.Expr | None) -> int | None:

@@ -1,0 +1,22 @@
+"""What reading a text gives, and what joins need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from discreet.plan import Query
+
+Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
+"""How many rows of a public table share one value of the join columns, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A question read from text: the query, and ε and δ if the text states them."""
+
+    query: Query
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
