@@ -109,6 +109,18 @@ def test_release_does_not_show_its_scale():
     assert "±" not in repr(answer)
 
 
+@pytest.mark.parametrize("delta", [None, "1e-6"])
+def test_noise_has_the_scale_of_the_proof(delta):
+    values, name = [1, 2, 3, 4, 90], "rounded_cauchy" if delta is None else "rounded_laplace"
+    with mock.patch.object(_refine, name, return_value=_refine.Draw(5, tainted=False)) as draw:
+        m.smooth_median(values, 0, 100, 2, delta, step=1)
+    centre, scale, grid = draw.call_args.args
+    beta = 1.0 if delta is None else _median.laplace_beta(2, 1e-6)
+    smooth = m.smooth_sensitivity_median(values, beta, 0, 100)
+    assert (centre, grid) == (3, 1)
+    assert smooth <= scale <= smooth * (1 + 1e-8)  # α = ε/2 = 1
+
+
 def test_relation_and_loss():
     pure = m.smooth_median([1, 2, 3], 0, 10, "0.5")
     assert pure.loss.epsilon() == 0.5
