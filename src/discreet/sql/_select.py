@@ -18,6 +18,8 @@ from discreet.sql._parsed import Fanout, Parsed
 from discreet.sql._rows import Rows
 from discreet.sql._text import identifier, label, only, refuse, tree
 
+__all__ = ["Parsed", "lower", "parse"]
+
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
 )  # fmt: skip
