@@ -1,0 +1,153 @@
+"""Intervals of answers cover as often as they say, whatever the statistic.
+
+Each case draws R independent answers to one question on a fixed table and counts
+how often the interval contains the exact value on the clamped and limited
+table. Coverage is at least the nominal level by construction, so a test fails
+only if the count is improbably low: below the 1e-11 quantile of
+Binomial(R, level). With fewer than 100 cases the false-alarm probability of the
+file is below 1e-9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import sql
+from discreet.answer import Answer
+from discreet.curator import fresh_salt, measure
+from discreet.engines import Reference
+
+R = 500
+ALARM = 1e-11
+
+COLUMNS = [
+    pol.Category("sex", values=["F", "M"], null="F"),
+    pol.Integer("age", min=0, max=100, null=0),
+    pol.Text("town"),
+]
+ROWS = [
+    {"sex": "FM"[i % 3 == 0], "age": (i * 37) % 101, "town": "Ulm" if i % 40 else "Bonn"}
+    for i in range(400)
+]
+BY = {s: [r["age"] for r in ROWS if r["sex"] == s] for s in "FM"}
+
+CASES = {
+    "COUNT(*)": len,
+    "SUM(age)": sum,
+    "AVG(age)": statistics.fmean,
+    "VAR(age)": statistics.variance,
+    "STDDEV_POP(age)": statistics.pstdev,
+    "SUM(age) / COUNT(*)": statistics.fmean,
+    "SUM(age) - 3 * COUNT(*)": lambda ages: sum(ages) - 3 * len(ages),
+    "AVG(age >= 50)": lambda ages: sum(a >= 50 for a in ages) / len(ages),
+}
+
+
+def answers(text, ask, rows=ROWS, n=R):
+    """Independent answers to one question, without a ledger in between."""
+    table = pol.Table("people", COLUMNS)
+    policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
+    plan = pl.price(pl.lower(sql.parse(text, policy).query), ask)
+    engine = Reference({"people": rows})
+    cache = {a: engine.execute(a, fresh_salt()) for a in plan.lowered.aggregates if a.measures}
+
+    class Cached:
+        def execute(self, aggregate, salt):
+            return cache[aggregate]
+
+    return [Answer(measure(plan, Cached(), fresh_salt())) for _ in range(n)]
+
+
+def check(covered, level, n=R):
+    assert covered >= stats.binom.ppf(ALARM, n, level), f"{covered} of {n} at {level}"
+
+
+@pytest.mark.parametrize("statistic", CASES)
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_statistics_of_groups(statistic, noise):
+    ask = pl.Ask(Fraction(1)) if noise == "laplace" else pl.Ask(rho=Fraction(1, 10))
+    level = 0.9
+    got = answers(f"SELECT sex, {statistic} AS x FROM people GROUP BY sex", ask)
+    for i, s in enumerate("FM"):
+        truth = CASES[statistic](BY[s])
+        inside = sum(
+            low - 1e-9 <= truth <= high + 1e-9
+            for a in got
+            for low, high in [a.interval(level)[i]["x"]]
+        )
+        check(inside, level)
+
+
+@pytest.mark.parametrize(("q", "level"), list(itertools.product([0, 0.1, 0.5, 0.9, 1], [0.5, 0.9])))
+def test_quantiles(q, level):
+    got = answers(f"SELECT QUANTILE(age, {q}) AS x FROM people", pl.Ask(Fraction(1)), n=150)
+    ages = sorted(r["age"] for r in ROWS)
+    # any value v with F(v-) ≤ qN ≤ F(v) is a q-quantile; the smallest suffices
+    truth = ages[max(0, int(np.ceil(q * len(ages))) - 1)]
+    inside = sum(low <= truth <= high for a in got for low, high in [a.interval(level)[0]["x"]])
+    check(inside, level, 150)
+
+
+def test_simultaneous_intervals_hold_all_at_once():
+    text = "SELECT sex, COUNT(*) AS n, SUM(age) AS s, AVG(age) AS a FROM people GROUP BY sex"
+    level = 0.8
+    good = 0
+    for a in answers(text, pl.Ask(Fraction(1))):
+        rows = a.interval(level, simultaneous=True)
+        truths = [{"n": len(BY[s]), "s": sum(BY[s]), "a": statistics.fmean(BY[s])} for s in "FM"]
+        good += all(
+            r[c][0] - 1e-9 <= t[c] <= r[c][1] + 1e-9
+            for r, t in zip(rows, truths, strict=True)
+            for c in "nsa"
+        )
+    check(good, level)
+
+
+def test_counts_of_selected_keys_cover_given_selection():
+    text = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
+    got = answers(text, pl.Ask(Fraction(1), delta=Fraction(1, 1000)))
+    rows = [(r, e) for a in got for r, e in zip(a.to_dicts(), a.interval(0.9), strict=True)]
+    for town, truth in (("Ulm", 390), ("Bonn", 10)):
+        ends = [e["n"] for r, e in rows if r["town"] == town]
+        assert len(ends) > 50
+        check(sum(low <= truth <= high for low, high in ends), 0.9, len(ends))
+
+
+def test_the_harness_rejects_a_mean_that_ignores_the_noise():
+    """Mutant: half the margin of the sum, none of the count."""
+    got = answers("SELECT sex, AVG(age) AS x FROM people GROUP BY sex", pl.Ask(Fraction(1, 10)))
+    truth = statistics.fmean(BY["M"])
+    inside = 0
+    for a in got:
+        total, count = a._record.vectors
+        mean = 50 + total.values[1] / max(count.values[1], 1)
+        margin = total.law.interval(0.9).high / max(count.values[1], 1) / 2
+        inside += abs(mean - truth) <= margin
+    with pytest.raises(AssertionError):
+        check(inside, 0.9)
+
+
+def test_the_harness_rejects_plain_intervals_for_selected_keys():
+    """Mutant: the usual noise interval for a count of 4 that is only seen when lucky."""
+    rows = [r | {"town": "Ulm" if i > 3 else "Bonn"} for i, r in enumerate(ROWS)]
+    ask = pl.Ask(Fraction(1), delta=Fraction(1, 50))
+    got = answers("SELECT town, COUNT(*) AS n FROM people GROUP BY town", ask, rows, n=2500)
+    seen = [r["n"] for a in got for r in a.to_dicts() if r["town"] == "Bonn"]
+    margin = got[0]._record.vectors[0].law.interval(0.5).high
+    with pytest.raises(AssertionError):
+        check(sum(abs(n - 4) <= margin for n in seen), 0.5, len(seen))
+    honest = [
+        e["n"]
+        for a in got
+        for r, e in zip(a.to_dicts(), a.interval(0.5), strict=True)
+        if r["town"] == "Bonn"
+    ]
+    check(sum(low <= 4 <= high for low, high in honest), 0.5, len(honest))
