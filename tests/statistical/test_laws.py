@@ -23,7 +23,7 @@ from scipy import stats
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Geometric, _cells, sum_of
 
 LOOK = 1e-13
-SCALES = ["1e-3", ".3", "1", "10", "300", "1e4", "1e9", str(2**40), str(2**60)]
+SCALES = ["1e-3", ".3", "1", "10", "300", "1e4", "1e9", str(2**40), str(2**55 - 1), str(2**60)]
 LAWS = [DiscreteLaplace, DiscreteGaussian, Geometric]
 
 
