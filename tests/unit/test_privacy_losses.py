@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -41,15 +42,15 @@ LOSSES = [
 ids = [type(loss).__name__ + str(i) for i, loss in enumerate(LOSSES)]
 
 
-# -- every loss keeps the laws of a profile ----------------------------------------------------
+# -- every loss keeps the laws of a profile ---------------------------------------------
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
 def test_delta_falls_in_epsilon_and_epsilon_falls_in_delta(loss):
     deltas = [loss.delta(e) for e in np.linspace(0, 2, 41)]
-    assert all(a >= b * (1 - 1e-9) for a, b in zip(deltas, deltas[1:], strict=False))
+    assert all(a >= b * (1 - 1e-9) for a, b in itertools.pairwise(deltas))
     epsilons = [loss.epsilon(d) for d in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5)]
-    assert all(a >= b for a, b in zip(epsilons, epsilons[1:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(epsilons))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=ids)
@@ -89,15 +90,16 @@ def test_losses_are_hashable_values_with_a_repr(loss):
     assert repr(loss).startswith(type(loss).__name__ + "(")
 
 
-# -- exact values -------------------------------------------------------------------------------
+# -- exact values -----------------------------------------------------------------------
 
 
 def test_pure_loss_returns_its_own_epsilon_at_delta_zero():
     for text in ("0.1", "1e-9", "3", "1/3"):
         eps = p.Pure(text).epsilon()
-        assert Fraction(eps) >= Fraction(text)
+        assert Fraction(repr(eps)) >= Fraction(text)
         assert eps == pytest.approx(float(Fraction(text)), rel=1e-15)
     assert p.Pure(0.1).epsilon() == 0.1
+    assert p.Pure("0.3").epsilon() == 0.3  # the double 0.3 read as 3/10, not as its binary value
     assert p.Pure(0.1).delta(0.1) == 0.0
 
 
@@ -204,7 +206,7 @@ def test_gaussian_tradeoff_equals_the_dual_of_its_profile():
         assert p.PrivacyLoss.tradeoff(loss, fpr) == pytest.approx(loss.tradeoff(fpr), abs=1e-6)
 
 
-# -- R4.5: probabilistic DP and its failure under post-processing --------------------------------
+# -- R4.5: probabilistic DP and its failure under post-processing -----------------------
 
 
 def test_probabilistic_dp_fails_under_post_processing_but_implies_approximate_dp():
@@ -229,7 +231,7 @@ def test_probabilistic_dp_fails_under_post_processing_but_implies_approximate_dp
     assert hockey <= p.Probabilistic(eps, delta).approx().delta(eps) + 1e-12
 
 
-# -- R1.3 group privacy ---------------------------------------------------------------------------
+# -- R1.3 group privacy -----------------------------------------------------------------
 
 
 def test_group_of_five_with_delta():
@@ -280,7 +282,7 @@ def test_group_of_an_approximate_zcdp_is_refused():
         p.group(p.Zcdp("0.1", "1e-6"), 2)
 
 
-# -- R4.2 parallel composition ----------------------------------------------------------------------
+# -- R4.2 parallel composition ----------------------------------------------------------
 
 
 def test_parallel_is_the_largest_under_add_remove_and_twice_it_under_change_one():
@@ -317,7 +319,7 @@ def test_parallel_refuses_losses_stated_under_change_one():
         p.parallel([p.Pure(1).under("change-one")] * 2, "change-one")
 
 
-# -- R1.2 labels --------------------------------------------------------------------------------------
+# -- R1.2 labels ------------------------------------------------------------------------
 
 
 def test_mixing_relations_or_units_is_refused():
@@ -343,7 +345,7 @@ def test_a_group_does_not_mix_with_single_units():
         p.compose([p.group(p.Pure(1), 2), p.Pure(1).under(None, unit="person")])
 
 
-# -- properties -----------------------------------------------------------------------------------------
+# -- properties -------------------------------------------------------------------------
 
 small = st.fractions(min_value=Fraction(1, 1000), max_value=3, max_denominator=1000)
 
@@ -356,9 +358,11 @@ def test_composition_lies_between_largest_and_sum(eps, k, delta):
     assert one.epsilon(delta) * (1 - 1e-9) <= many <= k * float(eps) * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.sampled_from(LOSSES[:1] + LOSSES[8:12] + [p.BoundedRange("0.5")]), min_size=2, max_size=4),
+    st.lists(
+        st.sampled_from(LOSSES[:1] + LOSSES[8:12] + [p.BoundedRange("0.5")]), min_size=2, max_size=4
+    ),
     st.sampled_from([1e-6, 1e-3]),
 )
 def test_mixed_composition_lies_between_largest_and_sum_of_rho(losses, delta):
@@ -369,7 +373,7 @@ def test_mixed_composition_lies_between_largest_and_sum_of_rho(losses, delta):
     assert total.epsilon(delta) <= p.Zcdp(Fraction(total.rho)).epsilon(delta) * (1 + 1e-4) + 1e-4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rho=small, d1=st.floats(1e-12, 0.4), d2=st.floats(1e-12, 0.4))
 def test_zcdp_epsilon_is_monotone_in_delta(rho, d1, d2):
     low, high = sorted((d1, d2))
@@ -388,19 +392,19 @@ def test_group_and_parallel_laws_for_pure_losses(eps, k):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda x: p.Pure(x),
+        p.Pure,
         lambda x: p.Approx(1, x),
-        lambda x: p.Zcdp(x),
-        lambda x: p.Gaussian(x),
-        lambda x: p.Laplace(x),
-        lambda x: p.BoundedRange(x),
+        p.Zcdp,
+        p.Gaussian,
+        p.Laplace,
+        p.BoundedRange,
         lambda x: p.DiscreteLaplace(x, 1),
         lambda x: p.DiscreteLaplace(1, x),
         lambda x: p.DiscreteGaussian(x, 1),
         lambda x: p.DiscreteGaussian(1, x),
-        lambda x: p.BasicFilter(x),
-        lambda x: p.ZcdpFilter(x),
-        lambda x: p.GaussianFilter(x),
+        p.BasicFilter,
+        p.ZcdpFilter,
+        p.GaussianFilter,
         lambda x: p.sample(p.Pure(1), x),
         lambda x: p.gaussian_sigma(1, x, "1e-6"),
         lambda x: p.gaussian_sigma(1, 1, x),
@@ -432,7 +436,7 @@ def test_bad_questions_are_refused():
         lambda: p.parallel([], "add-remove"),
         lambda: p.group(loss, 0),
         lambda: p.Renyi({}),
-        lambda: p.Renyi(),
+        p.Renyi,
         lambda: loss.under("both"),
     ):
         with pytest.raises(ParameterError):

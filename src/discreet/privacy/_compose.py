@@ -11,14 +11,14 @@ How
 1. Families closed under composition are merged exactly: Gaussian losses by Σμ²,
    zCDP by Σρ, Rényi by adding divergences at common orders.
 2. One loss is left: its own exact profile answers.
-3. Otherwise the dominating pairs are put on one grid and convolved
+3. A few atoms are enumerated. Otherwise the dominating pairs are put on one grid and convolved
    (:mod:`discreet.privacy._pld`). If every loss lives on a lattice and the lattices
    fit, the grid *is* the lattice and nothing is rounded: for pure losses this is
    the optimal composition of Kairouz–Oh–Viswanath and Murtagh–Vadhan. Otherwise the
    grid is fine enough to move ε by about 1e-5.
 4. Both directions (record removed, record added) are kept apart to the very end;
    taking the worse pair at each step is not a bound (Lebeda et al. 2024).
-5. The result is never worse than the basic sum of ε at δ = 0.
+5. The result is never worse than the basic sum of ε, nor than the conversion of Σρ.
 """
 
 from __future__ import annotations
@@ -36,16 +36,26 @@ from scipy import special
 from discreet._exact import Number, ceil_float, floor_float
 from discreet.errors import ParameterError
 from discreet.privacy._additive import Gaussian
-from discreet.privacy._loss import Array, PrivacyLoss, assign, read_delta, read_order
+from discreet.privacy._loss import (
+    Array,
+    PrivacyLoss,
+    assign,
+    decimal_up,
+    read_delta,
+    read_order,
+)
 from discreet.privacy._losses import Renyi, Zcdp
 from discreet.privacy._pair import Pair
-from discreet.privacy._pld import Composed, Window
+from discreet.privacy._pld import Composed, Enumerated, Window
 from discreet.privacy._relation import shared_label
 
 _TOLERANCE = 3e-5
 """Movement of ε that the grid may cause, roughly, when losses are not on a lattice."""
 
 _MAX_POINTS = 1 << 22
+
+_FEW_SUMS = 1 << 16
+"""Up to this many sums of atoms are simply listed."""
 
 
 def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
@@ -157,8 +167,14 @@ class Composition(PrivacyLoss):
     def delta_at(self, epsilon: float) -> float:
         """Return an upper bound on δ(ε)."""
         if epsilon >= self.top:
-            return ceil_float(self.mass_at_infinity)
-        return max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
+            return decimal_up(self.mass_at_infinity)
+        found = max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
+        return found if self.rho == math.inf else min(found, self._concentrated.delta_at(epsilon))
+
+    @property
+    def _concentrated(self) -> Zcdp:
+        """The sum of the ρ: better than convolved pairs for bounded ranges."""
+        return Zcdp.of(self.rho, Fraction(0), self)
 
     def epsilon(self, delta: Number = 0) -> float:
         """Return an upper bound on the least ε with δ(ε) ≤ `delta`."""
@@ -166,7 +182,7 @@ class Composition(PrivacyLoss):
         gap = target - self.mass_at_infinity
         if gap < 0:
             return math.inf
-        basic = self.top if isinstance(self.top, float) else ceil_float(self.top)
+        basic = self.top if isinstance(self.top, float) else decimal_up(self.top)
         if gap == 0:
             return basic
         if floor_float(target) < 1e-120:
@@ -177,7 +193,10 @@ class Composition(PrivacyLoss):
                 hint='delta="1e-100"',
             )
         goal = floor_float(target)
-        return min(basic, max(_epsilon(self.terms, side, goal) for side in self._sides()))
+        found = max(_epsilon(self.terms, side, goal) for side in self._sides())
+        if self.rho != math.inf:
+            found = min(found, self._concentrated.epsilon(target))
+        return min(basic, found)
 
     def _sides(self) -> range:
         return range(max(len(loss.pairs()) for loss, _ in self.terms))
@@ -214,6 +233,9 @@ Terms = tuple[tuple[PrivacyLoss, int], ...]
 
 
 def _epsilon(terms: Terms, side: int, target: float) -> float:
+    few = _enumerated(terms, side)
+    if few is not None:
+        return few.solve(target)
     composed = _composed(terms, side, _step(terms, side, target))
     if target <= composed.infinite:
         return math.inf
@@ -229,9 +251,26 @@ def _epsilon(terms: Terms, side: int, target: float) -> float:
 
 
 def _delta(terms: Terms, side: int, epsilon: float) -> float:
+    few = _enumerated(terms, side)
+    if few is not None:
+        return few.delta(epsilon)
     composed = _composed(terms, side, _step(terms, side, 1e-6))
     window = _window(composed, composed.tilt_for_loss(epsilon))
     return 1.0 if epsilon < window.base else window.delta(epsilon)
+
+
+@lru_cache(maxsize=16)
+def _enumerated(terms: Terms, side: int) -> Enumerated | None:
+    """List all sums of a few atoms: no grid, whatever their spacings."""
+    atoms = [(_side(loss, side).atoms, k) for loss, k in terms]
+    count = 1
+    for one, k in atoms:
+        if one is None or k * math.log(len(one.masses)) > math.log(_FEW_SUMS):
+            return None
+        count *= len(one.masses) ** k
+    if count > _FEW_SUMS:
+        return None
+    return Enumerated.of([one for one, k in atoms if one is not None for _ in range(k)])
 
 
 @lru_cache(maxsize=16)

@@ -78,7 +78,7 @@ def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
         return np.where(epsilon >= 0, -np.inf, 0.0)
     low = np.full(epsilon.shape, -40.0)
     high = np.log(epsilon / r + 4.0 / r + 4.0)
-    for _ in range(60):
+    for _ in range(34):  # the bound is flat at its minimum: α to 1e-8 is plenty
         mid = 0.5 * (low + high)
         excess = np.exp(mid)  # α − 1
         rising = (2 * excess + 1) * r - epsilon - np.log1p(1 / excess) > 0

@@ -54,7 +54,7 @@ from discreet.errors import BudgetExceededError, NotProvedError, ParameterError,
 from discreet.privacy._additive import Gaussian
 from discreet.privacy._calibrate import gaussian_sigma
 from discreet.privacy._convert import pure_to_rho
-from discreet.privacy._loss import PrivacyLoss, read_delta
+from discreet.privacy._loss import PrivacyLoss, decimal_up, read_delta
 from discreet.privacy._losses import Approx, Pure, Zcdp
 from discreet.privacy._relation import shared_label
 
@@ -250,12 +250,12 @@ class ZcdpFilter(Filter):
                 "approximate must be smaller than delta: the conversion needs some of it",
                 hint="approximate=delta/2",
             )
-        eps = floor_float(goal)
+        eps, limit = floor_float(goal), floor_float(whole)
 
         def fits(rho: float) -> bool:
-            return Zcdp(Fraction(rho), aside).epsilon(whole) <= eps
+            return Zcdp(Fraction(rho), aside).delta_at(eps) <= limit
 
-        low, high = 0.0, eps  # D_α ≤ αρ with ρ = ε is never (ε, δ)-DP for small δ
+        low, high = 0.0, eps
         while fits(high):
             low, high = high, 2 * high
         while high - low > 2.0**-50 * high:
@@ -381,7 +381,7 @@ class Odometer:
     @property
     def delta(self) -> float:
         """δ of the reading: the odometer's own and that of the losses."""
-        return ceil_float(self._delta + self._extra)
+        return decimal_up(self._delta + self._extra)
 
     @property
     def epsilon(self) -> float:
@@ -391,7 +391,7 @@ class Odometer:
         r, g = ceil_float(self._rho), float(self._gamma)
         log_term = 0.5 * math.log1p(r / g) - math.log(floor_float(self._delta))
         mixture = (r + 2 * math.sqrt((r + g) * log_term)) * (1 + 2.0**-48)
-        basic = self._basic if isinstance(self._basic, float) else ceil_float(self._basic)
+        basic = self._basic if isinstance(self._basic, float) else decimal_up(self._basic)
         return min(mixture, basic)
 
     def __repr__(self) -> str:

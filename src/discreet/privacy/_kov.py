@@ -14,16 +14,16 @@ with probability δ, so composing promises is composing randomised responses:
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product
 
 from discreet import _exact
 from discreet._exact import Number, ceil_float, decimal
 from discreet.errors import ParameterError
 from discreet.privacy._loss import read_delta
 
-_ENUMERABLE = 20
+_ENUMERABLE = 1 << 20
 
 
 def kov_delta(epsilon: Number, k: int, total: Number, delta: Number = 0) -> float:
@@ -36,14 +36,17 @@ def kov_delta(epsilon: Number, k: int, total: Number, delta: Number = 0) -> floa
     each = read_delta(delta)
     e = float(step)
     log_all = k * math.log1p(math.exp(e))
+    # in units of the common denominator the gap (k−2l)ε − ε_g is an exact integer
+    unit = math.lcm(step.denominator, goal.denominator)
+    a, b = int(step * unit), int(goal * unit)
     terms = []
     for lower in range(k + 1):
-        gap = (k - 2 * lower) * step - goal
+        gap = (k - 2 * lower) * a - b
         if gap <= 0:
             break
         log_choose = math.lgamma(k + 1) - math.lgamma(lower + 1) - math.lgamma(k - lower + 1)
         head = log_choose + (k - lower) * e - log_all
-        terms.append(math.exp(head) * -math.expm1(-float(gap)))
+        terms.append(math.exp(head) * -math.expm1(-gap / unit))
     # lgamma and the exponent err by a few ulp of their size
     failing = min(1.0, math.fsum(terms) * (1 + 2.0**-48 * (k * (1 + e) + k * math.log(k + 1))))
     return _with_failures(failing, (1 - each) ** k)
@@ -91,21 +94,30 @@ def murtagh_vadhan_delta(
     0.014078
     """
     steps = [_exact.epsilon(e) for e in epsilons]
-    if len(steps) > _ENUMERABLE:
-        raise ParameterError(
-            f"enumeration is for at most {_ENUMERABLE} mechanisms", hint="p.compose(losses)"
-        )
-    goal = decimal(total, "total")
+    goal, whole = decimal(total, "total"), sum(steps, Fraction(0))
     kept = math.prod((1 - read_delta(d) for d in deltas or ()), start=Fraction(1))
     scale = math.prod(1 + math.exp(float(e)) for e in steps)
     terms = []
-    for signs in product((1, -1), repeat=len(steps)):
-        gap = sum((s * e for s, e in zip(signs, steps, strict=True)), Fraction(0)) - goal
+    for plus, ways in _subset_sums(steps).items():
+        gap = 2 * plus - whole - goal
         if gap > 0:
-            plus = sum((e for s, e in zip(signs, steps, strict=True) if s > 0), Fraction(0))
-            terms.append(math.exp(float(plus)) * -math.expm1(-float(gap)))
+            terms.append(ways * math.exp(float(plus)) * -math.expm1(-float(gap)))
     failing = min(1.0, math.fsum(terms) / scale * (1 + 2.0**-44))
     return _with_failures(failing, kept)
+
+
+def _subset_sums(steps: Sequence[Fraction]) -> Counter[Fraction]:
+    """Count the subsets by their sum; equal sums meet, which keeps lattices small."""
+    counts = Counter({Fraction(0): 1})
+    for step in steps:
+        moved = Counter({total + step: ways for total, ways in counts.items()})
+        counts = counts + moved
+        if len(counts) > _ENUMERABLE:
+            raise ParameterError(
+                f"enumeration is for at most {_ENUMERABLE} different sums",
+                hint="p.compose(losses)",
+            )
+    return counts
 
 
 def _with_failures(failing: float, kept: Fraction) -> float:

@@ -18,7 +18,8 @@ and everything else follows from it:
   f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); a supremum over
   some of the ε is still a lower bound.
 
-Numbers go in as exact rationals and come out rounded outward.
+Numbers go in as exact rationals and come out rounded outward: doubles read as
+their shortest decimals, as budgets are, so that ``Pure("0.3").epsilon()`` is 0.3.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from discreet._exact import Number, ceil_float, decimal, floor_float, show
+from discreet._exact import Number, decimal, floor_float, show
 from discreet.errors import ParameterError, RelationError
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -87,7 +88,7 @@ class PrivacyLoss(ABC):
         """Return an upper bound on δ(ε)."""
         eps = _read_epsilon(epsilon)
         if eps >= self.top:
-            return ceil_float(self.mass_at_infinity)
+            return decimal_up(self.mass_at_infinity)
         return self.delta_at(floor_float(eps))
 
     def epsilon(self, delta: Number = 0) -> float:
@@ -96,7 +97,7 @@ class PrivacyLoss(ABC):
         gap = target - self.mass_at_infinity
         if gap < 0:
             return math.inf
-        top = self.top if isinstance(self.top, float) else ceil_float(self.top)
+        top = self.top if isinstance(self.top, float) else decimal_up(self.top)
         if gap == 0:
             return top
         return self._solve(floor_float(target), top)
@@ -198,6 +199,18 @@ class PrivacyLoss(ABC):
 def up(x: float, ulps: float = 8.0) -> float:
     """Push a non-negative double up by a few units in the last place."""
     return x * (1.0 + ulps * ULP)
+
+
+def decimal_up(value: Fraction) -> float:
+    """Round a rational up to a double *read as its shortest decimal*, as budgets are.
+
+    >>> decimal_up(Fraction(3, 10))
+    0.3
+    """
+    nearest = float(value)
+    if Fraction(repr(nearest)) >= value:
+        return nearest
+    return math.nextafter(nearest, math.inf)
 
 
 def assign(loss: PrivacyLoss, **values: object) -> None:

@@ -26,6 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -256,18 +257,9 @@ class Renyi(PrivacyLoss):
         return math.inf
 
     def log_delta(self, epsilon: Array) -> Array:
-        best = np.zeros(epsilon.shape)
-        for alpha in self._search_orders():
-            bound = renyi_to_log_delta(float(alpha), self.renyi(alpha), epsilon)
-            best = np.minimum(best, bound)
-        return best
-
-    def _search_orders(self) -> list[Fraction]:
-        """Return the given orders and some between: chords are bounds as well."""
-        given = [Fraction(1), *(a for a, _ in self.orders)]
-        steps = [Fraction(i, 8) for i in range(1, 8)]
-        between = [a + (b - a) * step for a, b in pairwise(given) for step in steps]
-        return sorted({*given[1:], *between})
+        alphas, divergences = _chords(self)
+        bounds = renyi_to_log_delta(alphas[:, None], divergences[:, None], epsilon[None, :])
+        return np.asarray(bounds.min(axis=0))
 
     def renyi(self, alpha: Number) -> float:
         """Return D_α, by the chord of the convex (α−1)D_α between given orders."""
@@ -285,6 +277,15 @@ class Renyi(PrivacyLoss):
     def pairs(self) -> tuple[Pair, ...]:
         """Return the pair of the bound's convex minorant."""
         return (Pair.symmetric(self, convex=False),)
+
+
+@lru_cache(maxsize=64)
+def _chords(loss: Renyi) -> tuple[Array, Array]:
+    """Return the given orders and some between, with D_α: chords are bounds as well."""
+    given = [Fraction(1), *(a for a, _ in loss.orders)]
+    steps = [Fraction(i, 8) for i in range(1, 9)]
+    orders = [a + (b - a) * step for a, b in pairwise(given) for step in steps]
+    return np.array([float(a) for a in orders]), np.array([loss.renyi(a) for a in orders])
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

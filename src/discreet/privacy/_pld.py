@@ -43,7 +43,7 @@ from scipy import fft, special
 
 from discreet._exact import ceil_float
 from discreet.privacy._loss import ULP, Array
-from discreet.privacy._pair import Grid
+from discreet.privacy._pair import Atoms, Grid
 
 _BLOCK = 16
 _NEGLIGIBLE = -38.0  # ln of the tilted mass that may stay outside the window
@@ -281,6 +281,48 @@ class Window:
             return None
         x = math.log(max((head[last] - left) / tail[last], 1e-300))
         return self.base + float(np.clip(x, grid[max(last - 1, 0)], grid[last]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumerated:
+    """A composition small enough to list: losses in rising order, and their masses."""
+
+    losses: Array
+    masses: Array
+    infinite: float
+
+    @classmethod
+    def of(cls, factors: Sequence[Atoms]) -> Enumerated:
+        """Add up every choice of one atom from each factor."""
+        losses, masses, log_kept, size = np.zeros(1), np.ones(1), 0.0, 0.0
+        for f in factors:
+            own = float(f.offset) + np.arange(len(f.masses)) * float(f.spacing)
+            losses = (losses[:, None] + own[None, :]).ravel()
+            masses = (masses[:, None] * f.masses[None, :]).ravel()
+            log_kept += math.log1p(-f.infinite)
+            size += float(np.abs(own).max()) + abs(float(f.offset))
+        order = np.argsort(losses)
+        rounding = 4 * ULP * len(factors)
+        infinite = -math.expm1(log_kept) * (1 + rounding)
+        return cls(losses[order] + rounding * size, masses[order] * (1 + rounding), infinite)
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound on δ(ε)."""
+        first = int(np.searchsorted(self.losses, epsilon))
+        terms = self.masses[first:] * -np.expm1(epsilon - self.losses[first:])
+        return min(1.0, self.infinite + float(terms.sum()) * (1 + 2.0**-44))
+
+    def solve(self, target: float) -> float:
+        """Return the least ε (rounded up) with δ(ε) ≤ target, inf if there is none."""
+        low, high = 0.0, math.nextafter(max(float(self.losses[-1]), 0.0), math.inf)
+        if self.delta(high) > target:
+            return math.inf
+        if self.delta(low) <= target:
+            return low
+        while high - low > 4 * ULP * high:
+            mid = 0.5 * (low + high)
+            low, high = (low, mid) if self.delta(mid) <= target else (mid, high)
+        return high
 
 
 def _transform_error(size: int) -> float:
