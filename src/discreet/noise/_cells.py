@@ -42,7 +42,7 @@ Timing
 Up to :data:`SMALL` draws, a fixed number of candidates goes through the same
 array operations, sure or not, and the first ones kept are returned: the work
 does not depend on the values. (The exact comparison is reached with probability
-below 10⁻⁹.) Above, draws share one pass over large arrays. Table lookups leave
+below 10⁻⁷.) Above, draws share one pass over large arrays. Table lookups leave
 traces in the processor's cache; against an attacker on the same core nothing
 here helps.
 """
