@@ -284,6 +284,12 @@ def _window(composed: Composed, tilt: float) -> Window:
     return composed.window(tilt)
 
 
+def clear_caches() -> None:
+    """Forget all computed compositions (for benchmarks, and to free memory)."""
+    for cache in (_enumerated, _composed, _window):
+        cache.cache_clear()
+
+
 def _side(loss: PrivacyLoss, side: int) -> Pair:
     pairs = loss.pairs()
     return pairs[min(side, len(pairs) - 1)]
