@@ -1,0 +1,329 @@
+r"""χ² tests of noisy counts: goodness of fit and independence.
+
+Pearson's statistic on noisy counts does not follow χ²: at n = 1000, four equal
+cells and Laplace noise of scale 20, the textbook test rejects a true null in 64 %
+of cases instead of 5 %. Two remedies, both post-processing:
+
+*Monte Carlo* (Gaboardi et al. [1]_), any law. The statistic
+:math:`Q=\sum_i(z_i-np_i)^2/(np_i)` is compared with B tables drawn from the null
+and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value for
+a simple null with public n, for every B. For independence the null has unknown
+margins: they are estimated from the table projected onto non-negative tables with
+total n, B tables are drawn from them, and *re-estimated each time*. This is a
+parametric bootstrap, asymptotically exact; if some expected count is at most 5
+the test does not reject.
+
+*Projected quadratic form* (Kifer, Rogers [2]_), Gaussian noise of variance σ². With
+:math:`U=(z-np)/\sqrt n`, :math:`\Sigma=\mathrm{diag}(p)-pp^\top+(\sigma^2/n)I` and Π the
+projection off the constants, :math:`U^\top\Pi\Sigma^{-1}\Pi U` is asymptotically χ² with
+d − 1 degrees of freedom. For independence it is minimised over the margins, Σ taken
+at their pilot estimate: (r − 1)(c − 1) degrees of freedom.
+
+Where n is private (not given), it is estimated by the noisy total, in the
+simulated tables too.
+
+References
+----------
+.. [1] M. Gaboardi, H. Lim, R. Rogers, S. Vadhan, "Differentially private chi-squared
+   hypothesis testing", ICML 2016.
+.. [2] D. Kifer, R. Rogers, "A new class of private chi-square hypothesis tests",
+   AISTATS 2017.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.inference._inputs import Noisy, read_n, resolve
+from discreet.inference._laws import Floats, Rng, generator
+from discreet.inference._nonnegative import onto_simplex
+from discreet.inference._results import TestResult
+
+DRAWS = 1_999
+SMALLEST_EXPECTED = 5.0
+Method = Literal["auto", "montecarlo", "quadratic"]
+
+
+def chisquare_gof(
+    counts: Any,
+    p0: Any = None,
+    n: int | None = None,
+    *,
+    epsilon: Number | None = None,
+    noise: str | None = None,
+    law: Any = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    sigma: Number | None = None,
+    sensitivity: Number | None = None,
+    method: Method = "auto",
+    draws: int = DRAWS,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether noisy counts come from given cell probabilities.
+
+    Parameters
+    ----------
+    counts
+        A released histogram, or plain noisy counts with their noise described.
+    p0
+        Cell probabilities under the null; equal if left out.
+    n
+        Public number of people counted; None if it is private.
+    epsilon, noise, law, delta, rho, sigma, sensitivity
+        Noise of plain counts; the sensitivity of a histogram is 1 under
+        add-remove (default) and 2 under change-one.
+    method
+        "montecarlo" for any noise, "quadratic" for Gaussian noise; "auto" takes
+        the quadratic form for Gaussian noise.
+
+    Examples
+    --------
+    >>> from discreet import inference as inf
+    >>> fair = inf.chisquare_gof([262, 240, 251, 244], n=1000, epsilon=".1",
+    ...                          sensitivity=2, noise="laplace", rng=1)
+    >>> fair.pvalue > 0.05
+    True
+    """
+    item = _table(
+        counts,
+        law,
+        noise,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        sigma=sigma,
+        sensitivity=sensitivity,
+    )
+    z = np.asarray(item.value, dtype=np.float64).ravel()
+    p, size = _probabilities(p0, z.size), _size(n, item, z)
+    if _choose(method, item) == "quadratic":
+        statistic = _quadratic(z, p, size, item.noise.variance)
+        pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
+    else:
+        source, k = generator(rng), _draws(draws)
+        null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
+        sizes = np.full(k, float(size)) if n is not None else np.maximum(null.sum(axis=1), 1.0)
+        statistic = float(_pearson(z[None, :], p[None, :] * size)[0])
+        pvalue = _rank(statistic, _pearson(null, p[None, :] * sizes[:, None]))
+        how = f"Monte Carlo, {k} draws"
+    return TestResult(
+        statistic,
+        pvalue,
+        "greater",
+        f"χ² goodness of fit of noisy counts ({how})",
+        {"cells": z.size, "n": size if n is not None else f"private, about {size}"}
+        | {"noise": item.noise.law},
+    )
+
+
+def chisquare_independence(
+    table: Any,
+    n: int | None = None,
+    *,
+    shape: tuple[int, int] | None = None,
+    epsilon: Number | None = None,
+    noise: str | None = None,
+    law: Any = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    sigma: Number | None = None,
+    sensitivity: Number | None = None,
+    method: Method = "auto",
+    draws: int = DRAWS,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether rows and columns of a noisy table of counts are independent.
+
+    Parameters
+    ----------
+    table
+        Noisy counts, rows by columns; a flat release needs `shape`.
+    n, epsilon, noise, law, delta, rho, sigma, sensitivity, method, draws, rng
+        As for :func:`chisquare_gof`.
+
+    Examples
+    --------
+    >>> from discreet import inference as inf, mechanisms as m
+    >>> counts = m.geometric([[400, 100], [100, 400]], sensitivity=1, epsilon=1)
+    >>> inf.chisquare_independence(counts, rng=1).pvalue < 0.01
+    True
+    """
+    item = _table(
+        table,
+        law,
+        noise,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        sigma=sigma,
+        sensitivity=sensitivity,
+    )
+    z = np.asarray(item.value, dtype=np.float64)
+    z = z if shape is None else _reshaped(z, shape)
+    if z.ndim != 2 or min(z.shape) < 2:
+        raise ParameterError(
+            f"a table needs two rows and two columns at least, got shape {z.shape}",
+            hint="shape=(2, 3)",
+        )
+    size = _size(n, item, z)
+    rows, columns = z.shape
+    expected = _expected(z.reshape(1, rows, columns), np.array([float(size)]))[0]
+    parameters: dict[str, object] = {"table": f"{rows} × {columns}", "noise": item.noise.law}
+    if expected.min() <= SMALLEST_EXPECTED:
+        parameters["note"] = "an expected count is at most 5: no evidence is claimed"
+        return TestResult(
+            math.nan, 1.0, "greater", "χ² independence of a noisy table (not applied)", parameters
+        )
+    if _choose(method, item) == "quadratic":
+        statistic = _least_quadratic(z, expected, size, item.noise.variance)
+        pvalue = float(special.chdtrc((rows - 1) * (columns - 1), statistic))
+        how = "projected quadratic form"
+    else:
+        statistic, pvalue = _simulate_independence(
+            z, expected, size, item, _draws(draws), generator(rng), known=n is not None
+        )
+        how = f"Monte Carlo, {draws} draws"
+    return TestResult(
+        statistic, pvalue, "greater", f"χ² independence of a noisy table ({how})", parameters
+    )
+
+
+# -- reading ------------------------------------------------------------------------
+
+
+def _table(value: Any, law: Any, noise: str | None, **described: Any) -> Noisy:
+    item = resolve(value, law, noise, **described)
+    if item.size < 2:
+        raise ParameterError("a χ² test needs at least two cells")
+    return item
+
+
+def _reshaped(z: Floats, shape: tuple[int, int]) -> Floats:
+    try:
+        return z.reshape(shape)
+    except ValueError:
+        raise ParameterError(f"{z.size} cells do not fill a table of shape {shape}") from None
+
+
+def _probabilities(p0: Any, cells: int) -> Floats:
+    if p0 is None:
+        return np.full(cells, 1 / cells)
+    p = np.asarray(p0, dtype=np.float64).ravel()
+    if p.size != cells or not (p > 0).all() or not math.isclose(p.sum(), 1, rel_tol=1e-9):
+        raise ParameterError(
+            f"p0 must hold {cells} positive probabilities that add up to 1",
+            hint="p0=[0.25, 0.25, 0.5]",
+        )
+    return p / p.sum()
+
+
+def _size(n: object, item: Noisy, z: Floats) -> int:
+    if n is None:
+        return max(1, round(float(z.sum())))
+    size = read_n(n, item)
+    # the total of the cells is n plus noise of all of them
+    spread = math.sqrt(z.size * item.noise.variance)
+    if abs(float(z.sum()) - size) > 50 * spread + 1e-6 * size:
+        raise ParameterError(
+            f"n={size} contradicts the counts: they add up to {float(z.sum()):.6g}",
+            hint="n=None if the number of people is private",
+        )
+    return size
+
+
+def _draws(draws: object) -> int:
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
+        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
+    return draws
+
+
+def _choose(method: str, item: Noisy) -> str:
+    if method not in ("auto", "montecarlo", "quadratic"):
+        raise ParameterError(
+            f"method must be 'auto', 'montecarlo' or 'quadratic', got {method!r}",
+            hint='method="auto"',
+        )
+    if method == "quadratic" and not item.noise.gaussian:
+        raise ParameterError(
+            "the quadratic form needs Gaussian noise", hint='method="montecarlo"'
+        )
+    return "quadratic" if item.noise.gaussian and method == "auto" else method
+
+
+# -- statistics ---------------------------------------------------------------------
+
+
+def _pearson(z: Floats, expected: Floats) -> Floats:
+    return np.asarray(((z - expected) ** 2 / expected).sum(axis=-1))
+
+
+def _rank(statistic: float, null: Floats) -> float:
+    return (1 + int((null >= statistic * (1 - 1e-12)).sum())) / (null.size + 1)
+
+
+def _expected(tables: Floats, totals: Floats) -> Floats:
+    """Estimated expected counts under independence, for a stack of noisy tables."""
+    flat = onto_simplex(tables.reshape(len(tables), -1), totals)
+    fitted = flat.reshape(tables.shape)
+    rows, columns = fitted.sum(axis=2), fitted.sum(axis=1)
+    return np.asarray(rows[:, :, None] * columns[:, None, :] / totals[:, None, None])
+
+
+def _simulate_independence(
+    z: Floats,
+    expected: Floats,
+    size: int,
+    item: Noisy,
+    draws: int,
+    rng: np.random.Generator,
+    *,
+    known: bool,
+) -> tuple[float, float]:
+    statistic = float(((z - expected) ** 2 / expected).sum())
+    null = rng.multinomial(size, (expected / expected.sum()).ravel(), draws)
+    tables = (null + item.noise.simulate(rng, null.shape)).reshape(draws, *z.shape)
+    totals = np.full(draws, float(size)) if known else np.maximum(tables.sum(axis=(1, 2)), 1.0)
+    # an estimated margin of zero would divide by zero; a floor keeps its Q large
+    fitted = np.maximum(_expected(tables, totals), 0.1)
+    return statistic, _rank(statistic, ((tables - fitted) ** 2 / fitted).sum(axis=(1, 2)))
+
+
+def _projected(p: Floats, size: int, variance: float) -> Floats:
+    d = p.size
+    inverse = np.linalg.inv(np.diag(p) - np.outer(p, p) + variance / size * np.eye(d))
+    projection = np.eye(d) - 1 / d
+    return np.asarray(projection @ inverse @ projection)
+
+
+def _quadratic(z: Floats, p: Floats, size: int, variance: float) -> float:
+    u = (z - size * p) / math.sqrt(size)
+    return float(u @ _projected(p, size, variance) @ u)
+
+
+def _least_quadratic(z: Floats, expected: Floats, size: int, variance: float) -> float:
+    """Minimise the form over the margins by Gauss–Newton steps from the pilot estimate."""
+    pilot = expected / expected.sum()
+    values, vectors = np.linalg.eigh(_projected(pilot.ravel(), size, variance))
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    row, column = np.log(pilot.sum(axis=1)), np.log(pilot.sum(axis=0))
+    best = math.inf
+    for _ in range(50):
+        a, b = special.softmax(row), special.softmax(column)
+        u = root @ (z.ravel() - size * np.outer(a, b).ravel()) / math.sqrt(size)
+        if float(u @ u) > best * (1 - 1e-12):
+            break
+        best = float(u @ u)
+        # soft-max keeps both margins on the simplex; one direction each is idle
+        down = np.einsum("ik,j->ijk", np.diag(a) - np.outer(a, a), b)
+        across = np.einsum("i,jk->ijk", a, np.diag(b) - np.outer(b, b))
+        slope = np.concatenate([down, across], axis=2).reshape(z.size, -1)
+        step = np.linalg.lstsq(root @ slope * math.sqrt(size), u, rcond=1e-10)[0]
+        row, column = row + step[: a.size], column + step[a.size :]
+    return best

@@ -1,0 +1,328 @@
+"""One reading of everything that carries a noisy number.
+
+Procedures accept a plain number with a law (or with the name and ε of a
+mechanism), a :class:`~discreet.mechanisms.Release`, a column of an
+:class:`~discreet.answer.Answer` or of its record, and :class:`Noisy`, which is
+what all of them become. Here, and only here, is refused what must not be read:
+test noise, unknown laws, columns without one known law, answers under different
+relations or units, sample sizes that contradict the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from discreet import _exact, noise
+from discreet import mechanisms as m
+from discreet._exact import Number
+from discreet.answer import Answer, Record, read
+from discreet.errors import ParameterError, RelationError, TaintedNoiseError
+from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
+from discreet.plan import Of
+from discreet.plan._formula import Formula, Mean, Spread, Total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noisy:
+    """A released number (or a vector with independent noise per cell) and its noise.
+
+    Attributes
+    ----------
+    value
+        What was released, in units: a float or an array of floats.
+    noise
+        Law and step of the noise of every cell.
+    neighbours, unit
+        What was protected, None where nobody said.
+    n
+        Public number of rows behind the number, where the record states it.
+    """
+
+    value: Any
+    noise: Noise
+    neighbours: str | None = None
+    unit: str | None = None
+    n: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return int(np.size(self.value))
+
+    def __add__(self, other: Noisy) -> Noisy:
+        """Add independent releases; the noise becomes the law of the sum."""
+        if not isinstance(other, Noisy):
+            return NotImplemented
+        relation, unit = shared([self, other])
+        return Noisy(self.value + other.value, add(self.noise, other.noise), relation, unit)
+
+    def sum(self) -> Noisy:
+        """Add up the cells of a vector."""
+        total = self.noise
+        if self.size > 1:
+            law, k = self.noise.law, self.size
+            if isinstance(law, noise.Law):
+                total = Noise(law * k, self.noise.step)
+            elif isinstance(law, Laplace):
+                total = Noise(Laplace(law.scale, law.copies * k), self.noise.step)
+            else:
+                total = Noise(Gaussian(law.sigma * k**0.5), self.noise.step)
+        return Noisy(float(np.sum(self.value)), total, self.neighbours, self.unit, self.n)
+
+
+def add(a: Noise, b: Noise) -> Noise:
+    """Return the noise of a sum of independent releases."""
+    if a.step == b.step:
+        match a.law, b.law:
+            case noise.Law(), noise.Law():
+                return Noise(a.law + b.law, a.step)
+            case Laplace(s, i), Laplace(t, j) if s == t:
+                return Noise(Laplace(s, i + j), a.step)
+            case Gaussian(s), Gaussian(t):
+                return Noise(Gaussian((s * s + t * t) ** 0.5), a.step)
+    raise ParameterError(
+        "the sum of these two noises has no closed law here",
+        hint="inf.combine([y1, y2], [[1, 0], [0, 1]], [law1, law2]).estimate([1, 1])",
+    )
+
+
+def shared(items: Iterable[Noisy]) -> tuple[str | None, str | None]:
+    """Return the one relation and unit that all items agree on, or refuse."""
+    relation: str | None = None
+    unit: str | None = None
+    for item in items:
+        if item.neighbours is not None and relation not in (None, item.neighbours):
+            raise RelationError(
+                f"answers under {relation} and {item.neighbours} were mixed: they are promises "
+                "about different pairs of data sets",
+                hint="use answers of one curator, or give plain (value, law) pairs",
+            )
+        if item.unit is not None and unit not in (None, item.unit):
+            raise RelationError(
+                f"answers that protect one {unit} and one {item.unit} were mixed",
+                hint="use answers that protect the same unit",
+            )
+        relation, unit = item.neighbours or relation, item.unit or unit
+    return relation, unit
+
+
+def read_law(law: object, step: Number = 1) -> Noise:
+    """Accept a noise law, its record, or a :class:`Noise`."""
+    if isinstance(law, Noise):
+        return law
+    if isinstance(law, Mapping):
+        law = noise.law_from_dict(law)
+    if not isinstance(law, noise.Law | Laplace | Gaussian):
+        raise ParameterError(
+            f"unknown noise law: {type(law).__name__}",
+            hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace' with epsilon",
+        )
+    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint="step=1"))
+
+
+def noisy(
+    source: Any,
+    column: str | None = None,
+    row: Mapping[str, object] | None = None,
+    *,
+    law: AnyLaw | Mapping[str, Any] | Noise | None = None,
+    step: Number = 1,
+    neighbours: str | None = None,
+    unit: str | None = None,
+) -> Noisy:
+    """Turn whatever carries a noisy number into a :class:`Noisy`.
+
+    Parameters
+    ----------
+    source
+        A number or array (then give `law`), a release of a mechanism, an answer,
+        or an answer's record (object, mapping or JSON text).
+    column, row
+        For answers: the output column, a count or a sum, and the group, as in
+        ``{"sex": "F"}``. Without `row`, all groups in the record's order.
+    law, step, neighbours, unit
+        For plain numbers: the noise law in steps, and what was protected.
+
+    Examples
+    --------
+    >>> from discreet import mechanisms as m, inference as inf
+    >>> count = inf.noisy(m.geometric([120, 80], sensitivity=1, epsilon=1))
+    >>> count.sum().noise.law
+    2*DiscreteLaplace(scale=1)
+    """
+    if isinstance(source, Noisy):
+        return source
+    if isinstance(source, m.Release):
+        return _of_release(source)
+    if isinstance(source, m.Selection):
+        raise ParameterError(f"{source.mechanism} released a choice, not a number")
+    if isinstance(source, Answer):
+        if source.tainted:
+            raise _tainted()
+        return _of_record(read(source.record()), column, row)
+    if isinstance(source, Record | Mapping | str):
+        return _of_record(source if isinstance(source, Record) else read(source), column, row)
+    if law is None:
+        raise ParameterError(
+            "a plain number does not say how it was noised",
+            hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace', epsilon=1",
+        )
+    return Noisy(_numbers(source), read_law(law, step), neighbours, unit)
+
+
+def resolve(
+    value: Any,
+    law: Any = None,
+    noise: str | None = None,
+    **parameters: Any,
+) -> Noisy:
+    """Read the ``value=`` of a procedure together with its description of the noise."""
+    described = noise is not None or any(v is not None for v in parameters.values())
+    if isinstance(value, tuple) and value and not isinstance(value[0], int | float | np.number):
+        value = noisy(*value)
+    if isinstance(value, Noisy | m.Release | m.Selection | Answer | Record | Mapping | str):
+        if described or law is not None:
+            raise ParameterError(
+                "the release already says its noise; a second description could contradict it",
+                hint="leave out law=, noise= and epsilon=",
+            )
+        return noisy(value)
+    if law is not None:
+        if described:
+            raise ParameterError("give the law, or noise and epsilon, not both", hint="law=law")
+        return noisy(value, law=law)
+    given = {k: v for k, v in parameters.items() if v is not None}
+    return Noisy(_numbers(value), named(noise or "laplace", **given))
+
+
+def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:
+    """Parse a public sample size; refuse one that the record contradicts."""
+    if isinstance(n, bool) or not hasattr(n, "__index__"):
+        raise ParameterError(f"n must be a whole number, got {type(n).__name__}", hint="n=100")
+    size = int(n.__index__())
+    if size < least:
+        raise ParameterError(f"n must be at least {least}, got {size}", hint="n=100")
+    if item is not None and item.n is not None and item.n != size:
+        raise ParameterError(f"n={size} contradicts the record, which says {item.n} rows")
+    return size
+
+
+IMPOSSIBLE = 1e-12
+"""Probability below which a noisy count is taken to contradict the stated n."""
+
+
+def check_count(item: Noisy, n: int) -> None:
+    """Refuse a noisy count that lies impossibly far outside 0…n."""
+    z = np.asarray(item.value, dtype=np.float64)
+    if np.any(item.noise.at_least(z - n) < IMPOSSIBLE) or np.any(
+        item.noise.at_most(z) < IMPOSSIBLE
+    ):
+        raise ParameterError(
+            f"n={n} contradicts the released count: the noise alone would carry a count of 0 to n "
+            f"this far with probability below {IMPOSSIBLE:g}",
+            hint="check n, the noise and its epsilon",
+        )
+
+
+def _tainted() -> TaintedNoiseError:
+    return TaintedNoiseError(
+        "this number carries noise of the deterministic test source; no conclusion from it holds"
+    )
+
+
+def _numbers(x: Any) -> Any:
+    if noise.is_tainted(x):
+        raise _tainted()
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"not a number or an array of numbers: {type(x).__name__}") from None
+    if isinstance(x, bool) or not np.isfinite(array).all():
+        raise ParameterError("released values must be finite numbers")
+    return float(array) if array.ndim == 0 else array
+
+
+def _of_release(release: m.Release) -> Noisy:
+    if release.tainted:
+        raise _tainted()
+    if release.law is None:
+        raise ParameterError(
+            f"{release.mechanism} keeps its noise scale private, so no law is known for it"
+        )
+    return Noisy(
+        _numbers(release.value),
+        Noise(release.law, release.step),
+        release.loss.neighbours,
+        release.loss.unit,
+    )
+
+
+def output_formula(record: Record, column: str | None) -> Formula:
+    """Return the formula of an output column that shows one statistic."""
+    names = [o.name for o in record.outputs]
+    plain = [o for o in record.outputs if isinstance(o.expr, Of)]
+    chosen = [o for o in plain if o.name == column] if column is not None else plain
+    if len(chosen) != 1:
+        shown = ", ".join(repr(o.name) for o in plain)
+        raise ParameterError(
+            "say which column"
+            if column is None
+            else f"no column {column!r} that shows a single statistic; there are {names}",
+            hint=f"column one of {shown}",
+        )
+    expr = chosen[0].expr
+    assert isinstance(expr, Of)
+    return record.formulas[expr.index]
+
+
+def _of_record(record: Record, column: str | None, row: Mapping[str, object] | None) -> Noisy:
+    formula = output_formula(record, column)
+    if not isinstance(formula, Total):
+        raise ParameterError(
+            f"column {column!r} is no count or sum: it has an interval of its own",
+            hint="answer.interval(0.95)",
+        )
+    vector = record.vectors[formula.vector]
+    if vector.law is None:
+        raise ParameterError(f"column {column!r} is public and exact: it has no noise to read")
+    values = np.array(vector.values, dtype=np.float64) * float(formula.step)
+    cell = find_cell(record, row)
+    public = _public_counts(record)
+    return Noisy(
+        values if cell is None else float(values[cell]),
+        Noise(vector.law, formula.step),
+        _stated(record, "neighbours"),
+        _stated(record, "unit"),
+        None if public is None or cell is None else int(public[cell]),
+    )
+
+
+def _stated(record: Record, what: str) -> str | None:
+    said = record.statement.get(what)
+    return None if said is None else str(said)
+
+
+def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
+    """Return the index of a group, None for all; a record without groups has one."""
+    if row is None:
+        return None if record.keys else 0
+    if not isinstance(row, Mapping) or set(row) != set(record.keys):
+        raise ParameterError(
+            f"a row is named by its keys: {sorted(record.keys)}", hint="row={'sex': 'F'}"
+        )
+    wanted = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
+    if len(wanted) != 1:
+        raise ParameterError(f"the record has no group {dict(row)!r}")
+    return wanted[0]
+
+
+def _public_counts(record: Record) -> tuple[int, ...] | None:
+    """Row counts that the record states without noise."""
+    for formula in record.formulas:
+        if isinstance(formula, Mean | Spread) and record.vectors[formula.count].law is None:
+            return record.vectors[formula.count].values
+    return None

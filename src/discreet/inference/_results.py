@@ -1,0 +1,139 @@
+"""Results in SciPy's manner: numbers, an interval that says what it covers, a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.errors import ParameterError
+
+Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
+
+QUERY = "the exact value of the released query on the data it was computed from"
+CLAMPED = "the value on the sample after clamping; not the unclamped value, not a population"
+POPULATION = "the population parameter: sampling error and privacy noise together"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Two ends, the confidence they hold with, and what they cover.
+
+    ``low`` and ``high`` are numbers, or arrays with one entry per cell.
+    """
+
+    low: Any
+    high: Any
+    confidence: float
+    covers: str = QUERY
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.low, self.high))
+
+    def __contains__(self, value: object) -> bool:
+        return bool(np.all((self.low <= value) & (value <= self.high)))
+
+    @property
+    def half_width(self) -> Any:
+        """Half the distance between the ends."""
+        return (self.high - self.low) / 2
+
+    def clipped(self, low: float = -np.inf, high: float = np.inf) -> Interval:
+        """Intersect with a public range; coverage of values inside it is unchanged."""
+        return Interval(
+            plain(np.clip(self.low, low, high)),
+            plain(np.clip(self.high, low, high)),
+            self.confidence,
+            self.covers,
+        )
+
+    def summary(self) -> str:
+        """Say the interval in words."""
+        return f"{self!r} covers {self.covers}"
+
+    def __repr__(self) -> str:
+        return f"[{_show(self.low)}, {_show(self.high)}] ({100 * self.confidence:.4g} %)"
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """Outcome of a hypothesis test that accounts for the privacy noise.
+
+    Attributes
+    ----------
+    statistic, pvalue
+        As in SciPy; arrays when the test was run on an array of answers.
+    alternative
+        "two-sided", "less" or "greater".
+    method
+        What was computed, in words.
+    parameters
+        Null value, sample size, noise and the like.
+    loss
+        What running the test cost, or None when it only read released numbers.
+    """
+
+    __test__ = False  # not a test class, whatever pytest thinks of the name
+
+    statistic: Any
+    pvalue: Any
+    alternative: str
+    method: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    loss: Any = None
+    _interval: Callable[[float], Interval] | None = field(default=None, repr=False)
+
+    def confidence_interval(self, confidence_level: Number = 0.95) -> Interval:
+        """Return the parameter values that the test would not reject."""
+        if self._interval is None:
+            raise ParameterError(f"{self.method} has no confidence interval")
+        return self._interval(_exact.confidence(confidence_level, "confidence_level"))
+
+    def summary(self) -> str:
+        """Return a short report in plain text."""
+        lines = [
+            self.method,
+            f"  statistic    {_show(self.statistic)}",
+            f"  p-value      {_show(self.pvalue)} ({self.alternative})",
+        ]
+        lines += [f"  {name:<12} {value}" for name, value in self.parameters.items()]
+        if self._interval is not None:
+            found = self.confidence_interval()
+            lines.append(f"  95 % interval {found!r} for {found.covers}")
+        lines.append(
+            f"  cost         {'nothing further' if self.loss is None else self.loss}",
+        )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(statistic={_show(self.statistic)}, "
+            f"pvalue={_show(self.pvalue)}, alternative={self.alternative!r})"
+        )
+
+
+def plain(x: Any) -> Any:
+    """Hand back a Python float for a scalar, the array otherwise."""
+    return float(x) if np.ndim(x) == 0 else np.asarray(x)
+
+
+def read_alternative(x: str) -> Alternative:
+    """Parse ``alternative=``."""
+    if x == "two-sided" or x == "less" or x == "greater":  # noqa: PLR1714 - narrows the type
+        return x
+    raise ParameterError(
+        f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
+        hint='alternative="two-sided"',
+    )
+
+
+def _show(x: Any) -> str:
+    if np.ndim(x):
+        flat = np.asarray(x).ravel()
+        body = ", ".join(f"{v:.6g}" for v in flat[:6])
+        return f"[{body}{', …' if flat.size > 6 else ''}]"
+    return f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)

@@ -1,0 +1,534 @@
+r"""Comparing means privately: two groups, pairs, one sample; and ranks.
+
+Why not a noisy t-statistic
+---------------------------
+The t-statistic of two groups is a ratio; one record can move it by an amount that
+depends on the data (let one group's variance go to zero), so no noise of scale
+2/(n₁+n₂) makes it private. What *is* private is to release bounded sums, and to
+let the test account for their noise.
+
+Guarantee
+---------
+Values are clamped to the public range and mapped to u ∈ [−1, 1]. Each group
+releases its size, Σu and Σ(u² − ½) with discrete Laplace noise, at the shares
+:data:`SHARES` of ε. Adding or removing one record changes the size by 1, Σu by at
+most 1, Σ(u² − ½) by at most ½: the three compose to ε, the groups are disjoint, so
+everything is ε-DP under add-remove.
+
+Test
+----
+The statistic is the difference of noisy means over its standard error, sampling and
+noise variance together. Its null distribution is simulated: normal groups with the
+released variances and one common mean, *clamped as the data were*, their sums
+drawn from the exact first four moments of a clamped normal (central limit theorem),
+plus noise of the very laws that were released, and everything recomputed. What is
+tested is therefore the mean of clamped values; it is asymptotically exact for
+any distribution whose clamped moments resemble a clamped normal's, and checked by
+simulation for normal, uniform, two-point and skewed data.
+
+Ranks
+-----
+:func:`rank_test` uses :math:`\sum_{ij}\operatorname{sgn}(x_i-y_j)` (Mann–Whitney) and
+:func:`signed_rank_test` :math:`\sum_{i\le j}\operatorname{sgn}(d_i+d_j)` (Wilcoxon). With
+public group sizes (change-one), replacing one value changes at most
+:math:`\max(n_1,n_2)` terms of the first and n of the second, each by at most 2:
+these are their exact sensitivities, whatever the ties. Without ties their null
+laws are free of the distribution, and are simulated with the noise added; ties only
+shrink the statistic's spread, so the tests stay valid [1]_.
+
+References
+----------
+.. [1] S. Couch, Z. Kazan, K. Shi, A. Bray, A. Groce, "Differentially private
+   nonparametric hypothesis testing", CCS 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from discreet import _exact
+from discreet import mechanisms as m
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet.answer import Answer, Record, read
+from discreet.errors import ParameterError, TaintedNoiseError
+from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
+from discreet.inference._laws import Floats, Noise, Rng, generator
+from discreet.inference._results import Interval, TestResult, plain, read_alternative
+from discreet.plan._formula import Spread
+
+SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
+"""Shares of ε for the size, the sum and the sum of squares of a group."""
+
+DRAWS = 1_999
+_COVERS = "the difference of population means of the clamped values"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Noisy size, Σu and Σ(u² − ½) of values mapped to u ∈ [−1, 1]; see :func:`moments`."""
+
+    count: Noisy
+    first: Noisy
+    second: Noisy
+    low: float
+    high: float
+    loss: Any = None
+
+    @property
+    def half(self) -> float:
+        """Half the clamping range: the length of u = 1 in units."""
+        return (self.high - self.low) / 2
+
+    @property
+    def laws(self) -> tuple[Noise, Noise, Noise]:
+        """Noise of the three numbers."""
+        return self.count.noise, self.first.noise, self.second.noise
+
+    @property
+    def values(self) -> Floats:
+        """The three noisy numbers."""
+        return np.array([self.count.value, self.first.value, self.second.value])
+
+
+def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
+    """Release what a mean test needs from one group of private values.
+
+    Parameters
+    ----------
+    values
+        Private values; NaN is refused, everything else is clamped.
+    low, high
+        Public clamping bounds.
+    epsilon
+        Cost, under add-remove.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import inference as inf
+    >>> released = inf.moments(np.arange(1000) % 100, 0, 100, epsilon=1)
+    >>> abs(released.count.value - 1000) < 300
+    True
+    """
+    a, b = float(_exact.exact(low, "low")), float(_exact.exact(high, "high"))
+    if not a < b:
+        raise ParameterError(f"low must be below high, got {a} and {b}", hint="low=0, high=100")
+    u = (np.clip(_private(values), a, b) - (a + b) / 2) / ((b - a) / 2)
+    eps = _exact.epsilon(epsilon)
+    # rounding in `u` is far below the lattice of the release, which rounds anyway
+    parts = (int(u.size), float(np.clip(u, -1, 1).sum()), float((u**2 - 0.5).sum()))
+    bounds = (1, 1, Fraction(1, 2))
+    released = [
+        m.laplace(v, sensitivity=s, epsilon=eps * share, neighbours="add-remove")
+        for v, s, share in zip(parts, bounds, SHARES, strict=True)
+    ]
+    loss = p.compose([r.loss for r in released])
+    count, first, second = (noisy(r) for r in released)
+    return Moments(count, first, second, a, b, loss)
+
+
+def _private(values: Any) -> Floats:
+    try:
+        x = np.asarray(values, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise ParameterError("values must be numbers") from None
+    # whether a record is missing must not decide whether the call fails: say so up front
+    if np.isnan(x).any():
+        raise ParameterError("values hold NaN; decide what a missing value means beforehand")
+    return x
+
+
+def moments_of(
+    answer: Any, column: str, row: Mapping[str, object] | None = None
+) -> Moments:
+    """Read the moments behind a VARIANCE or STDDEV column of an answer; costs nothing."""
+    if isinstance(answer, Answer) and answer.tainted:
+        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    record = answer.record() if isinstance(answer, Answer) else answer
+    record = record if isinstance(record, Record) else read(record)
+    formula = output_formula(record, column)
+    if not isinstance(formula, Spread):
+        raise ParameterError(
+            f"column {column!r} shows no variance; a mean test needs count, sum and squares",
+            hint="SELECT …, STDDEV(x) AS sd",
+        )
+    cell = find_cell(record, row)
+    if cell is None:
+        raise ParameterError("pick one group", hint="row={'sex': 'F'}")
+    half = float(formula.widest / formula.step) / 2
+    scale = (1.0, 1 / half, 1 / half**2)
+    parts = []
+    for v, unit in zip((formula.count, formula.first, formula.second), scale, strict=True):
+        vector = record.vectors[v]
+        if vector.law is None:
+            raise ParameterError("the group's size is public here; this test expects a noisy one")
+        parts.append(
+            Noisy(
+                float(vector.values[cell]) * unit,
+                Noise(vector.law, Fraction(unit)),
+                str(record.statement.get("neighbours")),
+                str(record.statement.get("unit")),
+            )
+        )
+    count, first, second = parts
+    # the record centres squares at `half`, not at ½: shift by what n says
+    shift = float(count.value) * (formula.half / half**2 - 0.5)
+    second = Noisy(float(second.value) + shift, second.noise, second.neighbours, second.unit)
+    reach = float(formula.widest) / 2
+    return Moments(count, first, second, -reach, reach)
+
+
+def two_sample_test(
+    x: Any,
+    y: Any,
+    *,
+    low: Number | None = None,
+    high: Number | None = None,
+    epsilon: Number | None = None,
+    alternative: str = "two-sided",
+    draws: int = DRAWS,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether two groups have the same mean.
+
+    Parameters
+    ----------
+    x, y
+        Private values of two disjoint groups, with `low`, `high` and `epsilon`; or
+        two :class:`Moments` released before (then the test costs nothing).
+    low, high
+        Public range to which values are clamped.
+    epsilon
+        Cost of the whole test under add-remove; every number released is in it.
+    alternative
+        "greater": the mean of x is greater.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import inference as inf
+    >>> rng = np.random.default_rng(1)
+    >>> placebo, treated = rng.normal(5, 1, 1000), rng.normal(7, 1, 1000)
+    >>> test = inf.two_sample_test(treated, placebo, low=0, high=12, epsilon=1, rng=1)
+    >>> test.pvalue < 0.01, test.loss.epsilon()
+    (True, 1.0)
+    """
+    side = read_alternative(alternative)
+    groups = [_group(g, low, high, epsilon) for g in (x, y)]
+    if (groups[0].low, groups[0].high) != (groups[1].low, groups[1].high):
+        raise ParameterError("both groups must be clamped to the same range")
+    shared([g.count for g in groups])
+    # disjoint groups: one record is in one of them, so the larger loss counts
+    losses = [g.loss for g in groups if g.loss is not None]
+    loss = max(losses, key=lambda each: each.epsilon()) if losses else None
+    return _mean_test(groups, 0.0, side, draws, rng, "two-sample test of means", loss)
+
+
+def paired_test(
+    before: Any,
+    after: Any,
+    *,
+    bound: Number,
+    epsilon: Number,
+    alternative: str = "two-sided",
+    draws: int = DRAWS,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether the mean difference of pairs is zero.
+
+    Differences after − before are clamped to ±`bound`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import inference as inf
+    >>> before = np.linspace(60, 90, 500)
+    >>> inf.paired_test(before, before - 3, bound=10, epsilon=1, rng=1).pvalue < 0.01
+    True
+    """
+    first, second = _private(before), _private(after)
+    if first.size != second.size:
+        raise ParameterError("pairs need as many values before as after")
+    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint="bound=10")
+    group = moments(second - first, -reach, reach, epsilon)
+    side = read_alternative(alternative)
+    return _mean_test([group], 0.0, side, draws, rng, "paired test of means", group.loss)
+
+
+def mean_test(
+    x: Any,
+    mu0: Number,
+    *,
+    low: Number | None = None,
+    high: Number | None = None,
+    epsilon: Number | None = None,
+    alternative: str = "two-sided",
+    draws: int = DRAWS,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether a mean equals `mu0` (one sample); arguments as :func:`two_sample_test`."""
+    group = _group(x, low, high, epsilon)
+    null = float(_exact.exact(mu0, "mu0"))
+    if not group.low < null < group.high:
+        raise ParameterError("mu0 must lie inside the clamping range")
+    centre = (null - (group.low + group.high) / 2) / group.half
+    side = read_alternative(alternative)
+    return _mean_test([group], centre, side, draws, rng, "test of a mean", group.loss)
+
+
+def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | None) -> Moments:
+    if isinstance(x, tuple) and x and isinstance(x[0], Answer | Record):
+        x = moments_of(*x)
+    if isinstance(x, Moments):
+        if epsilon is not None or low is not None or high is not None:
+            raise ParameterError("released moments bring their range and cost", hint="epsilon=None")
+        return x
+    if low is None or high is None or epsilon is None:
+        raise ParameterError(
+            "private values need public bounds and a price", hint="low=0, high=100, epsilon=1"
+        )
+    return moments(x, low, high, epsilon)
+
+
+def _mean_test(
+    groups: list[Moments],
+    null: float,
+    side: str,
+    draws: int,
+    rng: Rng,
+    method: str,
+    loss: Any,
+) -> TestResult:
+    source = generator(rng)
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
+        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
+    released = np.array([g.values for g in groups])[:, :, None]
+    laws = [g.laws for g in groups]
+    observed, spread = _studentised(released, laws, null)
+    sizes = np.maximum(released[:, 0, 0], 2.0)
+    means = np.clip(released[:, 1, 0] / sizes, -1, 1)
+    centre = float(np.clip((sizes @ means) / sizes.sum(), -1, 1)) if len(groups) == 2 else null
+    simulated = np.array(
+        [
+            _simulate(n, centre, _variance(part[:, 0]), law, draws, source)
+            for n, part, law in zip(sizes, released, laws, strict=True)
+        ]
+    )
+    t = float(observed[0] / spread[0])
+    errors, spreads = _studentised(simulated, laws, null)
+    ratios = errors / spreads
+    pvalue = _tail(t, ratios, side)
+    half = groups[0].half
+
+    def interval(level: float) -> Interval:
+        low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
+        value, unit = float(observed[0]) * half, float(spread[0]) * half
+        covers = _COVERS if len(groups) == 2 else "the distance of the clamped mean from the null"
+        return Interval(plain(value - high * unit), plain(value - low * unit), level, covers)
+
+    parameters = {
+        "sizes": ", ".join(f"about {n:.0f}" for n in sizes),
+        "estimate": float(observed[0]) * half,
+        "range": f"clamped to {groups[0].low:g} … {groups[0].high:g}",
+    }
+    return TestResult(t, pvalue, side, method, parameters, loss, interval)
+
+
+def _tail(t: float, null: Floats, side: str) -> float:
+    if side == "two-sided":
+        t, null = abs(t), np.abs(null)
+    elif side == "less":
+        t, null = -t, -null
+    return (1 + int((null >= t).sum())) / (null.size + 1)
+
+
+def _variance(part: Floats) -> float:
+    n = max(float(part[0]), 2.0)
+    mean = float(np.clip(part[1] / n, -1, 1))
+    # at least a thousandth of the range: a zero would make the model degenerate
+    return float(np.clip(0.5 + part[2] / n - mean**2, 1e-6, 1 - 0.999 * mean**2))
+
+
+def _studentised(
+    parts: Floats, laws: list[tuple[Noise, Noise, Noise]], null: float
+) -> tuple[Floats, Floats]:
+    """Return the difference of noisy means and its standard error, draw by draw."""
+    n = np.maximum(parts[:, 0], 2.0)
+    means = np.clip(parts[:, 1] / n, -1, 1)
+    variance = np.clip(0.5 + parts[:, 2] / n - means**2, 1e-6, 1.0)
+    noise = np.array([law[1].variance for law in laws])[:, None]
+    size = np.array([law[0].variance for law in laws])[:, None]
+    squared = variance / n + (noise + size * means**2) / n**2
+    difference = means[0] - means[1] if len(parts) == 2 else means[0] - null
+    return difference, np.sqrt(squared.sum(axis=0))
+
+
+def _simulate(
+    n: float, mean: float, variance: float, laws: tuple[Noise, Noise, Noise], draws: int, rng: Any
+) -> Floats:
+    """Draw noisy (size, Σu, Σ(u² − ½)) of n clamped normals."""
+    mu = _clamped_moments(*_matched(mean, variance))
+    size = max(2, round(n))
+    covariance = np.array([[mu[1] - mu[0] ** 2, mu[2] - mu[0] * mu[1]], [0, mu[3] - mu[1] ** 2]])
+    covariance[1, 0] = covariance[0, 1]
+    root = np.linalg.svd(covariance)
+    factor = root.U * np.sqrt(root.S)
+    sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
+    first = size * mean + sums[0]
+    second = size * (mu[1] - 0.5) + sums[1]
+    drawn = [law.simulate(rng, draws) for law in laws]
+    return np.array([size + drawn[0], first + drawn[1], second + drawn[2]])
+
+
+def _matched(mean: float, variance: float) -> tuple[float, float]:
+    """Return centre and spread of the normal whose *clamped* mean and variance are these."""
+    mu, sd = mean, math.sqrt(variance)
+    for _ in range(60):
+        first, second, *_ = _clamped_moments(mu, sd)
+        spread = math.sqrt(max(second - first**2, 1e-12))
+        mu = float(np.clip(mu + (mean - first), -30, 30))
+        sd = float(np.clip(sd * math.sqrt(variance) / spread, 1e-4, 30))
+    return mu, sd
+
+
+def _clamped_moments(mu: float, sd: float) -> tuple[float, float, float, float]:
+    """First four moments of a normal clamped to [−1, 1], in closed form."""
+    a, b = (-1 - mu) / sd, (1 - mu) / sd
+    inside, below, above = special.ndtr(b) - special.ndtr(a), special.ndtr(a), special.ndtr(-b)
+    density_a, density_b = (math.exp(-min(t * t / 2, 700)) / math.sqrt(2 * math.pi) for t in (a, b))
+    # E Zᵏ over a < Z < b, by parts
+    z = [inside, density_a - density_b]
+    for k in (2, 3, 4):
+        z.append((k - 1) * z[k - 2] + a ** (k - 1) * density_a - b ** (k - 1) * density_b)
+    found = []
+    for k in (1, 2, 3, 4):
+        middle = sum(math.comb(k, j) * mu ** (k - j) * sd**j * z[j] for j in range(k + 1))
+        found.append(float(middle + above + (-1) ** k * below))
+    return found[0], found[1], found[2], found[3]
+
+
+# -- ranks --------------------------------------------------------------------------
+
+
+def rank_test(
+    x: Any,
+    y: Any,
+    *,
+    epsilon: Number,
+    alternative: str = "two-sided",
+    draws: int = 9_999,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether two groups of public sizes come from one distribution (Mann–Whitney).
+
+    No bounds are needed: ranks do not care how large an outlier is. ε-DP under
+    change-one, the sizes of both groups being public.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import inference as inf
+    >>> x = np.arange(200.0)
+    >>> inf.rank_test(x, x + 60, epsilon=1, rng=1).pvalue < 0.01
+    True
+    """
+    a, b = _private(x), np.sort(_private(y))
+    if min(a.size, b.size) < 2:
+        raise ParameterError("each group needs two values at least")
+    below, above = np.searchsorted(b, a, "left"), b.size - np.searchsorted(b, a, "right")
+    source = generator(rng)
+    variance = a.size * b.size * (a.size + b.size + 1) / 3
+
+    def null(k: int) -> Floats:
+        if a.size * b.size > 2500:
+            return source.normal(0, math.sqrt(variance), k)
+        ranks = source.permuted(np.tile(np.arange(a.size + b.size), (k, 1)), axis=1)
+        return np.asarray(2.0 * ranks[:, : a.size].sum(axis=1) - a.size * (a.size + b.size - 1))
+
+    return _rank_result(
+        int(below.sum() - above.sum()),
+        2 * max(a.size, b.size),
+        null,
+        epsilon,
+        alternative,
+        draws,
+        source,
+        "Mann–Whitney test of noisy ranks",
+    )
+
+
+def signed_rank_test(
+    before: Any,
+    after: Any,
+    *,
+    epsilon: Number,
+    alternative: str = "two-sided",
+    draws: int = 9_999,
+    rng: Rng = None,
+) -> TestResult:
+    """Test whether differences of pairs are symmetric about zero (Wilcoxon).
+
+    ε-DP under change-one, the number of pairs being public.
+    """
+    first, second = _private(before), _private(after)
+    if first.size != second.size or first.size < 2:
+        raise ParameterError("pairs need as many values before as after, two at least")
+    d = np.sort(second - first)
+    more = d.size - np.searchsorted(d, -d, "right")
+    less = np.searchsorted(d, -d, "left")
+    # ordered pairs count twice, the diagonal once
+    statistic = (int(more.sum() - less.sum()) + int(np.sign(d).sum())) // 2
+    source, n = generator(rng), d.size
+    variance = n * (n + 1) * (2 * n + 1) / 6
+
+    def null(k: int) -> Floats:
+        if n > 100:
+            return source.normal(0, math.sqrt(variance), k)
+        signs = 2.0 * source.integers(0, 2, (k, n)) - 1
+        return np.asarray(signs @ np.arange(1, n + 1))
+
+    return _rank_result(
+        statistic,
+        2 * n,
+        null,
+        epsilon,
+        alternative,
+        draws,
+        source,
+        "signed-rank test of noisy ranks",
+    )
+
+
+def _rank_result(
+    statistic: int,
+    sensitivity: int,
+    null: Any,
+    epsilon: Number,
+    alternative: str,
+    draws: int,
+    source: np.random.Generator,
+    method: str,
+) -> TestResult:
+    side = read_alternative(alternative)
+    released = m.geometric(
+        statistic, sensitivity=sensitivity, epsilon=epsilon, neighbours="change-one"
+    )
+    item = noisy(released)
+    simulated = null(draws) + item.noise.simulate(source, draws)
+    value = float(item.value)
+    return TestResult(
+        value,
+        _tail(value, simulated, side),
+        side,
+        method,
+        {"noise": item.noise.law},
+        released.loss,
+    )
