@@ -32,8 +32,8 @@ def connect(
     memory_limit
         For the embedded engine, such as ``"4GB"``; by default 80 % of the machine.
     temp_directory
-        Where the embedded engine may spill; by default a private directory,
-        removed on closing. Spilled data is encrypted.
+        Where the embedded engine may spill private data, unencrypted; by default
+        a directory that only this user can read, removed on closing.
     timeout
         Seconds after which PostgreSQL gives up on a statement; by default 600.
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import duckdb
 
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
@@ -19,10 +21,7 @@ from discreet.engines._physical import Found, Physical, check
 from discreet.engines._protocol import check_fanout, sealed
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
-from discreet.plan import Aggregate, Groups, Salt, Scan
-
-if TYPE_CHECKING:
-    import duckdb
+from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
 
 _FAMILIES: Final = {
     "TINYINT": Physical.INTEGER,
@@ -49,6 +48,8 @@ _FAMILIES: Final = {
     "TIMESTAMP_NS": Physical.TIMESTAMP,
     "TIMESTAMP WITH TIME ZONE": Physical.TIMESTAMP,
 }
+_PARTS: Final = (1, 8, 64)
+"""Sorting spills to disk, so one pass is best; units are split only when memory runs out."""
 
 
 class DuckDBEngine:
@@ -96,9 +97,26 @@ class DuckDBEngine:
         return sealed(lambda: self._execute(aggregate, salt))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        for parts in _PARTS:
+            try:
+                return self._in_parts(aggregate, salt, parts)
+            except duckdb.OutOfMemoryException:
+                if not _divisible(aggregate):
+                    raise
+        raise duckdb.OutOfMemoryException
+
+    def _in_parts(self, aggregate: Aggregate, salt: Salt, parts: int) -> Groups:
+        """Add up over disjoint sets of units: less memory, the same integers."""
         keys = len(aggregate.keys)
-        rows = self._rows(self.sql(aggregate, salt))
-        return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in sorted(rows)}
+        groups: Groups = {}
+        for part in range(parts):
+            chunk = (part, parts) if parts > 1 else None
+            for row in self._rows(render(self._dialect, self._sources, aggregate, salt, chunk)):
+                known = groups.get(row[:keys], (0,) * (len(row) - keys))
+                groups[row[:keys]] = tuple(
+                    a + int(b) for a, b in zip(known, row[keys:], strict=True)
+                )
+        return dict(sorted(groups.items()))
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -116,6 +134,12 @@ class DuckDBEngine:
     def close(self) -> None:
         """Release what was opened for this engine."""
         self._cleanup()
+
+
+def _divisible(aggregate: Aggregate) -> bool:
+    """Whether results over disjoint sets of units add up to the whole."""
+    distinct = any(m.kind is MeasureKind.DISTINCT for m in aggregate.measures)
+    return aggregate.unit is not None and not distinct
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[str, str]] | None:

@@ -88,9 +88,10 @@ def _known(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
 
 def _integer(dialect: Dialect, r: str, kind: Type, outside: str) -> str:
     lo, hi = dialect.integer(kind.lo), dialect.integer(kind.hi)
-    inside = f"WHEN {r} BETWEEN {lo} AND {hi} THEN CAST({r} AS BIGINT)"
-    beyond = "" if outside == "null" else f" WHEN {r} < {lo} THEN {lo} WHEN {r} > {hi} THEN {hi}"
-    return f"CASE {inside}{beyond} END"
+    if outside == "null":
+        return f"CASE WHEN {r} BETWEEN {lo} AND {hi} THEN CAST({r} AS BIGINT) END"
+    inside = f"CASE WHEN {r} < {lo} THEN {lo} ELSE CAST({r} AS BIGINT) END"
+    return f"CASE WHEN {r} <= {hi} THEN {inside} WHEN {r} > {hi} THEN {hi} END"
 
 
 def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) -> str:
@@ -100,10 +101,8 @@ def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) 
     else:
         # NaN sorts above infinity in every engine here, so the last test drops it
         infinity = dialect.real(math.inf)
-        x = (
-            f"CASE WHEN {r} < {low} THEN {low} WHEN {r} <= {high} THEN {r} "
-            f"WHEN {r} <= {infinity} THEN {high} END"
-        )
+        inside = f"CASE WHEN {r} < {low} THEN {low} ELSE {r} END"
+        x = f"CASE WHEN {r} <= {high} THEN {inside} WHEN {r} <= {infinity} THEN {high} END"
     if step < 1:
         x = f"({x}) * {dialect.real(float(1 / step))}"
     elif step > 1:

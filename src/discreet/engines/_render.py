@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from discreet import policy as pol
 from discreet.engines._dialect import Dialect
 from discreet.engines._expressions import Renderer, member
 from discreet.engines._ingest import code, raw
@@ -29,6 +30,7 @@ from discreet.plan import (
     Salt,
     Scan,
     base,
+    expr,
     used_columns,
 )
 
@@ -58,6 +60,8 @@ class _Relations:
     dialect: Dialect
     sources: Mapping[str, Source]
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    held: dict[str, str] = field(default_factory=dict)
+    """Columns whose raw values are wanted as well, and the identifiers that hold them."""
 
     def fresh(self, letter: str) -> str:
         return f"{letter}{next(self.numbers)}"
@@ -92,6 +96,9 @@ class _Relations:
             physical.append(f"{value} AS {held}")
             codes.append(f"{code(self.dialect, column, found, held)} AS {coded}")
             columns[name] = coded
+            if name in self.held and not table.public:
+                self.held[name] = held
+                codes.append(held)
         where = ""
         if table.unit is not None and not table.public:
             found = source.columns[table.unit]
@@ -122,49 +129,107 @@ class _Statement(_Relations):
     salt: Salt | None = field(kw_only=True)
     chunk: tuple[int, int] | None = field(kw_only=True)
 
-    def entries(self) -> tuple[str, list[Item], list[Item]]:
-        """Keys and measures of every row that counts."""
-        aggregate = self.aggregate
-        rows = self.rows(aggregate.relation, set(used_columns(aggregate)))
-        renderer = Renderer(self.dialect, rows.columns, self.names())
-        # NULL keys are dropped below, so nothing above needs to provide for them
-        keys = [Item(f"k{i}", k.expr.type.not_null()) for i, k in enumerate(aggregate.keys)]
-        values = [Item(f"v{i}", m.type) for i, m in enumerate(aggregate.measures)]
-        outputs = [
-            f"{renderer.value(k.expr)} AS {item.name}"
-            for k, item in zip(aggregate.keys, keys, strict=True)
-        ]
-        outputs += [
+    def items(self) -> tuple[list[Item], list[Item]]:
+        """Names and types of keys and measures."""
+        # NULL keys are dropped, so nothing that follows needs to provide for them
+        keys = [Item(f"k{i}", k.expr.type.not_null()) for i, k in enumerate(self.aggregate.keys)]
+        return keys, [Item(f"v{i}", m.type) for i, m in enumerate(self.aggregate.measures)]
+
+    def renderer(self, columns: Mapping[str, str]) -> Renderer:
+        return Renderer(self.dialect, columns, self.names())
+
+    def key_values(self, renderer: Renderer) -> list[str]:
+        keys = self.aggregate.keys
+        return [f"{renderer.value(k.expr)} AS k{i}" for i, k in enumerate(keys)]
+
+    def measure_values(self, renderer: Renderer) -> list[str]:
+        _, values = self.items()
+        return [
             f"{renderer.value(m.expr)} AS {item.name}"
-            for m, item in zip(aggregate.measures, values, strict=True)
+            for m, item in zip(self.aggregate.measures, values, strict=True)
             if m.expr is not None and not item.is_constant
         ]
-        if aggregate.unit is not None:
-            outputs.append(UNIT)
-        body = f"SELECT {', '.join(outputs) or '1 AS c'} FROM ({renderer.over(rows.body)}) AS s"
-        conditions = [
-            _public(self.dialect, k, i) for k, i in zip(aggregate.keys, keys, strict=True)
-        ]
-        if conditions:
-            body = f"SELECT * FROM ({body}) AS s WHERE {' AND '.join(conditions)}"
-        return body, keys, values
+
+    def public(self, body: str) -> str:
+        """Drop rows whose keys are NULL or not among the public codes."""
+        keys, _ = self.items()
+        pairs = zip(self.aggregate.keys, keys, strict=True)
+        conditions = " AND ".join(_public(self.dialect, key, item) for key, item in pairs)
+        return f"SELECT * FROM ({body}) AS s WHERE {conditions}" if conditions else body
+
+    def entries(self) -> str:
+        """Keys and measures of every row that counts."""
+        rows = self.rows(self.aggregate.relation, set(used_columns(self.aggregate)))
+        renderer = self.renderer(rows.columns)
+        outputs = self.key_values(renderer) + self.measure_values(renderer)
+        outputs += [] if self.aggregate.unit is None else [UNIT]
+        return self.public(_select(outputs, renderer.over(rows.body)))
 
     def render(self) -> str:
-        body, keys, values = self.entries()
-        read = {
-            i.name: self.dialect.integer(i.type.lo) if i.is_constant else i.name for i in values
-        }
-        read |= {i.name: i.name for i in keys}
+        late = self.late_columns()
+        if late:
+            return self.grouped_late(late)
+        body = self.entries()
+        keys, values = self.items()
         if self.aggregate.unit is not None:
             body, read = self.limited(body, keys, values)
-        names = ", ".join(k.name for k in keys)
-        selected = [f"{read[k.name]} AS {k.name}" for k in keys]
-        selected += [f"{read[v.name]} AS {v.name}" for v in values if not v.is_constant]
-        selected += [UNIT] if self.aggregate.unit is not None else []
-        sums = [self.summed(m, v) for m, v in zip(self.aggregate.measures, values, strict=True)]
-        body = f"SELECT {', '.join(selected) or '1 AS c'} FROM ({body}) AS s"
-        group = f" GROUP BY {names}" if names else ""
-        return f"SELECT {', '.join([*(k.name for k in keys), *sums])} FROM ({body}) AS s{group}"
+            carried = [i for i in (*keys, *values) if i in keys or not i.is_constant]
+            body = _select([UNIT, *(f"{read[i.name]} AS {i.name}" for i in carried)], body)
+        pairs = zip(self.aggregate.measures, values, strict=True)
+        return _grouped(keys, [self.summed(m, v) for m, v in pairs], body)
+
+    def late_columns(self) -> list[str]:
+        """Text categories by whose raw values rows can be added up first.
+
+        Turning each row's text into a code costs more than adding the row up.
+        Sums over raw values are therefore taken first where all keys are made
+        of such columns, and only the few raw groups are coded.
+        """
+        aggregate = self.aggregate
+        kinds = {m.kind for m in aggregate.measures}
+        if aggregate.unit is not None or MeasureKind.DISTINCT in kinds:
+            return []
+        table = base(aggregate.relation).table
+        names = sorted({name for k in aggregate.keys for name in expr.columns_of(k.expr)})
+        found = self.sources[table.name].columns
+        late = all(
+            isinstance(table.columns.get(name), pol.Category) and found[name].kind is Physical.TEXT
+            for name in names
+        )
+        return names if late else []
+
+    def grouped_late(self, names: list[str]) -> str:
+        """Add up by raw values, code the groups, then add up by key."""
+        keys, values = self.items()
+        self.held = dict.fromkeys(names, "")
+        rows = self.rows(self.aggregate.relation, set(used_columns(self.aggregate)))
+        renderer = self.renderer(rows.columns)
+        outputs = [*self.held.values(), *self.measure_values(renderer)]
+        body = _select(outputs, renderer.over(rows.body))
+        count = self.fresh("n")
+        added = [v for m, v in zip(self.aggregate.measures, values, strict=True)
+                 if m.expr is not None and not v.is_constant]  # fmt: skip
+        raw_names = ", ".join(self.held.values())
+        partial = [f"count(*) AS {count}", *(f"sum({v.name}) AS {v.name}" for v in added)]
+        body = f"{_select([raw_names, *partial], body)} GROUP BY {raw_names}"
+        table = base(self.aggregate.relation).table
+        found = self.sources[table.name].columns
+        coded = {
+            name: code(self.dialect, table.columns[name], found[name], held)
+            for name, held in self.held.items()
+        }
+        columns = {name: self.fresh("c") for name in coded}
+        carried = [count, *(v.name for v in added)]
+        body = _select([*carried, *(f"{coded[n]} AS {columns[n]}" for n in names)], body)
+        renderer = self.renderer(columns)
+        outputs = self.key_values(renderer) + carried
+        body = self.public(_select(outputs, renderer.over(body)))
+        sums = [
+            f"COALESCE(sum({v.name}), 0)" if v in added
+            else f"COALESCE(sum({count}), 0) * CAST({v.type.lo} AS {self.dialect.wide})"
+            for v in values
+        ]  # fmt: skip
+        return _grouped(keys, sums, body)
 
     def summed(self, measure: Measure, item: Item) -> str:
         limits = self.aggregate.limits
@@ -228,6 +293,16 @@ class _Statement(_Relations):
         if found.kind is Physical.TEXT:
             return self.dialect.text_residue(UNIT, PRIME)
         return f"{self.dialect.remainder(UNIT, PRIME, found)} + {PRIME}"
+
+
+def _select(outputs: list[str], body: str) -> str:
+    return f"SELECT {', '.join(outputs) or '1 AS c'} FROM ({body}) AS s"
+
+
+def _grouped(keys: list[Item], sums: list[str], body: str) -> str:
+    names = [k.name for k in keys]
+    group = f" GROUP BY {', '.join(names)}" if names else ""
+    return _select([*names, *sums], body) + group
 
 
 def _public(dialect: Dialect, key: Key, item: Item) -> str:

@@ -57,7 +57,6 @@ def _configure(
 ) -> None:
     settings = {
         "temp_directory": str(temp_directory),
-        "temp_file_encryption": "true",
         "preserve_insertion_order": "false",
         "autoinstall_known_extensions": "false",
         "disabled_optimizers": "top_n_window_elimination",
