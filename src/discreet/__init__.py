@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from discreet.answer import Answer
     from discreet.curator import Curator
     from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
+    from discreet.frame import (
+        count,
+        count_distinct,
+        max,  # noqa: A004 - dc.max is the statistic
+        mean,
+        median,
+        min,  # noqa: A004
+        mode,
+        proportion,
+        quantile,
+        std,
+        sum,  # noqa: A004
+        var,
+    )
 
 __version__ = "0.1.0"
 
@@ -27,19 +41,46 @@ __all__ = [
     "Curator",
     "__version__",
     "audit",
+    "count",
+    "count_distinct",
     "errors",
+    "max",
+    "mean",
     "mechanisms",
+    "median",
+    "min",
+    "mode",
     "noise",
     "open",
     "policy",
     "privacy",
+    "proportion",
+    "quantile",
+    "std",
+    "sum",
+    "var",
 ]
 
 _SUBMODULES = frozenset({"audit", "errors", "mechanisms", "noise", "policy", "privacy"})
+_STATISTICS = (
+    "count",
+    "count_distinct",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "mode",
+    "proportion",
+    "quantile",
+    "std",
+    "sum",
+    "var",
+)
 _NAMES = {
     "Answer": ("answer", "Answer"),
     "Curator": ("curator", "Curator"),
     "open": ("curator", "open_curator"),
+    **{name: ("frame", name) for name in _STATISTICS},
 }
 
 

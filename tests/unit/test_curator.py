@@ -271,6 +271,21 @@ def test_selected_keys_are_sorted_and_lonely_ones_hidden():
     assert [r["town"] for r in answer.to_dicts()] == ["t0", "t1"]
 
 
+def test_other_keys_go_to_a_bucket_that_is_paid_for():
+    rows = [*ROWS, *(ROWS[0] | {"town": f"hamlet {i}"} for i in range(50))]
+    asked = curator(rows)
+    towns = asked.table("people").group_by("town").agg(n=dc.count()).other("elsewhere")
+    answer = towns.answer(epsilon=4, delta="1e-6")
+    assert [r["town"] for r in answer.to_dicts()] == ["t0", "t1", "elsewhere"]
+    low, high = answer.interval(0.9999)[2]["n"]
+    assert low <= 50 <= high
+    plan = towns.preview(epsilon=4, delta="1e-6").plan
+    # one share for the counts, one for using them twice
+    assert plan.laws[0].scale == Fraction(1, 2)
+    again = dc.Answer.from_record(answer.record())
+    assert again.interval() == answer.interval()
+
+
 def test_a_batch_is_charged_once_and_beats_adding_up():
     asked = curator(budget=pol.Budget("1", delta="1e-5", accounting="approx"))
     with asked.batch(epsilon=1, delta="1e-6") as batch:

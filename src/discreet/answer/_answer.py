@@ -207,10 +207,14 @@ class Answer:
 
     def _vector_box(self, index: int, level: float) -> Box:
         vector, values = self._record.vectors[index], self._values[index]
-        if vector.law is not None and vector.threshold is not None:
-            return _given_selection(vector.values, vector.threshold, vector.law, level)
         margin = 0 if vector.law is None else vector.law.interval(level).high
-        return Box(values - margin, values + margin)
+        plain = Box(values - margin, values + margin)
+        if vector.law is None or vector.threshold is None:
+            return plain
+        selected = vector.values[:-1] if vector.bucket else vector.values
+        ends = _given_selection(selected, vector.threshold, vector.law, level)
+        rest = slice(len(selected), None)
+        return Box(np.append(ends.low, plain.low[rest]), np.append(ends.high, plain.high[rest]))
 
     # -- ways out -------------------------------------------------------------------
 

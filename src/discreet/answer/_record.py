@@ -63,6 +63,7 @@ class ReleasedVector:
     values: tuple[int, ...]
     law: Any  # a noise law, or None when the vector is public
     threshold: int | None = None  # cells were released because they reached this
+    bucket: bool = False  # the last cell holds all other keys and was not selected
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Record:
                     "law": _law(v.law),
                     "values": [int(x) for x in v.values],
                     "threshold": v.threshold,
+                    "bucket": v.bucket,
                 }
                 for v in self.vectors
             ],
@@ -166,7 +168,9 @@ def _read(data: Mapping[str, Any]) -> Record:
     return Record(
         keys={str(k): tuple(column) for k, column in data["keys"].items()},
         vectors=tuple(
-            ReleasedVector(_ints(v["values"]), _read_law(v["law"]), v.get("threshold"))
+            ReleasedVector(
+                _ints(v["values"]), _read_law(v["law"]), v["threshold"], bool(v["bucket"])
+            )
             for v in data["vectors"]
         ),
         trees=tuple(

@@ -21,7 +21,7 @@ from discreet.plan import Cost, Plan, Query, Scan, lower, price
 
 if TYPE_CHECKING:
     from discreet import frame
-    from discreet.sql._select import Parsed
+    from discreet.sql import Parsed
 
 
 class Curator:

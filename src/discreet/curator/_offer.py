@@ -11,7 +11,7 @@ from discreet._exact import Number
 from discreet.plan import Ask
 
 if TYPE_CHECKING:
-    from discreet.sql._select import Parsed
+    from discreet.sql import Parsed
 
 
 @dataclass(frozen=True)

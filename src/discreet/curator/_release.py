@@ -76,8 +76,12 @@ def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None)
         vectors.append(exact if law is None else add(exact, source.sample(law, len(cells))))
     if plan.threshold is not None:
         chosen = [i for i, n in enumerate(vectors[plan.threshold.vector]) if n >= plan.threshold.at]
+        rest = _rest(plan, groups[0], {cells[i] for i in chosen}, source)
         cells = [cells[i] for i in chosen]
         vectors = [vector[chosen] for vector in vectors]
+        if rest is not None:
+            cells.append((lowered.query.other,))
+            vectors = [np.append(v, x) for v, x in zip(vectors, rest, strict=True)]
     trees = [
         _tree(t, law, groups[t.aggregate], cells, source)
         for t, law in zip(lowered.trees, plan.tree_laws, strict=True)
@@ -87,6 +91,22 @@ def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None)
         for p, epsilon in zip(lowered.picks, plan.pick_epsilons, strict=True)
     ]
     return _record(plan, cells, vectors, trees, picks)
+
+
+def _rest(
+    plan: Plan, groups: Groups, chosen: set[tuple[Code, ...]], source: Noise
+) -> list[int] | None:
+    """Add up what no selected key holds, with noise of its own, if that was asked for."""
+    if plan.lowered.query.other is None:
+        return None
+    totals = [0] * len(plan.laws)
+    for cell, values in groups.items():
+        if cell not in chosen:
+            totals = [t + x for t, x in zip(totals, values, strict=True)]
+    return [
+        total if law is None else total + int(source.sample(law, 1)[0])
+        for total, law in zip(totals, plan.laws, strict=True)
+    ]
 
 
 def add(exact: Ints, drawn: Ints) -> Ints:
@@ -160,7 +180,9 @@ def _record(
             for i, k in enumerate(query.keys)
         },
         vectors=tuple(
-            ReleasedVector(tuple(int(x) for x in values), law, _seen_at(plan, i))
+            ReleasedVector(
+                tuple(int(x) for x in values), law, _seen_at(plan, i), query.other is not None
+            )
             for i, (values, law) in enumerate(zip(vectors, plan.laws, strict=True))
         ),
         trees=tuple(trees),

@@ -108,6 +108,7 @@ class _Lowering:
         selector = None
         if any(key.codes is None for key in self.query.keys):
             selector = self._units()
+        self._check_other(selector)
         main = self._aggregate(self.query.keys, tuple(self.measures))
         vectors = tuple(
             Vector(0, i, sensitivity(main, m), size_is_public(main, m))
@@ -122,6 +123,17 @@ class _Lowering:
             formulas,
             selector,
         )
+
+    def _check_other(self, selector: int | None) -> None:
+        """Refuse a bucket of other keys where it would have no clear meaning."""
+        if self.query.other is None:
+            return
+        counted = [m for i, m in enumerate(self.measures) if i != selector]
+        plain = all(m.kind is MeasureKind.SUM for m in counted)
+        if selector is None or len(self.query.keys) != 1:
+            raise ParameterError("a bucket for other keys needs one text key to select from")
+        if not plain or self.trees or self.picks:
+            raise ParameterError("a bucket for other keys can hold counts, sums and averages only")
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query

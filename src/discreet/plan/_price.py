@@ -22,6 +22,13 @@ per unit favour the Gaussian. The planner takes whichever has the smaller worst
 ratio, and says so. Without ``delta`` (and without ``rho``) only Laplace keeps
 the promise.
 
+The bucket for other keys
+-------------------------
+Keys below the threshold may be added up into one more cell with Laplace noise.
+Rows fall into exactly one released cell, so each vector keeps its L1
+sensitivity; only the vector that selects is used twice for unselected keys
+(once to hide the key, once inside the bucket). One more share pays for that.
+
 Guarantee of the Gaussian form
 ------------------------------
 Part i draws the discrete Gaussian of variance :math:`\sigma_i^2 = k\Delta_{2,i}^2
@@ -126,14 +133,14 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
     laplace = _laplace(lowered, ask.epsilon, ask.delta)
-    if ask.delta is None or lowered.picks or noise == "laplace":
+    if ask.delta is None or lowered.picks or lowered.query.other or noise == "laplace":
         return laplace
     gaussian = _gaussian(lowered, ask.epsilon, ask.delta)
     return min((laplace, gaussian), key=_worst)
 
 
 def _parts(lowered: Lowered) -> int:
-    vectors = sum(v.private for v in lowered.vectors)
+    vectors = sum(v.private for v in lowered.vectors) + (lowered.query.other is not None)
     return vectors + sum(t.levels for t in lowered.trees) + sum(p.top for p in lowered.picks)
 
 
@@ -180,6 +187,8 @@ def _laplace_shares(
     picks = tuple(other / touched for _ in lowered.picks)
     spent = [s for v, s in zip(lowered.vectors, shares, strict=True) if v.private]
     spent += [other] * sum(t.levels for t in lowered.trees)
+    if lowered.query.other is not None:
+        spent.append(other)
     rho = sum((_rho(e) for e in spent), Fraction(0))
     # an exponential mechanism of range η is η²/8-zCDP; `touched` of them per pick
     rho += sum(p.top * touched * (other / touched) ** 2 / 8 for p in lowered.picks)
@@ -215,8 +224,9 @@ def _rho(epsilon: Fraction) -> Fraction:
 
 def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Plan:
     """Gaussian noise of total ρ, exactly; δ only selects keys."""
-    if lowered.picks:
-        raise ParameterError("MODE is priced by epsilon=, not rho=", hint='epsilon="0.5"')
+    if lowered.picks or lowered.query.other is not None:
+        what = "MODE" if lowered.picks else "a bucket for other keys"
+        raise ParameterError(f"{what} is priced by epsilon=, not rho=", hint='epsilon="0.5"')
     share = rho / max(_parts(lowered), 1)
 
     def law(s: Sensitivity) -> DiscreteGaussian:
