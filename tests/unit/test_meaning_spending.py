@@ -9,13 +9,24 @@ import numpy as np
 import pytest
 
 from discreet import meaning
+from discreet import policy as pol
 from discreet import privacy as p
+from discreet.curator import Curator
+from discreet.engines import Reference
 from discreet.errors import NotProvedError, ParameterError, RelationError, TaintedNoiseError
-from discreet.ledger import Balance, Entry
+from discreet.ledger import Balance, Entry, MemoryLedger
 from discreet.plan import Cost
 
 
-def entry(epsilon="0.1", delta=0, *, neighbours="add-remove", unit="person", tainted=False):
+def entry(
+    epsilon="0.1",
+    delta=0,
+    *,
+    neighbours="add-remove",
+    unit="person",
+    tainted=False,
+    table="people",
+):
     e, d = Fraction(epsilon), Fraction(delta)
     rho = Fraction(p.Pure(e).rho) if not d else Fraction("0.001")
     cost = Cost(epsilon=e, delta=d, rho=rho, rho_delta=d)
@@ -29,6 +40,7 @@ def entry(epsilon="0.1", delta=0, *, neighbours="add-remove", unit="person", tai
         neighbours=neighbours,
         unit=unit,
         tainted=tainted,
+        table=table,
     )
 
 
@@ -150,6 +162,31 @@ def test_mixed_relations_and_units_are_refused():
         meaning.of([entry(), entry(neighbours="change-one")])
     with pytest.raises(RelationError):
         meaning.of([entry(), entry(unit="household")])
+
+
+def test_one_table_of_several_can_be_asked_about():
+    entries = [entry("0.1"), entry("0.2", table="shops", unit="shop"), entry("0.4", table=None)]
+    assert meaning.of(entries, table="people").epsilon == pytest.approx(0.5)
+    with pytest.raises(RelationError):
+        meaning.of(entries)
+
+
+def test_a_real_curator_s_ledger():
+    own = pol.Policy(
+        tables=[pol.Table("people", [pol.Category("sex", values=["F", "M"], null="F")])],
+        budget=pol.Budget("2", accounting="pure"),
+        name="meaning of a real ledger",
+    )
+    rows = [{"sex": "FM"[i % 2]} for i in range(100)]
+    curator = Curator(own, Reference({"people": rows}), MemoryLedger(own))
+    assert "Nothing was released" in str(meaning.of(curator.ledger))
+    curator.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon="0.25")
+    curator.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'F'", epsilon="0.25")
+    told = meaning.of(curator.ledger, table="people")
+    assert told.epsilon == 0.5
+    assert told.budget.epsilon == 2.0
+    assert told.neighbours is p.Neighbours.ADD_REMOVE
+    assert "2 debits" in str(told)
 
 
 def test_test_noise_is_refused():

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
@@ -66,7 +66,6 @@ class Meaning:
     group: int
     basis: str
     budget: Meaning | None = None
-    _bounds: tuple[p.PrivacyLoss, ...] = field(default=(), compare=False)
 
     @property
     def neighbours(self) -> p.Neighbours | None:
@@ -88,7 +87,9 @@ class Meaning:
     @property
     def attacker(self) -> Attacker:
         """What any attack on the group can achieve."""
-        return Attacker(self._bounds, self.group)
+        # with nothing released the two worlds are the same
+        bounds = [b for loss in self.losses or (_NOTHING,) for b in grouped(loss, self.group)]
+        return Attacker(tuple(bounds), self.group)
 
     def posterior(self, prior: Number, against: Against | str = Against.COUNTERFACTUAL) -> Belief:
         """Return the beliefs an attacker can come to from probability `prior`."""
@@ -101,7 +102,7 @@ class Meaning:
     def for_group(self, group: int) -> Meaning:
         """Return the meaning for a number of people together."""
         whole = None if self.budget is None else self.budget.for_group(group)
-        return _meaning(self.losses, group, self.basis, whole)
+        return Meaning(self.losses, read_group(group), self.basis, whole)
 
     def __str__(self) -> str:
         who = "One person" if self.group == 1 else f"{self.group} people together"
@@ -113,7 +114,9 @@ class Meaning:
     __repr__ = __str__
 
 
-def of(releases: Releases, *, group: int = 1, delta: Number = "1e-6") -> Meaning:
+def of(
+    releases: Releases, *, group: int = 1, table: str | None = None, delta: Number = "1e-6"
+) -> Meaning:
     """Return what releases mean for a person, or for `group` people together.
 
     Parameters
@@ -122,6 +125,9 @@ def of(releases: Releases, *, group: int = 1, delta: Number = "1e-6") -> Meaning
         An ε, a loss, losses with parameters fixed in advance, a ledger or its entries.
     group
         Number of people considered together, for example a family of four.
+    table
+        Of a ledger, only what was asked about this table; for people who are in no
+        other one.
     delta
         Failure probability of an odometer's reading; used only for ledgers with
         debits that are not pure.
@@ -134,29 +140,24 @@ def of(releases: Releases, *, group: int = 1, delta: Number = "1e-6") -> Meaning
       A belief of 2 % without their data can become at most 5.26 % with them; 50 % at most 73.2 %.
       A guess whether their data were used is right at most 62.3 % of the time (a coin: 50 %).
     """  # noqa: E501 - the sentences are printed on one line each
+    size = read_group(group)
     if _is_ledger(releases):
         entries = list(releases.entries)
         whole = _budget(releases, entries)
     elif _are_entries(releases):
         entries, whole = list(releases), None
     elif isinstance(releases, Sequence) and not isinstance(releases, str) and not releases:
-        return _meaning((), group, "nothing was released")
+        return Meaning((), size, "nothing was released")
     else:
         loss = read_loss(cast("Privacy | Sequence[p.PrivacyLoss]", releases))
-        return _meaning((loss,), group, "parameters fixed in advance")
+        return Meaning((loss,), size, "parameters fixed in advance")
+    if table is not None:
+        # a debit that names no table may have been about any
+        entries = [e for e in entries if e.table in (None, table)]
     read = _reading(entries, delta)
     kind = "debit" if len(entries) == 1 else "debits"
-    budget = None if whole is None else _meaning((whole,), group, "the whole budget")
-    return _meaning(read, group, f"{len(entries)} {kind}, chosen as answers came in", budget)
-
-
-def _meaning(
-    losses: tuple[p.PrivacyLoss, ...], group: int, basis: str, budget: Meaning | None = None
-) -> Meaning:
-    size = read_group(group)
-    # with nothing released the two worlds are the same
-    bounds = tuple(b for loss in losses for b in grouped(loss, size)) if losses else (_NOTHING,)
-    return Meaning(losses, size, basis, budget, bounds)
+    budget = None if whole is None else Meaning((whole,), size, "the whole budget")
+    return Meaning(read, size, f"{len(entries)} {kind}, chosen as answers came in", budget)
 
 
 _NOTHING = p.Pure("1e-300")
