@@ -44,6 +44,7 @@ import numpy as np
 from discreet._exact import Number, ceil_float, decimal, show
 from discreet.errors import NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills
+from discreet.privacy._convert import pure_to_rho
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign
 from discreet.privacy._pair import Pair
 from discreet.privacy._relation import Neighbours, read_neighbours
@@ -183,8 +184,6 @@ class Sampled(PrivacyLoss):
     @property
     def rho(self) -> float:
         """ε'·tanh(ε'/2) where ε' is finite (no ρ is claimed for sampled Gaussians)."""
-        from discreet.privacy._convert import pure_to_rho  # noqa: PLC0415 - cycle
-
         bounded = self.top != math.inf and not self.mass_at_infinity
         return pure_to_rho(float(self.top)) if bounded else math.inf
 
