@@ -4,9 +4,9 @@ It is *discreet* about people, and every number it lets out is *discrete*: an
 integer on a public lattice. Submodules load on first use, so that
 ``import discreet`` costs next to nothing.
 
->>> from discreet import mechanisms as m, privacy as p
->>> m.laplace(1000, sensitivity=1, epsilon="0.1").loss
-Pure(epsilon=0.1)
+>>> from discreet import mechanisms as m
+>>> m.laplace(1000, sensitivity=1, epsilon="0.1").loss.epsilon()
+0.1
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discreet import audit, errors, mechanisms, noise, policy, privacy
+    from discreet import audit, errors, inference, meaning, mechanisms, noise, policy, privacy
     from discreet.answer import Answer
     from discreet.curator import Curator
     from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
@@ -44,8 +44,10 @@ __all__ = [
     "count",
     "count_distinct",
     "errors",
+    "inference",
     "max",
     "mean",
+    "meaning",
     "mechanisms",
     "median",
     "min",
@@ -61,7 +63,9 @@ __all__ = [
     "var",
 ]
 
-_SUBMODULES = frozenset({"audit", "errors", "mechanisms", "noise", "policy", "privacy"})
+_SUBMODULES = frozenset(
+    {"audit", "errors", "inference", "meaning", "mechanisms", "noise", "policy", "privacy"}
+)
 _STATISTICS = (
     "count",
     "count_distinct",

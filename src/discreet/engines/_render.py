@@ -23,6 +23,7 @@ from discreet.plan import (
     Aggregate,
     Filter,
     JoinPublic,
+    JoinUnit,
     Key,
     Measure,
     MeasureKind,
@@ -82,6 +83,8 @@ class _Relations:
                 return _Rows(body, inner.columns)
             case JoinPublic():
                 return self.join(relation, wanted)
+            case JoinUnit():
+                return self.join_unit(relation, wanted)
         raise AssertionError(relation)
 
     def scan(self, scan: Scan, wanted: set[str]) -> _Rows:
@@ -109,6 +112,14 @@ class _Relations:
             codes.append(UNIT)
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.table}{where}"
         return _Rows(f"SELECT {', '.join(codes) or '1 AS c'} FROM ({inner}) AS s", columns)
+
+    def join_unit(self, join: JoinUnit, wanted: set[str]) -> _Rows:
+        theirs = {n for n in join.other.schema if join.prefix + n in wanted}
+        left, right = self.rows(join.below, wanted), self.rows(join.other, theirs)
+        kept = "".join(f", r.{c}" for c in right.columns.values())
+        on = f"l.{UNIT} = r.{UNIT}"
+        body = f"SELECT l.*{kept} FROM ({left.body}) AS l INNER JOIN ({right.body}) AS r ON {on}"
+        return _Rows(body, left.columns | {join.prefix + n: c for n, c in right.columns.items()})
 
     def join(self, join: JoinPublic, wanted: set[str]) -> _Rows:
         public = {n for n in join.public.schema if join.prefix + n in wanted}

@@ -9,7 +9,16 @@ from typing import Any, Final
 from discreet._exact import show
 from discreet.plan import _expr as e
 from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Stat, Statistic, Text
-from discreet.plan._relation import Filter, JoinPublic, Key, Limits, Relation, Scan, base
+from discreet.plan._relation import (
+    Filter,
+    JoinPublic,
+    JoinUnit,
+    Key,
+    Limits,
+    Relation,
+    Scan,
+    base,
+)
 from discreet.plan._types import Kind, Type
 
 _SHOWN: Final = 6
@@ -90,6 +99,8 @@ def _relation(relation: Relation) -> list[str]:
             times = _plural(fanout, "match") if fanout == 1 else f"{fanout} matches"
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
+        case JoinUnit(below, other, _):
+            return [f"join {other.table.name} on the unit", *_relation(below)]
     raise AssertionError(relation)
 
 

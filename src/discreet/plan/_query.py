@@ -11,11 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from math import prod
 from typing import Literal as Choice
 
+from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._expr import Expr
-from discreet.plan._relation import Key, Limits, Relation, base, digest, multiplicity
+from discreet.plan._relation import (
+    Key,
+    Limits,
+    Relation,
+    base,
+    digest,
+    multiplicity,
+    private_tables,
+)
 from discreet.plan._types import Kind
 from discreet.privacy import Neighbours
 
@@ -154,11 +164,23 @@ class Query:
         return describe(self)
 
 
+def rows_of_unit(table: pol.Table) -> int:
+    """Most rows of one unit that the policy lets into an aggregate."""
+    if table.max_rows_per_unit is not None:
+        return table.max_rows_per_unit
+    assert table.max_groups_per_unit is not None
+    assert table.max_rows_per_group is not None
+    return table.max_groups_per_unit * table.max_rows_per_group
+
+
 def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     """Contribution limits that the policy sets for a relation."""
     table = base(relation).table
     if table.unit is None:
         return Limits(rows=multiplicity(relation))
+    joined = private_tables(relation)
+    if len(joined) > 1:
+        return Limits(rows=prod(rows_of_unit(t) for t in joined))
     if grouped:
         return Limits(table.max_rows_per_unit, table.max_groups_per_unit, table.max_rows_per_group)
     rows = [n for n in (table.max_rows_per_unit, table.max_rows_per_group) if n is not None]

@@ -23,6 +23,7 @@ from discreet.plan._relation import (
     Aggregate,
     Filter,
     JoinPublic,
+    JoinUnit,
     Measure,
     MeasureKind,
     Relation,
@@ -158,7 +159,22 @@ def rows_of(relation: Relation, tables: Mapping[str, Iterable[Raw]]) -> Rows:
             return [r for r in rows_of(below, tables) if condition.evaluate(r) == 1]
         case JoinPublic():
             return _join(relation, tables)
+        case JoinUnit():
+            return _join_unit(relation, tables)
     raise AssertionError(relation)
+
+
+def _join_unit(join: JoinUnit, tables: Mapping[str, Iterable[Raw]]) -> Rows:
+    own: dict[Code, Rows] = defaultdict(list)
+    for row in rows_of(join.other, tables):
+        unit = row.pop(UNIT)
+        own[unit].append({join.prefix + name: value for name, value in row.items()})
+    return [
+        row | match
+        for row in rows_of(join.below, tables)
+        if row[UNIT] is not None
+        for match in own.get(row[UNIT], [])
+    ]
 
 
 def _join(join: JoinPublic, tables: Mapping[str, Iterable[Raw]]) -> Rows:

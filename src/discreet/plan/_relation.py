@@ -101,7 +101,41 @@ class JoinPublic:
         return self.below.schema | joined
 
 
-Relation = Scan | Filter | JoinPublic
+@dataclass(frozen=True)
+class JoinUnit:
+    """Each private row with the rows of the *same unit* in another private table.
+
+    Every joined row belongs to that one unit, so a unit still moves only its own
+    rows, and the limits, applied after the join, bound how many: the product of
+    what the policy allows in either table. A join on anything else would let
+    one unit's rows multiply another's, and does not exist.
+    """
+
+    below: Relation
+    other: Scan
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        mine, theirs = base(self.below).table, self.other.table
+        if mine.unit is None or theirs.unit is None or theirs.public:
+            raise ParameterError("private tables are joined on their unit columns; one has none")
+        if mine.neighbours is not theirs.neighbours:
+            raise ParameterError(
+                f"{mine.name!r} is protected under {mine.neighbours} and {theirs.name!r} under "
+                f"{theirs.neighbours}: together they have no common statement"
+            )
+
+    @cached_property
+    def schema(self) -> dict[str, Type]:
+        """Columns of both sides; the other table's renamed with the prefix."""
+        joined = {self.prefix + name: t for name, t in self.other.schema.items()}
+        clash = joined.keys() & self.below.schema.keys()
+        if clash:
+            raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
+        return self.below.schema | joined
+
+
+Relation = Scan | Filter | JoinPublic | JoinUnit
 
 
 def base(relation: Relation) -> Scan:
@@ -109,6 +143,14 @@ def base(relation: Relation) -> Scan:
     while not isinstance(relation, Scan):
         relation = relation.below
     return relation
+
+
+def private_tables(relation: Relation) -> list[pol.Table]:
+    """Private tables of a relation, the leftmost first."""
+    if isinstance(relation, Scan):
+        return [relation.table]
+    more = [relation.other.table] if isinstance(relation, JoinUnit) else []
+    return private_tables(relation.below) + more
 
 
 def multiplicity(relation: Relation) -> int:

@@ -30,7 +30,7 @@ from discreet import policy as pol
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, quote, unknown
 from discreet.plan._expr import Clamp, Column, Compare, Constant, Expr, IsNull, Logic, Not, OneOf
-from discreet.plan._relation import Filter, JoinPublic, Key, Relation, Scan, base
+from discreet.plan._relation import Filter, JoinPublic, JoinUnit, Key, Relation, Scan, base
 from discreet.plan._types import Kind, Type
 
 MAX_KEYS: Final = 100_000
@@ -329,6 +329,17 @@ class Scope:
             sources=(*self.sources, Source(name, seen)),
             merged=self.merged | same,
         )
+
+    def join_unit(self, other: Scan, *, alias: str | None = None) -> Scope:
+        """Add the columns of the same unit's rows in another private table."""
+        name = alias or other.table.name
+        if name.casefold() in {s.alias.casefold() for s in self.sources}:
+            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN visits AS v2 …")
+        taken = self.relation.schema.keys()
+        prefix = f"{name}." if any(c in taken for c in other.schema) else ""
+        joined = JoinUnit(self.relation, other, prefix)
+        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in other.schema}
+        return replace(self, relation=joined, sources=(*self.sources, Source(name, seen)))
 
     def key(self, name: str, expr: Expr) -> Key:
         """Make a grouping key with its public codes, in the policy's order."""

@@ -200,17 +200,51 @@ class _Select:
             raise refuse("a join with a subquery", "JOIN regions USING (region)")
         table = self._table(_plain_table(node))
         if not table.public:
-            raise UnsupportedQueryError(
-                f"{build.quote(table.name)} is private too: a join of private tables lets one "
-                "person's rows multiply another's, and is not supported",
-                hint="ask each table by itself, or declare it public = true if it is",
-            )
+            return self._join_private(scope, table, join)
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
         pairs = self._pairs(scope, public, alias, join)
         fanout = self._fanout(table.name, tuple(right for _, right in pairs))
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
+
+    def _join_private(self, scope: Scope, table: pol.Table, join: exp.Join) -> Scope:
+        """Join another private table, on the unit and on nothing else."""
+        alias = identifier(join.this.args.get("alias")) or table.name
+        ours, theirs = scope.unit, table.unit
+        hint = f"JOIN {table.name} ON {scope.sources[0].alias}.{ours} = {alias}.{theirs}"
+        if ours is None or theirs is None:
+            raise UnsupportedQueryError(
+                f"{build.quote(table.name)} is private too: private tables are joined on their "
+                "units, and one of them has none",
+                hint='unit = "person_id" in the policy',
+            )
+        if join.args.get("side"):
+            raise refuse("LEFT JOIN of private tables", hint)
+        if not self._on_units(scope, alias, join, ours, theirs):
+            raise UnsupportedQueryError(
+                f"{build.quote(table.name)} is private too: joined on anything but the unit, one "
+                "person's rows would multiply another's",
+                hint=hint,
+            )
+        return scope.join_unit(Scan(table), alias=alias)
+
+    @staticmethod
+    def _on_units(scope: Scope, alias: str, join: exp.Join, ours: str, theirs: str) -> bool:
+        using = [u.name.casefold() for u in join.args.get("using") or ()]
+        if using:
+            return using == [ours.casefold()] == [theirs.casefold()]
+        on = join.args.get("on")
+        on = None if on is None else on.unnest()
+        if not isinstance(on, exp.EQ):
+            return False
+        sides = {
+            ((identifier(s.args.get("table")) or "").casefold(), s.name.casefold())
+            for s in (on.this, on.expression)
+            if isinstance(s, exp.Column)
+        }
+        left = {(s.alias.casefold(), ours.casefold()) for s in scope.sources}
+        return any(sides == {mine, (alias.casefold(), theirs.casefold())} for mine in left)
 
     def _pairs(
         self, scope: Scope, public: Scan, alias: str, join: exp.Join
