@@ -15,7 +15,12 @@
     │   └── UnsupportedQueryError     a construct outside the closed language; names the nearest
     ├── SchemaError                   a data source that does not hold what the policy declares
     ├── EngineError                   the engine failed; the message is the same for every failure
-    └── BudgetExceededError           the filter refuses: the loss would pass the budget
+    ├── BudgetExceededError           the filter refuses: the loss would pass the budget
+    └── LedgerError                   the ledger cannot record; nothing is released
+        ├── LedgerIntegrityError      gone, older, edited, truncated, or not this policy's
+        ├── LedgerBusyError           somebody else held it for longer than we wait
+        ├── LedgerClosedError         the owner has closed the table
+        └── IdempotencyError          a key that was used for another question
 
 Each message says what was done, why it is refused and, as ``hint``, one line
 that would work. Nothing in a message depends on private data: messages are
@@ -215,3 +220,33 @@ class BudgetExceededError(DiscreetError):
     """The accounting filter refuses: the total loss would pass the budget."""
 
     code = "budget-exceeded"
+
+
+class LedgerError(DiscreetError):
+    """The ledger cannot record a debit or an outcome; nothing is released."""
+
+    code = "ledger"
+
+
+class LedgerIntegrityError(LedgerError):
+    """A ledger that is gone, older than it was, edited, truncated, or another policy's."""
+
+    code = "ledger-integrity"
+
+
+class LedgerBusyError(LedgerError):
+    """Somebody else held the ledger for longer than we wait; nothing was charged."""
+
+    code = "ledger-busy"
+
+
+class LedgerClosedError(LedgerError):
+    """The owner has closed the table: no new questions."""
+
+    code = "ledger-closed"
+
+
+class IdempotencyError(LedgerError):
+    """An idempotency key that has been used for another question."""
+
+    code = "idempotency"

@@ -118,7 +118,7 @@ def test_the_debit_comes_before_the_engine():
     class Book(MemoryLedger):
         def debit(self, entry):
             order.append("debit")
-            super().debit(entry)
+            return super().debit(entry)
 
     asked = curator()
     asked._engine = Watching({"people": ROWS})
@@ -130,7 +130,7 @@ def test_the_debit_comes_before_the_engine():
 def test_ten_tenths_fit_one_and_not_a_crumb_more():
     asked = curator(budget=pol.Budget("1"))
     for _ in range(10):
-        asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=0.1)
+        asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=0.1, fresh=True)
     with pytest.raises(BudgetExceededError, match="left"):
         asked.sql("SELECT COUNT(*) AS n FROM people", epsilon="1e-18")
 

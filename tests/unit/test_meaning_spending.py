@@ -40,7 +40,7 @@ def entry(
         neighbours=neighbours,
         unit=unit,
         tainted=tainted,
-        table=table,
+        tables=() if table is None else (table,),
     )
 
 

@@ -43,10 +43,18 @@ class Answer:
     table, not a population.
     """
 
-    def __init__(self, record: Record, *, left: str | None = None, tainted: bool = False) -> None:
+    def __init__(
+        self,
+        record: Record,
+        *,
+        left: str | None = None,
+        tainted: bool = False,
+        cached: bool = False,
+    ) -> None:
         self._record = record
         self._left = left
         self.tainted = tainted
+        self._cached = cached
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
@@ -66,6 +74,11 @@ class Answer:
     def left(self) -> str | None:
         """What was left of the budget right after this answer."""
         return self._left
+
+    @property
+    def cached(self) -> bool:
+        """Whether this is a stored answer, given again for free."""
+        return self._cached
 
     @property
     def covers(self) -> str:

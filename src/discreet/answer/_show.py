@@ -75,6 +75,8 @@ def footer(answer: Answer) -> str:
     paid = f"cost ε={_short(cost['epsilon'])}"
     if cost.get("delta", "0") != "0":
         paid += f", δ={_short(cost['delta'])}"
+    if answer.cached:
+        paid = "stored answer, free of charge (fresh=True for a new one)"
     parts = ["± at 95 %", paid]
     if answer.left:
         parts.append(f"left {answer.left}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -10,14 +11,17 @@ from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number
-from discreet.answer import Answer
+from discreet.answer import Answer, Record
+from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._offer import Offer
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
+from discreet.errors import EngineError
 from discreet.ledger import Entry, Ledger
 from discreet.plan import Cost, Plan, Query, Scan, lower, price
+from discreet.plan._relation import private_tables
 
 if TYPE_CHECKING:
     from discreet import frame
@@ -45,11 +49,14 @@ class Curator:
         engine: engines.Engine,
         ledger: Ledger,
         analyst: str | None = None,
+        source: str | None = None,
     ) -> None:
         self.policy = policy
         self.ledger = ledger
         self.analyst = analyst
         self._engine = engine
+        # without a lasting label of the data, answers are reused by this handle alone
+        self._source = uuid.uuid4().hex if source is None else source
 
     # -- asking -------------------------------------------------------------------
 
@@ -62,6 +69,8 @@ class Curator:
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
+        key: str | None = None,
+        fresh: bool = False,
     ) -> Answer:
         """Answer a SQL query.
 
@@ -75,10 +84,16 @@ class Curator:
         within, confidence
             Instead: margins per output column that must hold at this
             confidence; the least cost that meets them is charged.
+        key
+            Your own name for this request. Asking again with the same key never
+            pays twice: it gives the stored answer, or finishes a run that was killed.
+        fresh
+            Pay for new noise even if the same question at the same cost has been
+            answered; otherwise that answer is given again for free.
         """
         parsed = self.parse(query)
         offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
-        return self._ask(parsed.query, offer)
+        return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
         self,
@@ -117,9 +132,12 @@ class Curator:
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
+        key: str | None = None,
+        fresh: bool = False,
     ) -> Answer:
         """Answer a question given as a plan; the parameters are those of :meth:`sql`."""
-        return self._ask(query, Offer(epsilon, delta, rho, within, confidence))
+        offer = Offer(epsilon, delta, rho, within, confidence)
+        return self._ask(query, offer, key=key, fresh=fresh)
 
     def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
         """Collect several questions, compose them tightly, pay once.
@@ -133,11 +151,36 @@ class Curator:
         """Read SQL into a question, without pricing or running it."""
         return front.parse(query, self.policy, public_fanout=self._fanout)
 
-    def run(self, plans: list[Plan], cost: Cost) -> list[Answer]:
-        """Debit `cost` for all plans together, then measure each."""
-        entry = self._entry(plans, cost)
-        self.ledger.debit(entry)
-        return [self._measured(plan, tainted=entry.tainted) for plan in plans]
+    def run(
+        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
+    ) -> list[Answer]:
+        """Debit `cost` for all plans together, then measure each.
+
+        What is returned has been stored first, and nothing else is ever returned:
+        see :mod:`discreet.ledger` for why that makes retries safe.
+        """
+        entry = replace(self._entry(plans, cost), key=key, fresh=fresh)
+        receipt = self.ledger.debit(entry)
+        if receipt.stored is not None:
+            return self._answers(_stored.restore(receipt.stored, plans), entry, cached=True)
+        if receipt.failed:
+            raise EngineError("the run that this key paid for failed; a new one needs a new key")
+        failure: Exception | None = None
+        try:
+            records = [self._measured(plan) for plan in plans]
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
+        if failure is not None:
+            # an outcome too: if it cannot be stored it is not told, not even as a context
+            self.ledger.settle(receipt, None)
+            raise failure
+        written = _stored.write(records)
+        kept = self.ledger.settle(receipt, written)
+        if kept is None:
+            raise EngineError("a run for the same key failed first; a new one needs a new key")
+        if kept != written:
+            return self._answers(_stored.restore(kept, plans), entry, cached=True)
+        return self._answers(records, entry, cached=False)
 
     # -- budget ---------------------------------------------------------------------
 
@@ -155,23 +198,27 @@ class Curator:
 
     # -- machinery --------------------------------------------------------------------
 
-    def _ask(self, query: Query, offer: Offer) -> Answer:
+    def _ask(self, query: Query, offer: Offer, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
-        return self.run([plan], plan.cost)[0]
+        return self.run([plan], plan.cost, key=key, fresh=fresh)[0]
 
     def _plan(self, query: Query, offer: Offer) -> Plan:
         plan = price(lower(query), offer.ask())
         count_cells(plan)
         return plan
 
-    def _measured(self, plan: Plan, *, tainted: bool) -> Answer:
+    def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())
         statement = {
             **record.statement,
             "policy": self.policy.identity,
             "fingerprint": self.policy.fingerprint,
         }
-        return Answer(replace(record, statement=statement), left=self._left(), tainted=tainted)
+        return replace(record, statement=statement)
+
+    def _answers(self, records: list[Record], entry: Entry, *, cached: bool) -> list[Answer]:
+        left = self._left()
+        return [Answer(r, left=left, tainted=entry.tainted, cached=cached) for r in records]
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
@@ -184,11 +231,17 @@ class Curator:
             analyst=self.analyst,
             plan="+".join(plan.lowered.query.hash for plan in plans),
             cost=cost,
-            noise=plans[0].noise,
+            noise=_stored.describe_noise(plans),
             neighbours=first.query.neighbours.value,
             unit=first.aggregates[0].unit,
             tainted=noise.is_deterministic(),
+            tables=tuple(sorted({t.name for plan in plans for t in _tables(plan)})),
+            source=self._source,
         )
 
     def _left(self) -> str:
         return describe_balance(self.ledger.balance(self.analyst))
+
+
+def _tables(plan: Plan) -> list[pol.Table]:
+    return private_tables(plan.lowered.query.relation)

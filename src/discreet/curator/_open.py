@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from discreet import engines
 from discreet import policy as pol
 from discreet.curator._curator import Curator
+from discreet.curator._stored import without_secrets
 from discreet.errors import ParameterError
-from discreet.ledger import Ledger, MemoryLedger
+from discreet.ledger import Ledger, open_ledger
 
 
 def open_curator(
     source: Any = None,
     policy: Any = None,
     *,
-    ledger: Ledger | str | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     analyst: str | None = None,
 ) -> Curator:
     """Open tables under a policy.
@@ -30,7 +33,9 @@ def open_curator(
     policy
         A policy file's path, TOML text, or a :class:`discreet.policy.Policy`.
     ledger
-        Where spending is recorded. ``":memory:"`` or None: this process.
+        Where spending is recorded: a path, a ``postgresql://`` URL, ``":memory:"``
+        (gone with this process) or a ledger. Left out: the policy file's name with
+        ``.ledger`` added, beside it; a policy without a file needs it stated.
     analyst
         Who asks; decides which share of the budget is charged.
     """
@@ -41,9 +46,37 @@ def open_curator(
         )
     folder = Path(policy).parent if isinstance(policy, str | Path) and _is_file(policy) else Path()
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
+    book = (
+        open_ledger(_place(policy) if ledger is None else ledger, loaded)
+        if (ledger is None or isinstance(ledger, str | os.PathLike))
+        else ledger
+    )
     engine = engines.connect(_resolved(loaded, folder) if source is None else source, loaded)
-    book = MemoryLedger(loaded) if ledger is None or isinstance(ledger, str) else ledger
-    return Curator(loaded, engine, book, analyst)
+    return Curator(loaded, engine, book, analyst, _label(source, loaded, folder))
+
+
+def _place(policy: Any) -> str:
+    """Ledger beside the policy file."""
+    if isinstance(policy, str | Path) and _is_file(policy):
+        return f"{Path(policy).resolve()}.ledger"
+    raise ParameterError(
+        "this policy has no file, so its ledger has no natural place; without a lasting ledger "
+        "every start would be a fresh budget",
+        hint='dc.open(…, ledger="people.ledger"), or ledger=":memory:" to try things out',
+    )
+
+
+def _label(source: Any, policy: pol.Policy, folder: Path) -> str | None:
+    """Say lastingly which data these are; None when only this process knows."""
+    given = _resolved(policy, folder) if source is None else source
+    if isinstance(given, Mapping):
+        parts = {name: _label(part, policy, folder) for name, part in given.items()}
+        told = sorted((name, part) for name, part in parts.items() if part is not None)
+        return repr(told) if len(told) == len(parts) else None
+    if isinstance(given, str | os.PathLike):
+        text = os.fspath(given)
+        return without_secrets(text) if "://" in text else os.path.realpath(text)
+    return None
 
 
 def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:

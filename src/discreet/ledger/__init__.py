@@ -1,9 +1,41 @@
-"""Ledgers: debit before run, exact rationals, no refund."""
+"""Ledgers: debit before run, exact rationals, no refund.
+
+A ledger belongs to a policy's identity. It is a chain of lines: debits, and the
+owner's recorded decisions. Everybody who opens the same policy spends from the
+same ledger, and a ledger that is not what it was is refused.
+"""
 
 from __future__ import annotations
 
 from discreet.ledger._budget import caps, charge
-from discreet.ledger._memory import MemoryLedger
-from discreet.ledger._protocol import Balance, Entry, Ledger
+from discreet.ledger._chain import Line
+from discreet.ledger._ledger import ChainedLedger, Verified
+from discreet.ledger._open import (
+    MemoryLedger,
+    PostgresLedger,
+    SqliteLedger,
+    adopt,
+    forget,
+    open_ledger,
+)
+from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt
+from discreet.ledger._state import State
 
-__all__ = ["Balance", "Entry", "Ledger", "MemoryLedger", "caps", "charge"]
+__all__ = [
+    "Balance",
+    "ChainedLedger",
+    "Entry",
+    "Ledger",
+    "Line",
+    "MemoryLedger",
+    "PostgresLedger",
+    "Receipt",
+    "SqliteLedger",
+    "State",
+    "Verified",
+    "adopt",
+    "caps",
+    "charge",
+    "forget",
+    "open_ledger",
+]

@@ -12,21 +12,25 @@ selections.
 An analyst's share is a part of every currency of the whole, never an addition:
 both the share and the whole must have room. Analysts without a share may use
 what the shares leave over.
+
+When the owner raises the budget, what has been spent stays spent, in every
+currency, and the guarantee is that of the largest budget in force; it presumes
+that raising is not decided by the answers. A new period starts at zero: its
+guarantee is for itself, and over periods losses add up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
 from discreet._exact import show
-from discreet.errors import BudgetExceededError, TaintedNoiseError
+from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
+from discreet.ledger._state import EVERYTHING, State, after, cost_body
 from discreet.plan import Cost
 from discreet.policy import Budget
-from discreet.privacy import Zcdp
 
 
 def charge(budget: Budget, cost: Cost) -> dict[str, Fraction]:
@@ -55,6 +59,8 @@ def caps(budget: Budget) -> dict[str, Fraction]:
 @lru_cache(maxsize=256)
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Largest ρ (to 12 digits, rounded down) that is within (ε, δ) by tight conversion."""
+    from discreet.privacy import Zcdp  # noqa: PLC0415 - needed once per budget
+
     low, high = 0.0, float(epsilon)
     while Zcdp(Fraction(high)).epsilon(delta) <= epsilon:
         high *= 2
@@ -78,52 +84,65 @@ def share_of(budget: Budget, analyst: str | None) -> Fraction:
     return 1 - sum(budget.shares.values(), Fraction(0))
 
 
-def balance(budget: Budget, entries: Iterable[Entry], analyst: str | None = None) -> Balance:
-    """Add up debits; with `analyst`, of that share alone."""
+def group_of(budget: Budget, analyst: str | None) -> str:
+    """Name of the share that an analyst draws on: the whole, a share, or the remainder."""
+    if not budget.shares:
+        return "whole"
+    return f"share {analyst}" if analyst in budget.shares else "remainder"
+
+
+def balance(state: State, analyst: str | None = None) -> Balance:
+    """Spending against the budget in force; with `analyst`, of that share alone."""
+    budget = state.limits
     part = Fraction(1) if analyst is None else share_of(budget, analyst)
+    group = None if analyst is None else group_of(budget, analyst)
     spent = {currency: Fraction(0) for currency in caps(budget)}
-    for e in entries:
-        if analyst is None or _same_share(budget, e.analyst, analyst):
-            for currency, amount in charge(budget, e.cost).items():
+    for who, cost in state.spent.items():
+        if group is None or group_of(budget, who) == group:
+            for currency, amount in charge(budget, cost).items():
                 spent[currency] += amount
     amounts = {c: (spent[c], total * part) for c, total in caps(budget).items()}
     return Balance(budget.accounting, amounts)
 
 
-def _same_share(budget: Budget, a: str | None, b: str | None) -> bool:
-    return a == b or (a not in budget.shares and b not in budget.shares)
+def check_total(state: State) -> None:
+    """Refuse a state that has spent more than the whole."""
+    total = balance(state)
+    if any(total.left(c) < 0 for c in total.amounts):
+        raise BudgetExceededError("more was spent than the budget holds")
 
 
-def admit(budget: Budget, entries: Iterable[Entry], entry: Entry) -> None:
-    """Refuse `entry` unless it fits the whole and its share, and its noise is real."""
-    if entry.tainted:
-        raise TaintedNoiseError(
-            "noise would come from the deterministic test source: nothing drawn from it is private"
-        )
-    past = list(entries)
-    price = charge(budget, entry.cost)
+def admit(state: State, entry: Entry) -> None:
+    """Refuse `entry` unless its tables are open and it fits the whole and its share."""
+    shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
+    if shut:
+        what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
+        raise LedgerClosedError(f"the owner has closed {what}: no new questions")
+    budget = state.limits
+    if any(amount < 0 for amount in charge(budget, entry.cost).values()):
+        raise ParameterError("a cost must not be negative")
     if budget.accounting == "pure" and entry.cost.delta:
         raise BudgetExceededError(
             "this query needs a delta, but the policy's accounting is pure",
             hint='accounting = "zcdp" and delta = "1e-6" in the policy',
         )
-    whole = balance(budget, past)
-    shares = [("the budget", whole)]
+    spent = after(state, "debit", {"analyst": entry.analyst, "cost": cost_body(entry.cost)})
+    _room("the budget", balance(state), balance(spent), charge(budget, entry.cost))
     if budget.shares:
         who = entry.analyst or ""
-        shares.append(
-            (f"the share of {entry.analyst or 'other analysts'}", balance(budget, past, who))
-        )
-    for name, state in shares:
-        short = [c for c, amount in price.items() if amount > state.left(c)]
-        if short:
-            currency = short[0]
-            left = state.left(currency)
-            symbol = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}[currency]
+        name = f"the share of {who}" if who in budget.shares else "the share of other analysts"
+        _room(name, balance(state, who), balance(spent, who), charge(budget, entry.cost))
+
+
+def _room(name: str, now: Balance, then: Balance, price: dict[str, Fraction]) -> None:
+    """Refuse if what would be spent passes the total of any currency."""
+    for currency, symbol in {"epsilon": "ε", "rho": "ρ", "delta": "δ"}.items():
+        if currency in price and then.left(currency) < 0:
+            left = max(now.left(currency), Fraction(0))
             raise BudgetExceededError(
                 f"{name} has {symbol}={_down(left)} left; this query costs "
                 f"{symbol}={show(price[currency])}",
-                hint=_fits(budget, currency, left),
+                hint=_fits(currency, left),
             )
 
 
@@ -132,10 +151,5 @@ def _down(value: Fraction) -> str:
     return text if len(text) <= 12 else f"{float(value) * (1 - 1e-6):.5g}"
 
 
-def _fits(budget: Budget, currency: str, left: Fraction) -> str | None:
-    if left <= 0:
-        return None
-    name = "rho" if currency == "rho" else currency
-    if budget.accounting == "zcdp" and currency == "delta":
-        name = "delta"
-    return f'{name}="{_down(left)}"'
+def _fits(currency: str, left: Fraction) -> str | None:
+    return f'{currency}="{_down(left)}"' if left > 0 else None

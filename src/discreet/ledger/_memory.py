@@ -1,46 +1,106 @@
-"""The in-process ledger: right semantics, but forgets at exit."""
+"""The ledger of one process: the same rules as on disk, forgotten at exit."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from discreet.ledger._budget import admit, balance
-from discreet.ledger._protocol import Balance, Entry
-from discreet.policy import Policy
+from discreet.errors import LedgerIntegrityError
+from discreet.ledger._chain import Head, Line
+from discreet.ledger._store import Transaction
 
-_BOOKS: dict[str, list[Entry]] = {}
+
+@dataclass
+class _Book:
+    """Lines of one policy in this process; also its own transaction."""
+
+    owner: int = field(default_factory=os.getpid)
+    chain: list[Line] = field(default_factory=list)
+    end: Head | None = None
+    slots: dict[str, int] = field(default_factory=dict)
+    questions: dict[str, list[int]] = field(default_factory=dict)
+    outcomes: dict[int, str | None] = field(default_factory=dict)
+
+    def head(self) -> Head | None:
+        return self.end
+
+    def line(self, number: int) -> Line | None:
+        return self.chain[number - 1] if 0 < number <= len(self.chain) else None
+
+    def lines(self) -> Iterator[Line]:
+        return iter(tuple(self.chain))
+
+    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
+        self.chain.append(line)
+        self.end = head
+        if slot is not None:
+            self.slots[slot] = line.number
+        if question is not None:
+            self.questions.setdefault(question, []).append(line.number)
+
+    def in_slot(self, slot: str) -> int | None:
+        return self.slots.get(slot)
+
+    def answered(self, question: str) -> int | None:
+        past = self.questions.get(question, [])
+        return next((n for n in reversed(past) if self.outcomes.get(n) is not None), None)
+
+    def outcome(self, number: int) -> tuple[bool, str | None] | None:
+        if number not in self.outcomes:
+            return None
+        record = self.outcomes[number]
+        return record is not None, record
+
+    def settle(self, number: int, record: str | None) -> None:
+        self.outcomes[number] = record
+
+
+_BOOKS: dict[str, _Book] = {}
 _LOCK = threading.Lock()
 
 
-class MemoryLedger:
-    """One book per policy identity, shared by every handle in this process.
+def _after_fork() -> None:
+    """Drop a lock that another thread may have held when this process was forked."""
+    global _LOCK  # noqa: PLW0603 - a fork must not inherit it
+    _LOCK = threading.Lock()
 
-    Opening the same policy twice, copying or pickling a handle, or editing the
-    policy's bounds does not make a fresh budget: the book belongs to the
-    identity, not to the object.
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStore:
+    """Lines of one policy in this process, shared by all its threads and handles.
+
+    Used in another process (a fork, an unpickled copy) it refuses: there it would
+    be a second budget.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    policy: str
+    owner: int = field(default_factory=os.getpid)
 
-    @property
-    def _book(self) -> list[Entry]:
-        return _BOOKS.setdefault(self._policy.identity, [])
+    where = ":memory:"
 
-    def debit(self, entry: Entry) -> None:
-        """Record a debit, or refuse (over budget, test noise) and record nothing."""
+    @contextmanager
+    def writing(self, *, create: bool = False) -> Iterator[Transaction]:
+        """Begin a transaction that excludes all others."""
+        del create
         with _LOCK:
-            admit(self._policy.budget, self._book, entry)
-            self._book.append(entry)
+            book = _BOOKS.setdefault(self.policy, _Book())
+            if not self.owner == book.owner == os.getpid():
+                raise LedgerIntegrityError(
+                    "a ledger in memory belongs to the process that opened it; elsewhere it "
+                    "would be a second budget",
+                    hint='dc.open(…, ledger="people.ledger")',
+                )
+            yield book
 
-    def balance(self, analyst: str | None = None) -> Balance:
-        """Balance of the table, or of one analyst's share."""
-        with _LOCK:
-            return balance(self._policy.budget, list(self._book), analyst)
-
-    @property
-    def entries(self) -> Sequence[Entry]:
-        """All debits, oldest first."""
-        with _LOCK:
-            return tuple(self._book)
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Begin a transaction that excludes all others."""
+        with self.writing() as book:
+            yield book

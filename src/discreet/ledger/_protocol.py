@@ -10,25 +10,71 @@ from typing import Protocol
 from discreet.plan import Cost
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One debit: who asked what, under which policy, at which cost.
 
     Everything here is public: parameters and hashes, never data.
+
+    Parameters
+    ----------
+    policy, fingerprint
+        Identity of the policy, which owns the budget, and hash of its whole text.
+    analyst
+        Who asks; decides which share is charged.
+    plan
+        Hash of the question.
+    cost
+        Price in every currency.
+    noise
+        Kind and exact parameters of the noise that will be drawn.
+    neighbours, unit
+        What the price protects.
+    tainted
+        Whether the noise would come from the deterministic test source.
+    tables
+        The private tables asked about.
+    source
+        Label of the data; a stored answer is reused only for the same label.
+    key
+        Idempotency key of the caller: one key, one debit, one answer.
+    fresh
+        Pay for a new answer even if an equal question has been answered.
     """
 
-    policy: str  # identity
+    policy: str
     fingerprint: str
     analyst: str | None
-    plan: str  # hash
+    plan: str
     cost: Cost
     noise: str
     neighbours: str
     unit: str | None
-    tainted: bool = False  # noise would come from the deterministic test source
+    tainted: bool = False
+    tables: tuple[str, ...] = ()
+    source: str = ""
+    key: str | None = None
+    fresh: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a ledger says to a debit.
+
+    ``number`` and ``hash`` name the line that paid. With ``stored`` there is an
+    answer already, free of charge; with ``failed`` the run that was paid for is
+    known to have failed; with neither, the run may begin.
+    """
+
+    number: int
+    hash: str
+    when: str
+    charged: bool = True
+    stored: str | None = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Balance:
     """Spent, total and remaining budget in the policy's own currency.
 
@@ -47,8 +93,15 @@ class Balance:
 class Ledger(Protocol):
     """Debit before run, exact rationals, no refund."""
 
-    def debit(self, entry: Entry) -> None:
-        """Record a debit, or refuse (over budget, test noise) and record nothing."""
+    def debit(self, entry: Entry) -> Receipt:
+        """Record a debit durably, or find the answer it already paid for, or refuse."""
+        ...
+
+    def settle(self, receipt: Receipt, record: str | None) -> str | None:
+        """Store the outcome of a run (None: it failed), unless one is stored.
+
+        Returns the outcome that is stored. Only that may be released.
+        """
         ...
 
     def balance(self, analyst: str | None = None) -> Balance:

@@ -153,7 +153,7 @@ def of(
         return Meaning((loss,), size, "parameters fixed in advance")
     if table is not None:
         # a debit that names no table may have been about any
-        entries = [e for e in entries if e.table in (None, table)]
+        entries = [e for e in entries if not e.tables or table in e.tables]
     read = _reading(entries, delta)
     kind = "debit" if len(entries) == 1 else "debits"
     budget = None if whole is None else Meaning((whole,), size, "the whole budget")

@@ -1,0 +1,79 @@
+"""Outcomes as the ledger keeps them: the records of one debit, as JSON text."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from discreet.answer import Record
+from discreet.answer._record import read
+from discreet.errors import LedgerIntegrityError, ParameterError
+from discreet.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet.noise import DiscreteGaussian, DiscreteLaplace
+
+
+def write(records: Sequence[Record]) -> str:
+    """Write the records of one debit."""
+    return json.dumps([r.to_dict() for r in records], separators=(",", ":"))
+
+
+def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
+    """Read records back, with keys as the plans' types read them."""
+    try:
+        records = [read(data) for data in json.loads(text)]
+        return [_typed(r, plan) for r, plan in zip(records, plans, strict=True)]
+    except (ParameterError, ValueError, TypeError):
+        raise LedgerIntegrityError(
+            "the stored answer was edited or damaged", hint="ask again with fresh=True"
+        ) from None
+
+
+def _typed(record: Record, plan: Plan) -> Record:
+    keys = dict(record.keys)
+    for key in plan.lowered.query.keys:
+        if key.expr.type.kind.value in {"date", "timestamp"}:
+            keys[key.name] = tuple(_moment(v, key.expr.type.kind.value) for v in keys[key.name])
+    return replace(record, keys=keys)
+
+
+def _moment(value: object, kind: str) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return (dt.date if kind == "date" else dt.datetime).fromisoformat(value)
+    except ValueError:  # the label of the remaining groups
+        return value
+
+
+def describe_noise(plans: Sequence[Plan]) -> str:
+    """Kind and exact parameters of everything that will be drawn, as canonical JSON."""
+    told = [
+        {
+            "noise": plan.noise,
+            "vectors": [_law(law) for law in plan.laws],
+            "trees": [_law(law) for law in plan.tree_laws],
+            "picks": [str(epsilon) for epsilon in plan.pick_epsilons],
+            "threshold": None if plan.threshold is None else plan.threshold.at,
+        }
+        for plan in plans
+    ]
+    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+
+
+def _law(law: DiscreteLaplace | DiscreteGaussian | None) -> object:
+    return None if law is None else law.to_dict()
+
+
+def without_secrets(url: str) -> str:
+    """Give a URL without user and password."""
+    parts = urlsplit(url)
+    kept = [(k, v) for k, v in parse_qsl(parts.query) if k not in {"user", "password", "passfile"}]
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, urlencode(sorted(kept)), ""))

@@ -1,0 +1,168 @@
+"""Anchors: where a ledger's last known line is remembered outside the ledger.
+
+A *mark* says "this policy's ledger, which began with line G, had line n with
+hash h". It is kept in two places: beside the ledger (``people.toml.ledger.anchor``)
+and in the user's state directory (``$XDG_STATE_HOME/discreet``), by policy
+identity. Marks only move forward, after each commit, so a mark is never ahead of
+the ledger. At every use each mark must be met: the ledger has at least n lines,
+it began with G, and its line n has hash h.
+
+Detected, as long as one of the two marks survives unchanged:
+
+* the ledger is gone, or empty, or another one took its place;
+* it is older than it was: a restored backup, a truncated table, a copy made
+  before later spending (the copy and the original cannot both go on);
+* any line up to the mark, or any total, was edited, even with hashes recomputed;
+* a second ledger for the same policy, elsewhere or in memory.
+
+Not detected: whoever can rewrite the ledger *and* both marks, or who works as
+another user on a copy of ledger and mark, has made a consistent earlier world.
+There is no secret in it that the owner of the files does not hold as well. Lines
+after the mark (at most those of a crash between commit and mark) are protected by
+the chain alone. After a power cut the mark in the state directory may be older
+than the one beside the ledger, which is synced.
+
+A mark is written in place, into one of two slots in turn, each with a checksum:
+an interrupted write spoils one slot and leaves the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from discreet.errors import LedgerError
+from discreet.ledger._chain import digest
+from discreet.ledger._state import canonical
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not on this platform: marks may then lag by a line
+    fcntl = None  # type: ignore[assignment]  # checked before use
+
+_SLOT: Final = 8192
+_MODE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line that a ledger is known to have."""
+
+    policy: str
+    first: str  # hash of the ledger's first line: names the ledger
+    number: int
+    hash: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """One file that holds a mark.
+
+    Parameters
+    ----------
+    path
+        The file.
+    durable
+        Whether a mark must survive a power cut.
+    """
+
+    path: str
+    durable: bool
+
+    def read(self) -> Mark | None:
+        """Give the mark; None if there is none that can be read."""
+        try:
+            raw = Path(self.path).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise _unusable(self.path) from None
+        return _latest(raw)
+
+    def write(self, mark: Mark) -> None:
+        """Move the mark forward; one that is further already stays."""
+        try:
+            with self._locked() as file:
+                known = _latest(os.pread(file, 2 * _SLOT, 0))
+                if known is not None and known.first == mark.first and known.number > mark.number:
+                    return
+                if known == mark:
+                    return
+                slot = 0 if known is None else mark.number % 2
+                if known is not None and known.number % 2 == slot:
+                    slot = 1 - slot
+                if known is None:
+                    # both slots, so that the file has its full size from the start
+                    os.pwrite(file, _written(mark) * 2, 0)
+                else:
+                    os.pwrite(file, _written(mark), slot * _SLOT)
+                if self.durable:
+                    os.fsync(file)
+        except OSError:
+            raise _unusable(self.path) from None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), _MODE)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+    def remove(self) -> None:
+        """Forget the mark."""
+        Path(self.path).unlink(missing_ok=True)
+
+
+def _written(mark: Mark) -> bytes:
+    text = canonical(asdict(mark))
+    line = f"{text}\n{digest(text)}\n".encode()
+    if len(line) > _SLOT:
+        raise LedgerError("the ledger's path and the policy's name are too long")
+    return line.ljust(_SLOT)
+
+
+def _latest(raw: bytes) -> Mark | None:
+    slots = (raw[i : i + _SLOT] for i in (0, _SLOT))
+    marks = [mark for slot in slots if (mark := _parsed(slot)) is not None]
+    return max(marks, key=lambda mark: mark.number, default=None)
+
+
+def _parsed(slot: bytes) -> Mark | None:
+    try:
+        text, check, _ = slot.decode().split("\n", 2)
+        return Mark(**json.loads(text)) if digest(text) == check else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _unusable(path: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger's anchor {path!r} cannot be used; nothing was released",
+        hint="make it readable and writable, or export XDG_STATE_HOME=/a/writable/folder",
+    )
+
+
+def beside(ledger: str) -> Anchor:
+    """Anchor next to a ledger file."""
+    return Anchor(f"{ledger}.anchor", durable=True)
+
+
+def of_user(policy: str) -> Anchor:
+    """Anchor of a policy identity in the user's state directory."""
+    try:
+        given = os.environ.get("XDG_STATE_HOME", "")
+        home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
+        folder = home / "discreet"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        raise _unusable("in the state directory") from None
+    return Anchor(str(folder / f"{digest(policy)[:32]}.anchor"), durable=False)

@@ -1,0 +1,152 @@
+r"""The hash chain: each line seals itself, the state it leads to, and its past.
+
+.. math:: h_n = \mathrm{SHA256}(n, t_n, k_n, b_n, \mathrm{SHA256}(s_n), h_{n-1})
+
+with time t, kind k, body b and the canonical text s of the state after the line.
+Whoever knows :math:`(n, h_n)` from elsewhere (an anchor) therefore knows every
+earlier line *and* all running totals: changing any of them without changing
+:math:`h_n` means a SHA-256 collision. The state stands beside the head, so one
+debit checks it in constant time; :func:`replayed` recomputes it from the lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from discreet.errors import BudgetExceededError, LedgerIntegrityError
+from discreet.ledger._budget import check_total
+from discreet.ledger._protocol import Entry
+from discreet.ledger._state import State, after, canonical, read_cost
+
+GENESIS: Final = "0" * 64
+KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a ledger, as stored.
+
+    ``body`` is canonical JSON; ``state`` the hash of the state after the line.
+    """
+
+    number: int
+    when: str
+    kind: str
+    body: str
+    state: str
+    previous: str
+    hash: str
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The body as data."""
+        data: dict[str, Any] = json.loads(self.body)
+        return data
+
+    def entry(self, policy: str) -> Entry:
+        """The debit that this line records."""
+        b = self.content
+        return Entry(
+            policy=policy,
+            cost=read_cost(b["cost"]),
+            tables=tuple(b["tables"]),
+            **{
+                name: b[name]
+                for name in ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit",
+                             "source", "key")
+            },
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends: number and hash of its last line, and the state."""
+
+    number: int
+    hash: str
+    state: str
+
+    @property
+    def content(self) -> State:
+        """The state as data."""
+        return State.from_text(self.state)
+
+
+def digest(text: str) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(*parts: int | str) -> str:
+    """Hash of a line: of number, time, kind, body, hash of the state, previous hash."""
+    return digest(canonical(parts))
+
+
+def next_line(
+    head: Head | None, when: str, kind: str, body: Mapping[str, Any]
+) -> tuple[Line, Head]:
+    """Chain one more line to a head."""
+    number, previous = (1, GENESIS) if head is None else (head.number + 1, head.hash)
+    state = after(None if head is None else head.content, kind, body).to_text()
+    text, told = canonical(body), digest(state)
+    own = sealed(number, when, kind, text, told, previous)
+    return Line(number, when, kind, text, told, previous, own), Head(number, own, state)
+
+
+def check_head(head: Head, last: Line | None) -> None:
+    """Refuse a head whose last line does not seal it and its state."""
+    sound = (
+        last is not None
+        and (last.number, last.hash) == (head.number, head.hash)
+        and last.state == digest(head.state)
+        and _seals(last)
+    )
+    if not sound:
+        raise damaged(head.number)
+
+
+def _seals(line: Line) -> bool:
+    return line.hash == sealed(
+        line.number, line.when, line.kind, line.body, line.state, line.previous
+    )
+
+
+def damaged(number: int) -> LedgerIntegrityError:
+    """Refusal of a chain that is broken at a line."""
+    return LedgerIntegrityError(
+        f"line {number} of the ledger is not as it was written: the ledger was edited or damaged",
+        hint="restore the latest backup of the ledger together with its .anchor file",
+    )
+
+
+def check_links(lines: Iterable[Line], head: Head) -> int:
+    """Recompute every hash and link up to the head; return the number of lines."""
+    number, previous = 0, GENESIS
+    for line in lines:
+        number += 1
+        if line.number != number or line.previous != previous or not _seals(line):
+            raise damaged(number)
+        previous = line.hash
+    if (number, previous) != (head.number, head.hash):
+        raise damaged(number + 1)
+    return number
+
+
+def check_replay(lines: Iterable[Line], head: Head) -> None:
+    """Recompute every state from the lines; refuse one that was not earned."""
+    state: State | None = None
+    for line in lines:
+        try:
+            state = after(state, line.kind, line.content)
+            if line.kind == "debit":
+                check_total(state)
+        except (KeyError, TypeError, ValueError, BudgetExceededError):
+            raise damaged(line.number) from None
+        if digest(state.to_text()) != line.state:
+            raise damaged(line.number)
+    if state is None or state.to_text() != head.state:
+        raise damaged(head.number)

@@ -1,0 +1,191 @@
+"""SQLite: the default store, one file per policy.
+
+Durable before it answers: ``BEGIN IMMEDIATE`` takes the one write lock before
+anything is read, the rollback journal with ``synchronous=EXTRA`` has reached the
+disk (file and folder) when a commit returns, and a killed writer's half-written
+transaction is rolled back by the next opener. The write-ahead log is not used:
+versions of SQLite in wide use can corrupt it.
+
+Each operation opens its own connection (a fraction of a synced write), so that
+threads, forks, copies and pickles of a handle share nothing but the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
+from discreet.ledger._chain import KINDS
+from discreet.ledger._store import SqlTransaction, Transaction
+
+PRAGMAS: Final = {
+    "journal_mode": "DELETE",
+    "synchronous": "EXTRA",
+    "foreign_keys": "ON",
+    "trusted_schema": "OFF",
+    "cell_size_check": "ON",
+}
+
+_SCHEMA: Final = (
+    f"""CREATE TABLE IF NOT EXISTS discreet_lines (
+        policy TEXT NOT NULL,
+        number INTEGER NOT NULL PRIMARY KEY CHECK (number > 0),
+        at TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN {KINDS}),
+        body TEXT NOT NULL CHECK (body GLOB '{{*}}'),
+        state TEXT NOT NULL CHECK (length(state) = 64),
+        previous TEXT NOT NULL CHECK (length(previous) = 64),
+        hash TEXT NOT NULL CHECK (length(hash) = 64),
+        slot TEXT CHECK (slot IS NULL OR kind = 'debit'),
+        question TEXT CHECK ((question IS NOT NULL) = (kind = 'debit'))
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS discreet_questions ON discreet_lines (question)",
+    """CREATE UNIQUE INDEX IF NOT EXISTS discreet_slots ON discreet_lines (slot)
+        WHERE slot IS NOT NULL""",
+    """CREATE TABLE IF NOT EXISTS discreet_heads (
+        one INTEGER NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+        policy TEXT NOT NULL,
+        number INTEGER NOT NULL REFERENCES discreet_lines (number),
+        hash TEXT NOT NULL CHECK (length(hash) = 64),
+        state TEXT NOT NULL CHECK (state GLOB '{*}')
+    ) STRICT""",
+    """CREATE TABLE IF NOT EXISTS discreet_answers (
+        policy TEXT NOT NULL,
+        number INTEGER NOT NULL PRIMARY KEY REFERENCES discreet_lines (number),
+        record TEXT
+    ) STRICT""",
+    *(
+        f"""CREATE TRIGGER IF NOT EXISTS {table}_{event} BEFORE {event} ON {table}
+        BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"""
+        for table in ("discreet_lines", "discreet_answers")
+        for event in ("UPDATE", "DELETE")
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteStore:
+    """Lines in an SQLite file.
+
+    Parameters
+    ----------
+    where
+        Path of the file.
+    policy
+        Identity of the policy it belongs to.
+    wait
+        Seconds to wait for other writers.
+    """
+
+    where: str
+    policy: str
+    wait: float = 30.0
+
+    def connect(self, *, create: bool = False) -> sqlite3.Connection:
+        """Open a connection with every setting that durability rests on."""
+        mode = "rwc" if create else "rw"
+        uri = f"{Path(self.where).as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, timeout=self.wait, isolation_level=None, uri=True)
+        for name, value in PRAGMAS.items():
+            connection.execute(f"PRAGMA {name} = {value}")
+        return connection
+
+    @contextmanager
+    def writing(self, *, create: bool = False) -> Iterator[Transaction]:
+        """Begin a transaction that excludes all other writers; commit at the end, durably."""
+        file = self._file()
+        with self._explained(), closing(self.connect(create=create)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if create:
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                yield SqlTransaction(connection, self.policy)
+                connection.execute("COMMIT")
+                if file is not None and self._file() != file:
+                    # the debit went into a file that nobody will see again
+                    raise LedgerIntegrityError(
+                        f"the ledger {self.where!r} was replaced while in use; nothing was released"
+                    )
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Begin a transaction that sees one committed state."""
+        with self._explained(), closing(self.connect()) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield SqlTransaction(connection, self.policy)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def owner(self) -> str | None:
+        """Identity of the policy that the file belongs to; None for an empty file."""
+        with self._explained(), closing(self.connect()) as connection:
+            made = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
+            if connection.execute(made).fetchone() is None:
+                return None
+            row = connection.execute("SELECT policy FROM discreet_heads").fetchone()
+            return None if row is None else str(row[0])
+
+    def _file(self) -> tuple[int, int] | None:
+        try:
+            found = Path(self.where).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn SQLite's and the system's errors into ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                raise LedgerBusyError(
+                    f"the ledger {self.where!r} was in use for {self.wait:g} s; nothing was charged"
+                ) from None
+            if not Path(self.where).exists():
+                raise gone(self.where) from None
+            if code == sqlite3.SQLITE_ERROR:
+                # our statements are correct, so the tables are not ours
+                raise _damaged(self.where) from None
+            said = {
+                sqlite3.SQLITE_FULL: "its disk is full",
+                sqlite3.SQLITE_READONLY: "it is read-only",
+                sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+                sqlite3.SQLITE_PERM: "it may not be opened",
+                sqlite3.SQLITE_IOERR: "its disk failed or is full",
+            }.get(code, "it cannot be used")
+            raise LedgerError(
+                f"the ledger {self.where!r} cannot record: {said}; nothing was released"
+            ) from None
+        except sqlite3.DatabaseError:
+            raise _damaged(self.where) from None
+        except OSError:
+            raise LedgerError(f"the ledger {self.where!r} cannot be reached") from None
+
+
+def gone(where: str) -> LedgerIntegrityError:
+    """Refusal of a ledger that was there."""
+    return LedgerIntegrityError(
+        f"the ledger {where!r} was there and is gone: a new one would be a fresh budget",
+        hint="restore it from the latest backup; if the data is gone too: "
+        "discreet.ledger.forget(policy)",
+    )
+
+
+def _damaged(where: str) -> LedgerIntegrityError:
+    return LedgerIntegrityError(
+        f"{where!r} is not a ledger, or was emptied, truncated or damaged",
+        hint="restore the latest backup of the ledger together with its .anchor file",
+    )

@@ -1,0 +1,162 @@
+"""The state of a ledger: budget, shares, spending; and how each line changes it.
+
+Amounts are exact. A running total whose denominator passes 2^512 (it takes
+hundreds of unlike Gaussian prices to get there) is rounded up to a multiple of
+2^-256, so that totals stay short for ever: spending is never counted too low, and
+too high by less than 2^-256 per debit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from discreet.errors import LedgerIntegrityError, ParameterError
+from discreet.plan import Cost
+from discreet.policy import Budget
+
+EVERYTHING: Final = "*"
+"""In the list of closed tables: all of them."""
+
+CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
+
+_GRID: Final = 2**256
+_LONGEST: Final = 2**512
+_BITS: Final = 12_000
+
+
+def canonical(value: object) -> str:
+    """One spelling of JSON-able data: sorted keys, no blanks, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def rational(value: Fraction) -> str:
+    """Write an exact amount as ``n/d``."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+        raise ParameterError("an amount has too many digits to be written down")
+    return f"{value.numerator}/{value.denominator}"
+
+
+def coarse(value: Fraction) -> Fraction:
+    """Round an amount with a very long denominator up to the grid."""
+    if value.denominator <= _LONGEST:
+        return value
+    return Fraction(-(-value * _GRID // 1), _GRID)
+
+
+def cost_body(cost: Cost) -> dict[str, str]:
+    """Write a cost in every currency, never too low."""
+    return {c: rational(coarse(getattr(cost, c))) for c in CURRENCIES}
+
+
+def read_cost(body: Mapping[str, str]) -> Cost:
+    """Invert :func:`cost_body`."""
+    return Cost(**{c: Fraction(body[c]) for c in CURRENCIES})
+
+
+def add(a: Cost, b: Cost) -> Cost:
+    """Sum two costs, never too low."""
+    return Cost(**{c: coarse(getattr(a, c) + getattr(b, c)) for c in CURRENCIES})
+
+
+NOTHING: Final = Cost(*[Fraction(0)] * 4)
+
+
+def budget_body(budget: Budget) -> dict[str, Any]:
+    """Write a budget with exact amounts."""
+    amounts = {
+        name: None if (value := getattr(budget, name)) is None else rational(value)
+        for name in ("epsilon", "delta", "rho")
+    }
+    shares = {who: rational(part) for who, part in budget.shares.items()}
+    return {**amounts, "accounting": budget.accounting, "shares": shares}
+
+
+def read_budget(body: Mapping[str, Any]) -> Budget:
+    """Invert :func:`budget_body`."""
+    return _read_budget(canonical(body))
+
+
+@lru_cache(maxsize=256)
+def _read_budget(text: str) -> Budget:
+    return Budget(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the lines of a ledger add up to.
+
+    ``declared`` is the budget of the policy when the ledger was opened first;
+    ``budget`` is the one in force. ``spent`` holds this period's spending of
+    every analyst ("" for nobody named).
+    """
+
+    policy: str
+    declared: Mapping[str, Any]
+    budget: Mapping[str, Any]
+    closed: tuple[str, ...] = ()
+    period: int = 1
+    spent: Mapping[str, Cost] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> Budget:
+        """The budget in force."""
+        return read_budget(self.budget)
+
+    def to_text(self) -> str:
+        """Write the state in its one spelling."""
+        return canonical(
+            {
+                "policy": self.policy,
+                "declared": self.declared,
+                "budget": self.budget,
+                "closed": list(self.closed),
+                "period": self.period,
+                "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> State:
+        """Invert :meth:`to_text`."""
+        try:
+            data = json.loads(text)
+            return cls(
+                policy=data["policy"],
+                declared=data["declared"],
+                budget=data["budget"],
+                closed=tuple(data["closed"]),
+                period=data["period"],
+                spent={who: read_cost(cost) for who, cost in data["spent"].items()},
+            )
+        except (KeyError, TypeError, ValueError):
+            raise LedgerIntegrityError("the ledger's state is damaged") from None
+
+
+def after(state: State | None, kind: str, body: Mapping[str, Any]) -> State:
+    """State after one more line; the only place where lines get their meaning."""
+    if state is None:
+        if kind != "open":
+            raise LedgerIntegrityError("the ledger's first line does not open it")
+        return State(body["policy"], body["budget"], body["budget"])
+    match kind:
+        case "debit":
+            who = body["analyst"] or ""
+            total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
+            return replace(state, spent={**state.spent, who: total})
+        case "budget":
+            return replace(state, budget=body["budget"])
+        case "close":
+            return replace(state, closed=tuple(sorted({*state.closed, body["table"]})))
+        case "reopen":
+            left = () if body["table"] == EVERYTHING else set(state.closed) - {body["table"]}
+            return replace(state, closed=tuple(sorted(left)))
+        case "period":
+            return replace(state, period=state.period + 1, spent={})
+        case "adopt":
+            return state
+    raise LedgerIntegrityError("the ledger holds a line of an unknown kind")

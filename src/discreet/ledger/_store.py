@@ -1,0 +1,151 @@
+"""Where lines are kept: the role of a store, and what two SQL stores share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from discreet.ledger._chain import Head, Line
+
+
+class Transaction(Protocol):
+    """Reads and writes that happen together or not at all."""
+
+    def head(self) -> Head | None:
+        """End of the chain; None when there is no line."""
+        ...
+
+    def line(self, number: int) -> Line | None:
+        """One line."""
+        ...
+
+    def lines(self) -> Iterator[Line]:
+        """All lines, oldest first."""
+        ...
+
+    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
+        """Add a line, with its idempotency slot and the question it answers."""
+        ...
+
+    def in_slot(self, slot: str) -> int | None:
+        """Line that used an idempotency slot."""
+        ...
+
+    def answered(self, question: str) -> int | None:
+        """Latest line that answered a question."""
+        ...
+
+    def outcome(self, number: int) -> tuple[bool, str | None] | None:
+        """Whether the run of a line succeeded, and its record; None: not known."""
+        ...
+
+    def settle(self, number: int, record: str | None) -> None:
+        """Store the outcome of a line; None: it failed."""
+        ...
+
+
+class Store(Protocol):
+    """One policy's lines, shared by everybody who opens the same place."""
+
+    @property
+    def where(self) -> str:
+        """Path, server or ``":memory:"``."""
+        ...
+
+    def writing(self, *, create: bool = False) -> AbstractContextManager[Transaction]:
+        """Begin a transaction that excludes all other writers; commit at the end, durably."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """Begin a transaction that sees one committed state."""
+        ...
+
+
+class SqlTransaction:
+    """A transaction on the two tables and the head, in SQL that both databases speak."""
+
+    def __init__(self, connection: Any, policy: str, mark: str = "?") -> None:
+        self._connection = connection
+        self._policy = policy
+        self._mark = mark
+
+    def _run(self, sql: str, *values: object) -> Any:
+        return self._connection.execute(sql.replace("?", self._mark), (self._policy, *values))
+
+    def head(self) -> Head | None:
+        """End of the chain; None when there is no line."""
+        row = self._run(self._head_sql).fetchone()
+        return None if row is None else Head(*row)
+
+    _head_sql = "SELECT number, hash, state FROM discreet_heads WHERE policy = ?"
+
+    def line(self, number: int) -> Line | None:
+        """One line."""
+        row = self._run(f"{_LINES} AND number = ?", number).fetchone()
+        return None if row is None else Line(*row)
+
+    def lines(self) -> Iterator[Line]:
+        """All lines, oldest first."""
+        for row in self._run(f"{_LINES} ORDER BY number"):
+            yield Line(*row)
+
+    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
+        """Add a line, with its idempotency slot and the question it answers."""
+        self._run(
+            "INSERT INTO discreet_lines (policy, number, at, kind, body, state, previous, hash,"
+            " slot, question) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            line.number,
+            line.when,
+            line.kind,
+            line.body,
+            line.state,
+            line.previous,
+            line.hash,
+            slot,
+            question,
+        )
+        if line.number == 1:
+            self._run(
+                "INSERT INTO discreet_heads (policy, number, hash, state) VALUES (?, ?, ?, ?)",
+                head.number,
+                head.hash,
+                head.state,
+            )
+            return
+        done = self._connection.execute(
+            "UPDATE discreet_heads SET number = ?, hash = ?, state = ?"
+            " WHERE policy = ? AND number = ? AND hash = ?".replace("?", self._mark),
+            (head.number, head.hash, head.state, self._policy, line.number - 1, line.previous),
+        )
+        assert done.rowcount == 1, "the head moved although writers are excluded"
+
+    def in_slot(self, slot: str) -> int | None:
+        """Line that used an idempotency slot."""
+        sql = "SELECT number FROM discreet_lines WHERE policy = ? AND slot = ?"
+        row = self._run(sql, slot).fetchone()
+        return None if row is None else int(row[0])
+
+    def answered(self, question: str) -> int | None:
+        """Latest line that answered a question."""
+        row = self._run(
+            "SELECT max(l.number) FROM discreet_lines l JOIN discreet_answers a"
+            " ON a.policy = l.policy AND a.number = l.number"
+            " WHERE l.policy = ? AND l.question = ? AND a.record IS NOT NULL",
+            question,
+        ).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def outcome(self, number: int) -> tuple[bool, str | None] | None:
+        """Whether the run of a line succeeded, and its record; None: not known."""
+        sql = "SELECT record FROM discreet_answers WHERE policy = ? AND number = ?"
+        row = self._run(sql, number).fetchone()
+        return None if row is None else (row[0] is not None, row[0])
+
+    def settle(self, number: int, record: str | None) -> None:
+        """Store the outcome of a line; None: it failed."""
+        sql = "INSERT INTO discreet_answers (policy, number, record) VALUES (?, ?, ?)"
+        self._run(sql, number, record)
+
+
+_LINES = "SELECT number, at, kind, body, state, previous, hash FROM discreet_lines WHERE policy = ?"
