@@ -10,6 +10,7 @@ the caller hands over keeps its settings; the engine works on a cursor of it.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -78,7 +79,8 @@ class DuckDBEngine:
     ) -> None:
         self._dialect = DuckDB()
         self._connection = connection
-        self._cleanup = cleanup
+        # also when nobody closes: at collection or at exit, without a warning
+        self._cleanup = weakref.finalize(self, cleanup)
         self._lock = threading.Lock()
         self._sources = {
             name: Source(tables[name], check(table, self._describe(name, tables[name])))

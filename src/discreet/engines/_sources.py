@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import glob
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -43,7 +44,8 @@ def open_duckdb(
         connection = duckdb.connect(":memory:")
         stack.callback(connection.close)
         if temp_directory is None:
-            temp_directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="discreet-"))
+            temp_directory = tempfile.mkdtemp(prefix="discreet-")
+            stack.callback(shutil.rmtree, temp_directory, ignore_errors=True)
         _configure(connection, memory_limit, temp_directory)
         opener = _Opener(connection)
         tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
@@ -57,6 +59,7 @@ def _configure(
 ) -> None:
     settings = {
         "temp_directory": str(temp_directory),
+        "TimeZone": "UTC",
         "preserve_insertion_order": "false",
         "autoinstall_known_extensions": "false",
         "disabled_optimizers": "top_n_window_elimination",
@@ -157,19 +160,22 @@ def _matches(table: pol.Table, path: str) -> list[str]:
 
 
 def _csv(table: pol.Table, name: str, listed: str, header: list[str]) -> str:
-    """Load text as the policy's types; what cannot be read as such is NULL."""
-    wanted = []
-    for column in header:
-        quoted = _SQL.quote(column)
-        declared = table.columns.get(column)
-        if declared is not None:
-            wanted.append(f"{_read(declared, quoted)} AS {quoted}")
-        elif column == table.unit:
-            wanted.append(quoted)
-    selected = ", ".join(wanted) or "1 AS nothing"
+    """Load text as the policy's types; what cannot be read as such is NULL.
+
+    The text is materialised first: DuckDB would otherwise move the casts into
+    its CSV reader, where a value that cannot be read is an error.
+    """
+    known = [c for c in header if c in table.columns or c == table.unit]
+    columns = {c: _SQL.quote(c) for c in known}
+    read = [
+        f"{_read(table.columns[c], x)} AS {x}" if c in table.columns else x
+        for c, x in columns.items()
+    ]
     return (
-        f"CREATE TABLE {name} AS SELECT {selected} "
-        f"FROM read_csv({listed}, all_varchar=true, header=true)"
+        f"CREATE TABLE {name} AS WITH held AS MATERIALIZED ("
+        f"SELECT {', '.join(columns.values()) or '1'} "
+        f"FROM read_csv({listed}, all_varchar=true, header=true)) "
+        f"SELECT {', '.join(read) or '1 AS nothing'} FROM held"
     )
 
 
@@ -184,7 +190,8 @@ def _read(column: pol.Column, x: str) -> str:
         case pol.Date():
             return f"TRY_CAST({x} AS DATE)"
         case pol.Timestamp():
-            return f"TRY_CAST({x} AS TIMESTAMP)"
+            # without an offset the session's zone counts, and that is UTC
+            return f"TRY_CAST({x} AS TIMESTAMPTZ)"
         case pol.Category(values=(bool(), *_)):
             return f"TRY_CAST({x} AS BOOLEAN)"
         case pol.Category(values=(int(), *_)):
