@@ -15,7 +15,17 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discreet import audit, errors, inference, meaning, mechanisms, noise, policy, privacy
+    from discreet import (
+        audit,
+        errors,
+        inference,
+        ledger,
+        meaning,
+        mechanisms,
+        noise,
+        policy,
+        privacy,
+    )
     from discreet.answer import Answer
     from discreet.curator import Curator
     from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
@@ -45,6 +55,7 @@ __all__ = [
     "count_distinct",
     "errors",
     "inference",
+    "ledger",
     "max",
     "mean",
     "meaning",
@@ -64,7 +75,17 @@ __all__ = [
 ]
 
 _SUBMODULES = frozenset(
-    {"audit", "errors", "inference", "meaning", "mechanisms", "noise", "policy", "privacy"}
+    {
+        "audit",
+        "errors",
+        "inference",
+        "ledger",
+        "meaning",
+        "mechanisms",
+        "noise",
+        "policy",
+        "privacy",
+    }
 )
 _STATISTICS = (
     "count",
