@@ -27,7 +27,10 @@ from discreet.errors import DiscreetError
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
+# digits may be grouped by underscores or, as answers print them, by thin spaces
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d_\u2009]*\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
+
+_UNGROUP = str.maketrans("", "", "_\u2009")
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,15 @@ def disagreement(expected: str, shown: str, *, noisy: bool = False) -> str | Non
     if noisy:
         return None
     for want, got in zip(_numbers(expected), match.groups(), strict=True):
-        if abs(float(want.replace("_", "")) - float(got.replace("_", ""))) > _last_digit(want):
+        if abs(float(want.translate(_UNGROUP)) - float(got.translate(_UNGROUP))) > _last_digit(
+            want
+        ):
             return f"expected {want}, saw {got} in\n{shown}"
     return None
 
 
 def _squeeze(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(re.split(r"[ \t\n]+", text.strip()))
 
 
 def _numbers(text: str) -> list[str]:
