@@ -253,6 +253,30 @@ def test_a_discretised_loss_dominates_the_loss_at_every_epsilon(loss, step):
     assert grid.masses.sum() + grid.infinite == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.parametrize("loss", [p.DiscreteLaplace(7, 5), p.Pure("0.3"), p.DiscreteGaussian(3, 2)])
+@pytest.mark.parametrize("step", [Fraction(1, 100), Fraction(1, 777)])
+def test_atoms_off_the_grid_are_split_upward(loss, step):
+    grid = loss.pairs()[0].on_grid(step)
+    values = float(grid.offset) + (grid.start + np.arange(len(grid.masses))) * float(step)
+    for eps in np.linspace(0, 1.2, 61):
+        got = np.sum(grid.masses * np.maximum(1 - np.exp(eps - values), 0)) + grid.infinite
+        true = loss.delta(float(eps))
+        assert true * (1 - 1e-9) - 1e-15 <= got <= true + float(step)
+    # P- and Q-probabilities are both preserved
+    assert grid.masses.sum() == pytest.approx(1, abs=1e-9)
+    assert np.sum(grid.masses * np.exp(-values)) == pytest.approx(1, abs=1e-9)
+
+
+def test_many_irregular_atoms_agree_with_enumeration():
+    losses = [p.Pure(Fraction(1, 10) + Fraction(i, 7919)) for i in range(12)]
+    terms = tuple((loss, 1) for loss in losses)
+    few = _compose._enumerated(terms, 0)
+    composed = _compose._composed(terms, 0, Fraction(1, 3000))
+    for eps in (0.1, 0.4, 0.9):
+        window = composed.window(composed.tilt_for_loss(eps))
+        assert few.delta(eps) * (1 - 1e-9) <= window.delta(eps) <= few.delta(eps) * 1.002
+
+
 # -- oracles ----------------------------------------------------------------------------
 
 
