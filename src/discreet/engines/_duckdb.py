@@ -34,7 +34,6 @@ _FAMILIES: Final = {
     "USMALLINT": Physical.INTEGER,
     "UINTEGER": Physical.INTEGER,
     "UBIGINT": Physical.INTEGER,
-    "UHUGEINT": Physical.INTEGER,
     "FLOAT": Physical.FLOAT,
     "DOUBLE": Physical.FLOAT,
     "DECIMAL": Physical.DECIMAL,
