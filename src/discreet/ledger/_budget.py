@@ -28,7 +28,7 @@ from functools import lru_cache
 from discreet._exact import show
 from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
-from discreet.ledger._state import EVERYTHING, State, after, cost_body
+from discreet.ledger._state import EVERYTHING, State, after, budget_body, cost_body, rational
 from discreet.plan import Cost
 from discreet.policy import Budget
 
@@ -59,19 +59,17 @@ def caps(budget: Budget) -> dict[str, Fraction]:
 @lru_cache(maxsize=256)
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Largest ρ (to 12 digits, rounded down) that is within (ε, δ) by tight conversion."""
-    from discreet.privacy import Zcdp  # noqa: PLC0415 - needed once per budget
+    from discreet.privacy import ZcdpFilter  # noqa: PLC0415 - needed once per budget
 
-    low, high = 0.0, float(epsilon)
-    while Zcdp(Fraction(high)).epsilon(delta) <= epsilon:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        if Zcdp(Fraction(middle)).epsilon(delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    digits = 12 - math.ceil(math.log10(low))
-    return Fraction(math.floor(Fraction(low) * 10**digits), 10**digits)
+    largest = ZcdpFilter.for_target(epsilon, delta).budget.size
+    digits = 12 - math.ceil(math.log10(largest))
+    return Fraction(math.floor(largest * 10**digits), 10**digits)
+
+
+def decided(budget: Budget) -> dict[str, object]:
+    """What a line that decides the budget says: the budget, and what it allows."""
+    allowed = {currency: rational(total) for currency, total in caps(budget).items()}
+    return {"budget": budget_body(budget), "caps": allowed}
 
 
 def share_of(budget: Budget, analyst: str | None) -> Fraction:
@@ -96,12 +94,13 @@ def balance(state: State, analyst: str | None = None) -> Balance:
     budget = state.limits
     part = Fraction(1) if analyst is None else share_of(budget, analyst)
     group = None if analyst is None else group_of(budget, analyst)
-    spent = {currency: Fraction(0) for currency in caps(budget)}
+    totals = {currency: Fraction(text) for currency, text in state.caps.items()}
+    spent = dict.fromkeys(totals, Fraction(0))
     for who, cost in state.spent.items():
         if group is None or group_of(budget, who) == group:
             for currency, amount in charge(budget, cost).items():
                 spent[currency] += amount
-    amounts = {c: (spent[c], total * part) for c, total in caps(budget).items()}
+    amounts = {c: (spent[c], total * part) for c, total in totals.items()}
     return Balance(budget.accounting, amounts)
 
 

@@ -109,7 +109,8 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
 
 def _group_approx(loss: Approx, k: int) -> Approx:
     e = ceil_float(loss.eps0)
-    growth = math.expm1(k * e) / math.expm1(e) if e else float(k)
+    # beyond e^700 nothing is left of any δ, and doubles end
+    growth = math.expm1(min(k * e, 700.0)) / math.expm1(e) if e else float(k)
     delta = loss.delta0 * Fraction(growth * (1 + 2.0**-48))
     if delta >= 1:
         raise ParameterError(

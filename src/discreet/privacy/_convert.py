@@ -88,6 +88,28 @@ def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
     return renyi_to_log_delta(alpha, alpha * r, epsilon)
 
 
+def largest_rho(epsilon: float, delta: float) -> float:
+    """Return the largest ρ, up to rounding, whose conversion is within (ε, δ); 0 if none is.
+
+    At each order α the bound of :func:`renyi_to_log_delta` with D_α = αρ equals δ at
+    ρ(α) = (ε − ln(1−1/α) + [ln α − ln(1/δ)]/(α−1)) / α. Every α proves its ρ(α), so the
+    maximum may be searched by grid; the caller checks the result on the bound itself.
+    """
+    low, high = -20.0, 45.0
+    best = 0.0
+    for _ in range(4):
+        t = np.linspace(low, high, 2001)
+        excess = np.exp(t)  # α − 1
+        log_alpha = np.log1p(excess)
+        shift = log_alpha - t + (log_alpha + math.log(delta)) / excess
+        rho = (epsilon + shift) / (1 + excess)
+        i = int(np.argmax(rho))
+        best = max(best, float(rho[i]))
+        width = (high - low) / 2000
+        low, high = float(t[i]) - 2 * width, float(t[i]) + 2 * width
+    return max(best, 0.0)
+
+
 def tradeoff_from_profile(loss: PrivacyLoss, fpr: float) -> float:
     """Return the best lower bound on the type-II error that `loss.delta` implies."""
     alpha = float(fpr)

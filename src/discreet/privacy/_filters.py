@@ -53,7 +53,7 @@ from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import BudgetExceededError, NotProvedError, ParameterError, PrivacyError
 from discreet.privacy._additive import Gaussian
 from discreet.privacy._calibrate import gaussian_sigma
-from discreet.privacy._convert import pure_to_rho
+from discreet.privacy._convert import largest_rho, pure_to_rho
 from discreet.privacy._loss import PrivacyLoss, decimal_up, read_delta
 from discreet.privacy._losses import Approx, Pure, Zcdp
 from discreet.privacy._relation import shared_label
@@ -252,18 +252,13 @@ class ZcdpFilter(Filter):
             )
         eps, limit = floor_float(goal), floor_float(whole)
 
-        def fits(rho: float) -> bool:
-            return Zcdp(Fraction(rho), aside).delta_at(eps) <= limit
-
-        low, high = 0.0, eps
-        while fits(high):
-            low, high = high, 2 * high
-        while high - low > 2.0**-50 * high:
-            mid = 0.5 * (low + high)
-            low, high = (mid, high) if fits(mid) else (low, mid)
-        if low == 0.0:
+        rho = largest_rho(eps, floor_float((whole - aside) / (1 - aside)))
+        # the search is right up to rounding; the bound itself decides
+        while rho > 0 and Zcdp(Fraction(rho), aside).delta_at(eps) > limit:
+            rho *= 1 - 2.0**-40
+        if rho <= 0:
             raise ParameterError("no ρ is small enough for this target", hint='delta="1e-6"')
-        return cls(Fraction(low), aside)
+        return cls(Fraction(rho), aside)
 
     def _charge(self, loss: PrivacyLoss) -> Amount:
         cost = loss.zcdp()
