@@ -41,10 +41,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
 from discreet import _exact, noise
 from discreet._exact import Number, ceil_float, decimal, exact, show
+from discreet._lazy import special
 from discreet.errors import ParameterError
 from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up

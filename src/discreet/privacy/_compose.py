@@ -31,9 +31,9 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 
 import numpy as np
-from scipy import special
 
 from discreet._exact import Number, ceil_float, floor_float
+from discreet._lazy import special
 from discreet.errors import ParameterError
 from discreet.privacy._additive import Gaussian
 from discreet.privacy._loss import (

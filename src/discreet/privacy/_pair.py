@@ -39,9 +39,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from scipy import special
 
 from discreet._exact import ceil_float
+from discreet._lazy import special
 from discreet.privacy._loss import ULP, Array
 
 if TYPE_CHECKING:

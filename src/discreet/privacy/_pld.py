@@ -39,9 +39,9 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft, special
 
 from discreet._exact import ceil_float
+from discreet._lazy import fft, special
 from discreet.privacy._loss import ULP, Array
 from discreet.privacy._pair import Atoms, Grid
 
