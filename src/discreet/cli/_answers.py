@@ -1,0 +1,44 @@
+"""How an answer looks on the command line, as a table and as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from discreet._exact import confidence as read_confidence
+from discreet.answer import Answer
+from discreet.answer._show import cell, footer
+from discreet.cli._console import grid, say, show_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def data(
+    answer: Answer, confidence: str, *, simultaneous: bool = False, record: bool = True
+) -> dict[str, Any]:
+    """Rows, intervals, cost and, for later, the record."""
+    told = {
+        "columns": answer.columns,
+        "rows": answer.to_dicts(),
+        "confidence": read_confidence(confidence),
+        "simultaneous": simultaneous,
+        "intervals": answer.interval(confidence, simultaneous=simultaneous),
+        "covers": answer.covers,
+        "cost": dict(answer.cost),
+        "left": answer.left,
+        "cached": answer.cached,
+    }
+    return {**told, "record": answer.record()} if record else told
+
+
+def show(console: Console, answer: Answer, confidence: str, *, simultaneous: bool = False) -> None:
+    """Print every row with its margins, then price and what is left."""
+    values, ends = answer.to_dicts(), answer.interval(confidence, simultaneous=simultaneous)
+    names = answer.columns
+    noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
+    rows = [[cell(v[n], e[n]) for n in names] for v, e in zip(values, ends, strict=True)]
+    keys = next((i for i in range(len(names)) if i in noisy), len(names))
+    show_table(console, grid(names, rows, right=noisy, keys=keys))
+    level = f"{100 * read_confidence(confidence):.6g} %"
+    all_at_once = ", all at once" if simultaneous else ""
+    say(console, footer(answer).replace("95 %", level + all_at_once, 1), "dim")

@@ -1,0 +1,543 @@
+"""Commands and their options; what they do is imported when they run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli._outcome import MEANING, Exit, deliver, fail
+
+_EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
+
+app = typer.Typer(
+    name="discreet",
+    help="Ask private tables questions: exact noise, honest error bars, a budget that holds.",
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+budget_app = typer.Typer(
+    help="Show who spent what, check the ledger, export it, and decide as its owner.",
+    rich_markup_mode="rich",
+)
+app.add_typer(budget_app, name="budget")
+
+
+class Format(StrEnum):
+    """Forms of an exported ledger."""
+
+    CSV = "csv"
+    JSON = "json"
+
+
+class Relation(StrEnum):
+    """Neighbour relations, as policies spell them."""
+
+    ADD_REMOVE = "add-remove"
+    CHANGE_ONE = "change-one"
+
+
+# -- options that several commands share ------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        "-p",
+        envvar="DISCREET_POLICY",
+        metavar="FILE",
+        help="Policy file. Left out: the only policy in this folder.",
+    ),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|URL", help="Where the data are, if not where the policy says they are."
+    ),
+]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="PATH|URL",
+        help="The ledger. Left out: POLICY.ledger, beside it.",
+    ),
+]
+Analyst = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DISCREET_ANALYST", metavar="NAME", help="Who asks: decides which share pays."
+    ),
+]
+Sql = Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.")]
+SqlFile = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the SQL here; - is stdin.")
+]
+Epsilon = Annotated[
+    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="What it may cost: ε.")
+]
+Delta = Annotated[
+    str | None,
+    typer.Option(
+        "--delta", "-d", metavar="NUMBER", help="δ, where keys are selected or noise is Gaussian."
+    ),
+]
+Rho = Annotated[
+    str | None, typer.Option(metavar="NUMBER", help="Instead of ε: zero-concentrated ρ.")
+]
+Within = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=MARGIN", help="Instead of ε: a margin to be met, at the least price."
+    ),
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
+]
+Chart = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, or .json for the Vega-Lite."),
+]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; - is stdout.")
+]
+Note = Annotated[str, typer.Option(metavar="TEXT", help="Why; goes on record.")]
+By = Annotated[str, typer.Option(metavar="NAME", help="Who decides; goes on record.")]
+TableName = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Table; left out: everything.")
+]
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"discreet.cli.{name}")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from discreet import __version__  # noqa: PLC0415 - kept beside its only use
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+@app.command()
+def demo(
+    people: Annotated[int, typer.Option(min=200, max=200_000, help="People to make up.")] = 4000,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep data, policy and ledger in a new folder."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """See it all in ten seconds, on made-up data.
+
+    Policy, price, answer, budget, refusal, meaning.
+    """
+    deliver("demo", lambda: _module("_demo").run(people, keep, as_json=as_json), as_json=as_json)
+
+
+@app.command()
+def init(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FILE|URL", help="Parquet, CSV, DuckDB file or PostgreSQL URL."),
+    ],
+    *,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", "-t", metavar="NAME", help="Only this table of a database."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that says whose row it is, or 'row'."),
+    ] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of one person that are kept at most.")
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    output: Output = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a policy that is there.")] = False,
+    no_input: Annotated[
+        bool, typer.Option("--no-input", help="Ask nothing; leave blanks to fill in.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Draft a policy from a schema, without reading a single value."""
+    deliver(
+        "init",
+        lambda: _module("_init").run(
+            source,
+            tables=table or [],
+            unit=unit,
+            max_rows=max_rows,
+            epsilon=epsilon,
+            delta=delta,
+            output=output,
+            force=force,
+            interactive=not (no_input or as_json) and sys.stdin.isatty(),
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def check(
+    policy: Annotated[
+        Path | None, typer.Argument(metavar="POLICY", help="Policy file.", show_default=False)
+    ] = None,
+    source: Source = None,
+    schema: Annotated[
+        bool, typer.Option("--schema/--no-schema", help="Compare with the data's schema.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Check a policy and the schema of its data, and sum both up."""
+    deliver("check", lambda: _module("_check").run(policy, source, schema=schema), as_json=as_json)
+
+
+@app.command()
+def preview(
+    sql: Sql = None,
+    *,
+    file: SqlFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    policy: PolicyFile = None,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+    show_sql: Annotated[
+        bool, typer.Option("--show-sql", help="Show the SQL that would run, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Price a question: cost, expected error, plan. Free."""
+
+    def work() -> Any:
+        session = _module("_session")
+        where = session.Where(policy, source, ledger, analyst)
+        offer = session.offer(epsilon, delta, rho, within, confidence)
+        return _module("_ask").preview(where, sql, file, offer, show_sql=show_sql)
+
+    deliver("preview", work, as_json=as_json)
+
+
+@app.command()
+def ask(
+    sql: Sql = None,
+    *,
+    file: SqlFile = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    policy: PolicyFile = None,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+    chart: Chart = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the answer's record, for discreet explain."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Pay for new noise even if this was answered before.")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Idempotency key: a retry with it never pays twice."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a question and pay for it. Without SQL, on a terminal: a prompt."""
+
+    def work() -> Any:
+        session = _module("_session")
+        where = session.Where(policy, source, ledger, analyst)
+        offer = session.offer(epsilon, delta, rho, within, confidence)
+        if sql is None and file is None and not as_json and sys.stdin.isatty():
+            return _module("_prompt").run(where, offer)
+        return _module("_ask").ask(
+            where, sql, file, offer, chart=chart, save=save, fresh=fresh, key=key
+        )
+
+    deliver("ask", work, as_json=as_json)
+
+
+@app.command()
+def explain(
+    record: Annotated[str, typer.Argument(metavar="RECORD.json", help="A record; - is stdin.")],
+    confidence: Confidence = "0.95",
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="All intervals hold at once.")
+    ] = False,
+    chart: Chart = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute an answer's intervals from its record, and say what they cover."""
+    deliver(
+        "explain",
+        lambda: _module("_explain").run(record, confidence, chart, simultaneous=simultaneous),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def meaning(
+    *,
+    epsilon: Epsilon = None,
+    prior: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Belief in some fact without the data.")
+    ] = "0.02",
+    delta: Delta = None,
+    group: Annotated[int, typer.Option(min=1, help="People considered together.")] = 1,
+    neighbours: Annotated[
+        Relation, typer.Option(help="Relation that ε is stated under.")
+    ] = Relation.ADD_REMOVE,
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a ledger, this table only.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one page with sliders, no network.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what an ε, or all that a ledger has spent, means for a person."""
+
+    def work() -> Any:
+        done = _module("_meaning")
+        if epsilon is None:
+            where = _module("_session").Where(policy, None, ledger, None)
+            return done.of_ledger(where, group, table, html)
+        return done.of_epsilon(
+            epsilon, prior, delta=delta, group=group, neighbours=neighbours.value, html=html
+        )
+
+    deliver("meaning", work, as_json=as_json)
+
+
+# -- budget ---------------------------------------------------------------------------
+
+
+@budget_app.callback(invoke_without_command=True)
+def budget(
+    ctx: typer.Context,
+    *,
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+    last: Annotated[int, typer.Option(min=0, help="Entries to list, newest last.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show who spent what, check the ledger, export it, and decide as its owner."""
+    ctx.obj = (policy, ledger)
+    if ctx.invoked_subcommand is None:
+        _on_ledger(
+            "budget", "show", ctx, policy, ledger, analyst=analyst, last=last, as_json=as_json
+        )
+
+
+def _on_ledger(
+    command: str,
+    function: str,
+    ctx: typer.Context,
+    policy: Path | None,
+    ledger: str | None,
+    *,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run one command on the ledger that was named before or after the command."""
+    above = ctx.obj or (None, None)
+
+    def work() -> Any:
+        where = _module("_session").Where(policy or above[0], None, ledger or above[1], None)
+        return getattr(_module("_budget"), function)(where, **given)
+
+    deliver(command, work, as_json=as_json)
+
+
+@budget_app.command()
+def verify(
+    ctx: typer.Context,
+    *,
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute every hash, total and admission of the ledger."""
+    _on_ledger("budget verify", "verify", ctx, policy, ledger, as_json=as_json)
+
+
+@budget_app.command()
+def export(
+    ctx: typer.Context,
+    *,
+    form: Annotated[Format, typer.Option("--format", help="Form of the file.")] = Format.CSV,
+    output: Output = None,
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Write the whole history, one line per entry."""
+    _on_ledger(
+        "budget export", "export", ctx, policy, ledger, form=form.value, output=output,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@budget_app.command("raise")
+def raise_(
+    ctx: typer.Context,
+    *,
+    epsilon: Annotated[
+        str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="New total ε.")
+    ] = None,
+    delta: Annotated[
+        str | None, typer.Option("--delta", "-d", metavar="NUMBER", help="New total δ.")
+    ] = None,
+    rho: Annotated[str | None, typer.Option(metavar="NUMBER", help="New total ρ.")] = None,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Put a new total on record; what was spent stays spent."""
+    totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    _on_ledger(
+        "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, note=note, by=by,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@budget_app.command()
+def shares(
+    ctx: typer.Context,
+    *,
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ANALYST=PART", help="Parts of the whole; none: no shares."),
+    ] = None,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Split the budget among analysts, on record."""
+    _on_ledger(
+        "budget shares", "set_shares", ctx, policy, ledger, parts=parts or [], note=note, by=by,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@budget_app.command()
+def close(
+    ctx: typer.Context,
+    *,
+    table: TableName = None,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Refuse all new questions about a table, on record."""
+    _on_ledger(
+        "budget close", "close", ctx, policy, ledger, table=table, note=note, by=by,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@budget_app.command()
+def reopen(
+    ctx: typer.Context,
+    *,
+    table: TableName = None,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Allow questions again, on record."""
+    _on_ledger(
+        "budget reopen", "reopen", ctx, policy, ledger, table=table, note=note, by=by,
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@budget_app.command("new-period")
+def new_period(
+    ctx: typer.Context,
+    *,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a new period with the whole budget; over periods losses add up."""
+    _on_ledger(
+        "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by, as_json=as_json
+    )
+
+
+# -- from a shell -----------------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without ε still gets an answer
+    sys.exit(int(_run(arguments)))
+
+
+def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments
+    try:
+        try:
+            code = app(arguments, prog_name="discreet", standalone_mode=not as_json)
+        except typer.TyperException as error:  # only with --json: typer prints its own otherwise
+            hint = "discreet --help"
+            fail(Exit.USAGE, "usage", error.format_message(), hint, as_json=True)
+        except (typer.Abort, KeyboardInterrupt):
+            fail(Exit.INTERRUPTED, "interrupted", "interrupted", as_json=as_json)
+    except typer.Exit as left:
+        return left.exit_code
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(Exit.OK)
+    except BrokenPipeError:
+        # whoever read the answer has gone; say nothing at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.OK)
+    return code if isinstance(code, int) else int(Exit.OK)

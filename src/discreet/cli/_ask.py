@@ -1,0 +1,83 @@
+"""``discreet preview`` and ``discreet ask``: one question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet._exact import confidence as read_confidence
+from discreet.cli import _answers, _charts
+from discreet.cli._console import heading, say, stderr, verbatim, working
+from discreet.cli._outcome import Reply
+from discreet.cli._session import Where, check_writable, curator, question, write
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from discreet.curator import Quote
+
+
+def preview(
+    where: Where, sql: str | None, file: str | None, offer: Mapping[str, Any], *, show_sql: bool
+) -> Reply:
+    """Price a question."""
+    text = question(sql, file)
+    with curator(where, spend=False) as opened:
+        quote = opened.preview(text, **offer)
+    plan, level = quote.plan, read_confidence(offer["confidence"])
+    data = {
+        "cost": quote.cost,
+        "left": quote.left,
+        "noise": plan.noise,
+        "why": plan.why,
+        "error": quote.error(level),
+        "confidence": level,
+        "plan": plan.lowered.query.hash,
+        "sql": list(quote.sql),
+    }
+    return Reply(data, lambda console: _show_quote(console, quote, show_sql=show_sql))
+
+
+def _show_quote(console: Console, quote: Quote, *, show_sql: bool) -> None:
+    verbatim(console, repr(quote))
+    if show_sql:
+        heading(console, "What would run")
+        for statement in quote.sql:
+            verbatim(console, statement)
+    say(console, "Nothing was read and nothing was charged.", "dim")
+
+
+def ask(
+    where: Where,
+    sql: str | None,
+    file: str | None,
+    offer: Mapping[str, Any],
+    *,
+    chart: Path | None,
+    save: Path | None,
+    fresh: bool,
+    key: str | None,
+) -> Reply:
+    """Answer a question; what could refuse the result's files is checked before paying."""
+    text = question(sql, file)
+    _charts.check_chart(chart)
+    check_writable(save, "the record")
+    with working("asking…"), curator(where, spend=True) as opened:
+        answer = opened.sql(text, **offer, fresh=fresh, key=key)
+    level = str(offer["confidence"])
+    written = []
+    if save is not None:
+        write(save, json.dumps(answer.record(), ensure_ascii=False, indent=1) + "\n")
+        written.append(save)
+    if chart is not None:
+        _charts.draw(answer.chart(level), chart)
+        written.append(chart)
+
+    def show(console: Console) -> None:
+        _answers.show(console, answer, level)
+        for path in written:
+            say(stderr(), f"wrote {path}", "dim")
+
+    return Reply(_answers.data(answer, level), show)

@@ -1,0 +1,339 @@
+"""``discreet budget``: who spent what and when, the chain, and the owner's decisions."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet._exact import show as exactly
+from discreet.cli._console import (
+    bar,
+    facts,
+    grid,
+    heading,
+    say,
+    show_table,
+    sparkline,
+    stderr,
+    verbatim,
+    working,
+)
+from discreet.cli._outcome import Reply, UsageError
+from discreet.cli._session import Where, check_writable, ledger_of, pairs, write
+from discreet.ledger import Balance, ChainedLedger, Line, charge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from discreet.policy import Budget
+
+_SYMBOLS: Final = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
+_WIDTH: Final = 48
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_FIELDS: Final = (
+    "number", "when", "kind", "analyst", "tables", "epsilon", "delta", "rho", "rho_delta", "noise",
+    "neighbours", "unit", "plan", "fingerprint", "source", "key", "by", "note", "hash",
+)  # fmt: skip
+
+
+# -- looking --------------------------------------------------------------------------
+
+
+def show(where: Where, *, analyst: str | None, last: int) -> Reply:
+    """Sum up a ledger."""
+    ledger = ledger_of(where)
+    state, lines = ledger.state, ledger.lines
+    spenders = _spenders(ledger, analyst)
+    data = {
+        "policy": ledger.identity,
+        "ledger": ledger.where,
+        "period": state.period,
+        "closed": list(state.closed),
+        "accounting": state.limits.accounting,
+        "whole": _amounts(ledger.balance()),
+        "analysts": {who: _amounts(balance) for who, balance in spenders.items()},
+        "entries": [_row(line) for line in lines[-last:]] if last else [],
+    }
+
+    def print_all(console: Console) -> None:
+        _show_head(console, ledger)
+        _show_spenders(console, ledger.balance(), spenders)
+        _show_time(console, state.limits, lines)
+        if last:
+            _show_entries(console, state.limits, lines[-last:])
+
+    return Reply(data, print_all)
+
+
+def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
+    """Balance of every analyst who spent or has a share."""
+    state = ledger.state
+    names = sorted({*state.spent, *state.limits.shares})
+    if analyst is not None:
+        names = [analyst]
+    if not state.limits.shares:
+        # no shares: everybody draws on the whole, so what each spent is told by the lines
+        caps = ledger.balance().amounts
+        return {
+            name: Balance(
+                state.limits.accounting,
+                {
+                    currency: (amount, caps[currency][1])
+                    for currency, amount in charge(state.limits, cost).items()
+                },
+            )
+            for name in names
+            if (cost := state.spent.get(name)) is not None
+        }
+    return {name: ledger.balance(name) for name in names}
+
+
+def _amounts(balance: Balance) -> dict[str, dict[str, str]]:
+    return {
+        currency: {
+            "spent": exactly(spent),
+            "total": exactly(total),
+            "left": exactly(total - spent),
+        }
+        for currency, (spent, total) in balance.amounts.items()
+    }
+
+
+def short(value: Fraction) -> str:
+    """Print an amount in at most a few digits."""
+    text = exactly(value)
+    return text if len(text) <= 7 else f"{float(value):.3g}"
+
+
+def _show_head(console: Console, ledger: ChainedLedger) -> None:
+    state = ledger.state
+    kept = "none yet: nothing asked" if ledger.where == ":memory:" else ledger.where
+    told = [
+        ("policy", ledger.identity),
+        ("ledger", kept),
+        ("period", f"{state.period}, {state.limits.accounting} accounting"),
+    ]
+    if state.closed:
+        closed = "everything" if "*" in state.closed else ", ".join(state.closed)
+        told.append(("closed", closed))
+    facts(console, told)
+    console.print()
+
+
+def _show_spenders(console: Console, whole: Balance, spenders: dict[str, Balance]) -> None:
+    main = next(iter(whole.amounts))
+    symbol = _SYMBOLS[main]
+    rows = []
+    for who, balance in [*spenders.items(), ("together", whole)]:
+        spent, total = balance.amounts[main]
+        share = float(spent / total) if total else 0.0
+        row = [who or "(nobody named)", short(spent), short(total), short(total - spent)]
+        if "delta" in balance.amounts:
+            row.append(short(balance.amounts["delta"][0]))
+        rows.append([*row, f"{bar(share, 20)} {share:4.0%}"])
+    header = ["analyst", f"{symbol} spent", f"{symbol} total", f"{symbol} left"]
+    header += ["δ spent"] if "delta" in whole.amounts else []
+    numeric = range(1, len(header))
+    show_table(console, grid([*header, "spent"], rows, right=tuple(numeric), keys=1))
+
+
+def _show_time(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
+    debits = [line for line in lines if line.kind == "debit"]
+    if not debits:
+        say(console, "Nothing has been spent.")
+        return
+    line, first, final = _timeline(budget, debits)
+    symbol = _SYMBOLS[_main(budget)]
+    questions = "question" if len(debits) == 1 else "questions"
+    console.print()
+    say(console, f"{symbol} over time, {len(debits)} {questions}, all periods")
+    say(console, f"{line}")
+    say(console, f"{first}{final:>{max(1, len(line) - len(first))}}", "dim")
+
+
+def _timeline(budget: Budget, debits: Sequence[Line]) -> tuple[str, str, str]:
+    """Spending in equal slices of the time between the first debit and the last."""
+    moments = [dt.datetime.fromisoformat(line.when) for line in debits]
+    begin, end = min(moments), max(moments)
+    length = max((end - begin).total_seconds(), 1.0)
+    slices = [0.0] * _WIDTH
+    for moment, line in zip(moments, debits, strict=True):
+        at = min(_WIDTH - 1, int((moment - begin).total_seconds() / length * _WIDTH))
+        slices[at] += float(_paid(budget, line))
+    form = "%Y-%m-%d" if begin.date() != end.date() else "%Y-%m-%d %H:%M:%S"
+    return sparkline(slices), begin.strftime(form), end.strftime(form)
+
+
+def _main(budget: Budget) -> str:
+    return "rho" if budget.accounting == "zcdp" else "epsilon"
+
+
+def _paid(budget: Budget, line: Line) -> Fraction:
+    return charge(budget, line.entry("").cost)[_main(budget)]
+
+
+def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
+    heading(console, "Last entries" if len(lines) > 1 else "Last entry")
+    symbol = _SYMBOLS[_main(budget)]
+    rows = []
+    for line in lines:
+        body = line.content
+        paid = short(_paid(budget, line)) if line.kind == "debit" else ""
+        who = body.get("analyst") or body.get("by") or ""
+        rows.append([str(line.number), line.when[:19].replace("T", " "), who, paid, _told(line)])
+    header = ("line", "when (UTC)", "who", symbol, "what")
+    show_table(console, grid(header, rows, right=(0, 3)))
+
+
+def _told(line: Line) -> str:
+    body = line.content
+    match line.kind:
+        case "open":
+            return "the ledger begins"
+        case "debit":
+            tables = ", ".join(body.get("tables") or ()) or "?"
+            return f"{tables}: {body['noise'].partition(' ')[0]}, plan {body['plan'][:8]}"
+        case "budget":
+            said = "new totals or shares"
+        case "close" | "reopen":
+            said = f"{line.kind} {'everything' if body['table'] == '*' else body['table']}"
+        case "period":
+            said = "a new period"
+        case _:
+            said = line.kind
+    return f"{said}: {body['note']}" if body.get("note") else said
+
+
+def verify(where: Where) -> Reply:
+    """Recompute the whole chain."""
+    with working("recomputing the chain…"):
+        ledger = ledger_of(where)
+        done = ledger.verify()
+    data = {
+        "policy": ledger.identity,
+        "ledger": ledger.where,
+        "lines": done.lines,
+        "debits": done.debits,
+        "period": done.period,
+        "head": done.head,
+    }
+    return Reply(data, lambda console: say(console, str(done), "green"))
+
+
+# -- export ---------------------------------------------------------------------------
+
+
+def export(where: Where, *, form: str, output: str | None) -> Reply:
+    """Write every line of the ledger."""
+    ledger = ledger_of(where)
+    rows = [_row(line) for line in ledger.lines]
+    text = _csv(rows) if form == "csv" else json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
+    data: dict[str, Any] = {"policy": ledger.identity, "lines": rows}
+    if output is None or output == "-":
+        return Reply(data, lambda console: verbatim(console, text.rstrip("\n")))
+    path = Path(output)
+    check_writable(path, "the export")
+    write(path, text)
+    data["written"] = output
+    return Reply(data, lambda _: say(stderr(), f"wrote {len(rows)} lines to {output}", "dim"))
+
+
+def _row(line: Line) -> dict[str, Any]:
+    body = line.content
+    row: dict[str, Any] = {"number": line.number, "when": line.when, "kind": line.kind}
+    row |= {name: value for name, value in body.items() if name in _FIELDS}
+    row |= {name: exactly(Fraction(value)) for name, value in body.get("cost", {}).items()}
+    for name in ("table", "budget"):
+        if name in body:
+            row[name] = body[name]
+    return row | {"hash": line.hash}
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in _FIELDS])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    """Write a cell; what a spreadsheet would take for a formula becomes text."""
+    if value is None:
+        return ""
+    text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+# -- the owner's decisions ------------------------------------------------------------
+
+
+def raise_totals(where: Where, *, totals: dict[str, str | None], note: str, by: str) -> Reply:
+    """Record new totals."""
+    given: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
+    if not given:
+        raise UsageError("say the new total", hint="discreet budget raise --epsilon 3")
+    ledger = _owned(where)
+    ledger.raise_budget(**given, by=by, note=note)
+    return _decided(ledger, "new totals are on record")
+
+
+def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Reply:
+    """Record new shares."""
+    given = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
+    ledger = _owned(where)
+    ledger.set_shares(given, by=by, note=note)
+    return _decided(ledger, "new shares are on record" if given else "shares are abolished")
+
+
+def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
+    """Record that a table is closed."""
+    _known(where, table)
+    ledger = _owned(where)
+    ledger.close(table, by=by, note=note)
+    return _decided(ledger, f"{table or 'everything'} is closed")
+
+
+def reopen(where: Where, *, table: str | None, note: str, by: str) -> Reply:
+    """Record that a table is open again."""
+    _known(where, table)
+    ledger = _owned(where)
+    ledger.reopen(table, by=by, note=note)
+    return _decided(ledger, f"{table or 'everything'} is open")
+
+
+def new_period(where: Where, *, note: str, by: str) -> Reply:
+    """Record that a new period begins."""
+    ledger = _owned(where)
+    ledger.new_period(by=by, note=note)
+    return _decided(ledger, f"period {ledger.state.period} has begun with the whole budget")
+
+
+def _known(where: Where, table: str | None) -> None:
+    if table is not None:
+        where.load().table(table)
+
+
+def _owned(where: Where) -> ChainedLedger:
+    """Open the ledger for a decision; an edited budget in the policy is no obstacle to that."""
+    from discreet.ledger import open_ledger  # noqa: PLC0415 - beside its only use
+
+    place = where.place()
+    policy = where.load()
+    if "://" in place:
+        return open_ledger(place, policy.identity)
+    return open_ledger(place) if Path(place).exists() else open_ledger(place, policy)
+
+
+def _decided(ledger: ChainedLedger, said: str) -> Reply:
+    lines = ledger.lines
+    whole = ledger.balance()
+    data = {"decision": said, "entry": _row(lines[-1]), "whole": _amounts(whole)}
+    return Reply(data, lambda console: say(console, f"Line {lines[-1].number}: {said}.", "green"))

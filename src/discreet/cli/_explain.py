@@ -1,0 +1,142 @@
+"""``discreet explain``: everything a record says, without data and without the curator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet._exact import confidence as read_confidence
+from discreet._exact import show as exactly
+from discreet.answer import Answer
+from discreet.cli import _answers, _charts
+from discreet.cli._console import facts, grid, heading, say, show_table
+from discreet.cli._outcome import Reply
+from discreet.cli._session import read_text
+from discreet.errors import ParameterError
+from discreet.noise import law_from_dict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# what computing on a record that was tampered with can raise, beside our own refusals
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool) -> Reply:
+    """Recompute an answer and its intervals."""
+    read_confidence(confidence)
+    _charts.check_chart(chart)
+    raw = _record(read_text(source, "the record"))
+    try:
+        answer = Answer.from_record(raw)
+        data = _answers.data(answer, confidence, simultaneous=simultaneous, record=False)
+        noise = _noise(raw, confidence)
+    except ParameterError:
+        raise
+    except _DAMAGE:
+        raise ParameterError("the record is damaged: it does not describe an answer") from None
+    data = {k: v for k, v in data.items() if k not in ("left", "cached")}
+    data |= {"noise": noise, "statement": dict(raw["statement"])}
+    if chart is not None:
+        _charts.draw(answer.chart(confidence), chart)
+
+    def show(console: Console) -> None:
+        _answers.show(console, answer, confidence, simultaneous=simultaneous)
+        _show(console, answer, raw, noise, confidence)
+
+    return Reply(data, show)
+
+
+def _record(text: str) -> Mapping[str, Any]:
+    """Read a record as saved, or from inside the envelope that ``ask --json`` prints."""
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ParameterError("the record is not JSON") from None
+    if isinstance(raw, Mapping) and "result" in raw:
+        raw = raw["result"]
+    if isinstance(raw, Mapping) and "record" in raw:
+        raw = raw["record"]
+    if not isinstance(raw, Mapping):
+        raise ParameterError("this is no discreet record")
+    return raw
+
+
+def _noise(raw: Mapping[str, Any], confidence: str) -> list[dict[str, Any]]:
+    """Every noise law once, with its margin and the level that margin achieves."""
+    told: dict[str, dict[str, Any]] = {}
+    for part in [*raw["vectors"], *raw["trees"]]:
+        if part["law"] is None:
+            continue
+        law = law_from_dict(part["law"])
+        margin = law.interval(confidence)
+        told.setdefault(
+            repr(law),
+            {
+                "law": repr(law),
+                "standard_deviation": law.variance**0.5,
+                "margin": margin.high,
+                "achieved": margin.confidence,
+                "numbers": 0,
+            },
+        )["numbers"] += len(part["values"]) if "values" in part else _leaves(part)
+    return list(told.values())
+
+
+def _leaves(tree: Mapping[str, Any]) -> int:
+    return sum(len(row) for level in tree["levels"] for row in level)
+
+
+def _show(
+    console: Console,
+    answer: Answer,
+    raw: Mapping[str, Any],
+    noise: list[dict[str, Any]],
+    confidence: str,
+) -> None:
+    statement = raw["statement"]
+    heading(console, "What the intervals cover")
+    say(console, f"Each interval covers {answer.covers}.")
+    heading(console, "Noise")
+    header = (
+        "law",
+        "σ",
+        f"margin at {100 * read_confidence(confidence):.6g} %",
+        "holds with",
+        "numbers",
+    )
+    rows = [
+        (
+            n["law"],
+            f"{n['standard_deviation']:.4g}",
+            f"± {n['margin']:g}",
+            f"{100 * n['achieved']:.4f} %",
+            str(n["numbers"]),
+        )
+        for n in noise
+    ]
+    show_table(console, grid(header, rows, right=(1, 2, 3, 4)))
+    say(console, "Margins of the released integers, in steps of the column's public grid.", "dim")
+    heading(console, "What was protected, and what it cost")
+    unit = statement.get("unit", "row")
+    pairs = [
+        ("unit", "one row" if unit == "row" else f"all kept rows of one {unit}"),
+        ("neighbours", str(statement.get("neighbours", "?"))),
+        ("cost", ", ".join(_price(raw["cost"]))),
+        ("policy", str(statement.get("policy", "?"))),
+        ("fingerprint", str(statement.get("fingerprint", "?"))),
+        ("plan", str(statement.get("plan", "?"))),
+    ]
+    facts(console, pairs)
+
+
+def _price(cost: Mapping[str, str]) -> list[str]:
+    symbols = {"epsilon": "ε", "delta": "δ", "rho": "ρ", "rho_delta": "δ beside ρ"}
+    return [
+        f"{symbols.get(name, name)} = {exactly(Fraction(value))}"
+        for name, value in cost.items()
+        if Fraction(value)
+    ]

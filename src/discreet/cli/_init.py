@@ -1,0 +1,303 @@
+"""``discreet init``: a policy drafted from a schema, for its owner to finish.
+
+Only names and types of columns are read: a Parquet file's footer, the first line
+of a CSV file, a database's catalogue. Values are not, because a bound or a list
+of categories taken from the data would be published with the policy and reveal
+what the policy is there to protect (the highest income, the one rare illness).
+What cannot be known stays a comment or a blank that ``discreet check`` refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet.cli._console import say, stderr, verbatim
+from discreet.cli._outcome import Reply, UsageError
+from discreet.cli._schema import Schema, read_schemas, without_password
+from discreet.cli._session import check_writable, write
+from discreet.policy import _toml
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ROW: Final = "row"
+_UNIT_NAMES: Final = ("person", "patient", "user", "customer", "member", "household", "client",
+                      "student", "employee", "respondent")  # fmt: skip
+_SHAPES: Final[Mapping[str, str]] = {
+    "integer": '{ type = "integer", min = …, max = … }',
+    "real": '{ type = "real", min = …, max = …, step = … }',
+    "date": '{ type = "date", min = …, max = … }',
+    "timestamp": '{ type = "timestamp", min = …, max = …, step = … }',
+    "category": '{ type = "category", values = […] }',
+}
+_WHY: Final = """\
+# Drafted from names and types alone: no value was read. Bounds and lists of
+# categories must come from what you know without looking (a law, a form, a
+# questionnaire): taken from the data, they would publish something about them.
+# Everything written here is public. Then: discreet check {name}
+"""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What is known of one table: from the schema, and from the owner."""
+
+    schema: Schema
+    unit: str | None = None  # None: not known yet; "row": one row is one person
+    max_rows: int | None = None
+    columns: dict[str, str] | None = None  # TOML that the owner has completed
+
+
+def run(
+    source: str,
+    *,
+    tables: Sequence[str],
+    unit: str | None,
+    max_rows: int | None,
+    epsilon: str | None,
+    delta: str | None,
+    output: str | None,
+    force: bool,
+    interactive: bool,
+) -> Reply:
+    """Draft a policy and write it."""
+    drafts = [_Draft(s, unit, max_rows) for s in read_schemas(source, tables)]
+    _check_unit(drafts, unit)
+    path = _target(source, output)
+    if path is not None:
+        check_writable(path, "the policy")
+        if path.exists() and not force:
+            raise UsageError(f"{str(path)!r} is there already", hint="--force, or --output FILE")
+    if interactive:
+        for draft in drafts:
+            _interview(draft)
+    text = draft_text(drafts, _source_text(source, path), epsilon, delta, path)
+    if path is not None:
+        write(path, text)
+    blanks = text.count("…") - _WHY.count("…")
+    data = {
+        "policy": None if path is None else str(path),
+        "tables": {d.schema.table: [c.name for c in d.schema.columns] for d in drafts},
+        "complete": blanks == 0 and all(d.unit is not None for d in drafts),
+        "text": text,
+    }
+    return Reply(data, lambda console: _show(console, text, path, blanks))
+
+
+def _show(console: Console, text: str, path: Path | None, blanks: int) -> None:
+    if path is None:
+        verbatim(console, text.rstrip("\n"))
+        return
+    say(stderr(), f"wrote {path}", "dim")
+    left = f"{blanks} blanks (…) are left for you" if blanks else "It has no blanks"
+    say(console, f"Drafted {path} without reading a value. {left}.")
+    say(console, f"Fill in what you want to be asked about, then: discreet check {path}")
+
+
+def _check_unit(drafts: Sequence[_Draft], unit: str | None) -> None:
+    if unit in (None, _ROW):
+        return
+    for draft in drafts:
+        names = [c.name for c in draft.schema.columns]
+        if unit not in names:
+            raise UsageError(
+                f"table {draft.schema.table!r} has no column {unit!r}",
+                hint=f"--unit {_likely_unit(names) or _ROW}",
+            )
+
+
+def _target(source: str, output: str | None) -> Path | None:
+    if output == "-":
+        return None
+    if output is not None:
+        return Path(output)
+    if "://" in source:
+        return Path("policy.toml")
+    name = Path(source).name
+    stem = name.partition(".")[0].replace("*", "") or "policy"
+    return Path(source).parent / f"{stem}.toml"
+
+
+def _source_text(source: str, policy: Path | None) -> str:
+    """Write a path as seen from the policy's folder; a URL without its password."""
+    if "://" in source:
+        return without_password(source)
+    folder = (policy.parent if policy is not None else Path()).resolve()
+    full = Path(source).resolve()
+    return str(full.relative_to(folder)) if full.is_relative_to(folder) else str(full)
+
+
+# -- the text ---------------------------------------------------------------------------
+
+
+def draft_text(
+    drafts: Sequence[_Draft],
+    source: str,
+    epsilon: str | None,
+    delta: str | None,
+    path: Path | None,
+) -> str:
+    """Write the policy with its blanks and the reasons for them."""
+    name = path.name if path is not None else "policy.toml"
+    parts = [_WHY.format(name=name), _budget_text(epsilon, delta)]
+    parts += [_table_text(draft, source) for draft in drafts]
+    return "\n".join(parts)
+
+
+def _budget_text(epsilon: str | None, delta: str | None) -> str:
+    from discreet.policy import Budget  # noqa: PLC0415 - validates what was typed
+
+    Budget(epsilon or "1", delta=delta or 0)
+    total = _toml.string(epsilon or "1")
+    known = f"discreet meaning --epsilon {epsilon or 1}"
+    lines = [
+        "[budget]",
+        f"epsilon = {total}  # for everything ever asked; what it means: {known}",
+    ]
+    if delta is None:
+        lines.append('# delta = "1e-6"  # needed to group by open text, and for Gaussian noise')
+    else:
+        lines.append(f"delta = {_toml.string(delta)}")
+    return "\n".join([*lines, ""])
+
+
+def _table_text(draft: _Draft, source: str) -> str:
+    schema = draft.schema
+    key = _toml.key(schema.table)
+    lines = [f"[tables.{key}]", f"source = {_toml.string(source)}", *_unit_text(draft), ""]
+    lines.append(f"[tables.{key}.columns]")
+    done = draft.columns or {}
+    for column in schema.columns:
+        if column.name == draft.unit:
+            continue
+        if column.name in done:
+            lines.append(f"{_toml.key(column.name)} = {done[column.name]}")
+        else:
+            lines += _column_text(column.name, column.kind, column.native)
+    return "\n".join([*lines, ""])
+
+
+def _unit_text(draft: _Draft) -> list[str]:
+    if draft.unit == _ROW:
+        return ["# no unit: each row is one person"]
+    if draft.unit is None:
+        guess = _likely_unit([c.name for c in draft.schema.columns])
+        like = f" Perhaps {guess!r}, by its name." if guess else ""
+        return [
+            f"# Whose row is it? Name the column that tells people apart.{like}",
+            "# Only if nobody can have two rows, remove the next two lines.",
+            'unit = ""',
+            "max_rows_per_unit = 1  # rows of one person that are kept; more cost more",
+        ]
+    kept = draft.max_rows
+    said = f"max_rows_per_unit = {kept or 1}"
+    return [f"unit = {_toml.string(draft.unit)}",
+            said if kept else f"{said}  # rows of one person that are kept; more cost more"]  # fmt: skip
+
+
+def _column_text(name: str, kind: str | None, native: str) -> list[str]:
+    key = _toml.key(name)
+    match kind:
+        case "boolean":
+            return [f'{key} = {{ type = "boolean" }}']
+        case "text":
+            return [
+                f"# {key} = {_SHAPES['category']}",
+                f'# {key} = {{ type = "text" }}  # if its values cannot be listed: {native}',
+            ]
+        case "integer" | "real" | "date" | "timestamp":
+            return [f"# {key} = {_SHAPES[kind]}  # {native}"]
+        case None:
+            return [f"# {key} = {{ type = … }}  # a CSV file does not say its types"]
+    return [f"# {key}: {native} cannot be asked about"]
+
+
+def _likely_unit(names: Sequence[str]) -> str | None:
+    """Guess the unit column by its name alone."""
+    ids = [n for n in names if n.lower() == "id" or n.lower().endswith(("_id", "id"))]
+    for name in ids:
+        if any(word in name.lower() for word in _UNIT_NAMES):
+            return name
+    return None
+
+
+# -- the interview ------------------------------------------------------------------------
+
+
+def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
+    """Ask the owner for what a schema cannot say; an empty answer leaves a blank."""
+    reply = ask or _input
+    console = stderr()
+    schema = draft.schema
+    names = [c.name for c in schema.columns]
+    say(console, f"Table {schema.table}. Enter leaves a blank to fill in later.", "bold")
+    if draft.unit is None:
+        guess = _likely_unit(names)
+        like = f" [{guess}]" if guess else ""
+        told = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
+        draft.unit = told if told in (*names, _ROW) else (guess if not told else None)
+    if draft.unit not in (None, _ROW) and draft.max_rows is None:
+        told = reply("Rows of one person that are kept at most [1]: ")
+        draft.max_rows = int(told) if told.isdecimal() and int(told) > 0 else 1
+    draft.columns = {}
+    for column in schema.columns:
+        if column.name == draft.unit:
+            continue
+        kind = column.kind
+        if kind is None:
+            told = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
+            kind = told if told in (*_SHAPES, "boolean", "text") else None
+        written = _column_interview(column.name, kind, reply)
+        if written is not None:
+            draft.columns[column.name] = written
+
+
+def _column_interview(name: str, kind: str | None, reply: Callable[[str], str]) -> str | None:
+    given: dict[str, Any]
+    match kind:
+        case "boolean":
+            given = {"type": "boolean"}
+        case "text" | "category":
+            told = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
+            if not told:
+                return None
+            values = [v.strip() for v in told.split(",") if v.strip()]
+            given = {"type": "text"} if told == "text" else {"type": "category", "values": values}
+        case "integer" | "real" | "date" | "timestamp":
+            low = reply(f"{name}: least value that is possible ({kind}): ")
+            high = reply(f"{name}: greatest value that is possible: ") if low else ""
+            if not high:
+                return None
+            given = {"type": kind, "min": _number(low), "max": _number(high)}
+            if kind in ("real", "timestamp") and (step := reply(f"{name}: step [default]: ")):
+                given["step"] = step
+        case _:
+            return None
+    return _checked(name, given)
+
+
+def _number(text: str) -> Any:
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _checked(name: str, given: dict[str, Any]) -> str | None:
+    """Write a column as TOML if a policy would take it; otherwise say why not."""
+    from discreet.errors import PolicyError  # noqa: PLC0415 - beside its only use
+    from discreet.policy import load  # noqa: PLC0415
+
+    try:
+        load({"budget": {"epsilon": 1}, "tables": {"t": {"columns": {name: given}}}})
+    except PolicyError as error:
+        say(stderr(), f"left blank: {error.message.partition(': ')[2] or error.message}", "yellow")
+        return None
+    return _toml.value(given)
+
+
+def _input(question: str) -> str:
+    try:
+        return input(question).strip()
+    except EOFError:
+        return ""

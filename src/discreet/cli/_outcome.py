@@ -1,0 +1,194 @@
+"""How a command ends: one envelope, one exit code, never a traceback.
+
+Everything a command says goes through :func:`deliver`. Refusals are printed as
+the error tree writes them (message, hint), which never depend on private data.
+An exception from outside the tree could, so nothing of it is printed: its
+traceback appears only if the owner sets ``DISCREET_TRACEBACK=1``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import typer
+
+from discreet import errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Exit(IntEnum):
+    """Exit codes; part of the interface (``discreet --help``, docs/cli.md)."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    BUDGET = 3
+    POLICY = 4
+    ENGINE = 5
+    LEDGER = 6
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+MEANING: Final[Mapping[Exit, str]] = {
+    Exit.OK: "done",
+    Exit.REFUSED: "refused: the question cannot be asked or stated like this",
+    Exit.USAGE: "usage: an option, number or file that cannot be used",
+    Exit.BUDGET: "budget: the price would pass what is left",
+    Exit.POLICY: "policy: it cannot be used, or the data do not fit it",
+    Exit.ENGINE: "engine: it failed; the reason is not said, the price stays paid",
+    Exit.LEDGER: "ledger: it cannot record, or is not what it was",
+    Exit.INTERNAL: "internal: a defect of discreet",
+    Exit.INTERRUPTED: "interrupted from the keyboard",
+}
+
+# the first class that fits decides, so children stand before their parents
+_CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
+    (errors.BudgetExceededError, Exit.BUDGET),
+    (errors.PolicyError, Exit.POLICY),
+    (errors.SchemaError, Exit.POLICY),
+    (errors.EngineError, Exit.ENGINE),
+    (errors.LedgerError, Exit.LEDGER),
+    (errors.ParameterError, Exit.USAGE),
+    (errors.DiscreetError, Exit.REFUSED),
+)
+
+# hints are written for Python; what has a name on the command line gets that one
+_SPOKEN: Final = (
+    (re.compile(r'^(epsilon|delta|rho|confidence)=(?:"([^"]+)"|([\d.e-]+))$'), r"--\1 \2\3"),
+    (re.compile(r"^\w+(?:\.\w+)*(?:\(\"[^\"]*\"\))?\.reopen\(\)$"), "discreet budget reopen"),
+    (re.compile(r"^discreet\.ledger\.open_ledger\(.*\)\.new_period\(\)$"),
+     "discreet budget new-period"),
+)  # fmt: skip
+_RAISE: Final = re.compile(r"^discreet\.ledger\.open_ledger\(.*\)\.raise_budget\((.*)\)$")
+
+
+class UsageError(errors.ParameterError):
+    """Arguments that cannot be used together, or a file that cannot be read or written."""
+
+    code = "usage"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a command has to say: as data, and as something to look at."""
+
+    data: Any
+    show: Callable[[Console], None]
+
+
+def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
+    """Run a command and print its reply, or its refusal, in one form."""
+    from discreet.cli._console import stdout  # noqa: PLC0415 - rich is not needed for --help
+
+    try:
+        reply = work()
+        if as_json:
+            print_json({"ok": True, "command": command, "result": reply.data})
+        else:
+            reply.show(stdout())
+    except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+        raise
+    except errors.DiscreetError as error:
+        _refuse(error, as_json=as_json)
+    except Exception:  # noqa: BLE001 - whatever it says could depend on the data
+        if os.environ.get("DISCREET_TRACEBACK") == "1":
+            traceback.print_exc()
+        fail(
+            Exit.INTERNAL,
+            "internal",
+            "discreet has failed in a way it should not; what failed is not said, because it "
+            "could depend on the data",
+            "export DISCREET_TRACEBACK=1",
+            as_json=as_json,
+        )
+
+
+def exit_code(error: errors.DiscreetError) -> Exit:
+    """Exit code of a refusal: decided by its class alone."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def _refuse(error: errors.DiscreetError, *, as_json: bool) -> NoReturn:
+    places = {n: getattr(error, n, None) for n in ("line", "column")}
+    more = {n: v for n, v in places.items() if v is not None}
+    fail(
+        exit_code(error), error.code, error.message, spoken(error.hint), as_json=as_json, more=more
+    )
+
+
+def spoken(hint: str | None) -> str | None:
+    """Say a hint as one would type it here.
+
+    >>> spoken('epsilon="0.25"')
+    '--epsilon 0.25'
+    >>> spoken("GROUP BY sex")
+    'GROUP BY sex'
+    """
+    if hint is None:
+        return None
+    if raised := _RAISE.match(hint):
+        options = re.findall(r'(\w+)="([^"]*)"', raised[1])
+        return " ".join(["discreet budget raise", *(f"--{k} {v}" for k, v in options)])
+    for pattern, said in _SPOKEN:
+        if pattern.match(hint):
+            return pattern.sub(said, hint)
+    return hint
+
+
+def fail(
+    code: Exit,
+    name: str,
+    message: str,
+    hint: str | None = None,
+    *,
+    as_json: bool,
+    more: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """Print a refusal and leave."""
+    if as_json:
+        told = {"ok": False, "error": name, "message": message, "hint": hint}
+        print_json({**told, **(more or {})})
+    else:
+        from discreet.cli._console import refusal  # noqa: PLC0415 - only when it is printed
+
+        refusal(message, hint)
+    raise typer.Exit(code)
+
+
+def print_json(envelope: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line per key level, strict JSON always."""
+    sys.stdout.write(json.dumps(plain(envelope), ensure_ascii=False, indent=2, allow_nan=False))
+    sys.stdout.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into strict JSON: rationals as text, what is not finite as null.
+
+    >>> plain({"a": (Fraction(1, 3), float("inf"))})
+    {'a': ['1/3', None]}
+    """
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, Sequence | AbstractSet):
+        return [plain(v) for v in value]
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,178 @@
+"""``discreet ask`` on a terminal: a prompt with history that never spends unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet.cli import _answers
+from discreet.cli._console import clean, facts, refusal, say, stdout, working
+from discreet.cli._outcome import Reply, spoken
+from discreet.cli._session import Where, curator
+from discreet.errors import DiscreetError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from discreet.curator import Curator
+
+_HISTORY: Final = 1000
+_HELP: Final = (
+    ("SELECT …;", "price a question, then ask it if you say yes"),
+    (r"\epsilon 0.5", "what a question may cost from now on; also \\delta, \\rho, \\confidence"),
+    (r"\preview SELECT …;", "only the price"),
+    (r"\tables", "tables and columns"),
+    (r"\budget", "what is left"),
+    (r"\help, \quit", "this, and the end (also Ctrl-D)"),
+)
+_WORDS: Final = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "COUNT(*)", "SUM(",
+    "AVG(", "MEDIAN(", "AND", "OR", "NOT", "BETWEEN", "IN (", "AS",
+)  # fmt: skip
+
+
+def run(where: Where, offer: dict[str, Any]) -> Reply:
+    """Talk until the user leaves."""
+    console = stdout()
+    asked = 0
+    with curator(where, spend=True) as opened, _line_editing(opened):
+        say(console, f"{where.path}: left {opened.budget!r}".replace("budget, ", ""))
+        say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
+        session = _Session(console, opened, dict(offer))
+        for text in _statements(_typed):
+            if text in (r"\quit", r"\q"):
+                break
+            try:
+                asked += session.handle(text)
+            except DiscreetError as error:
+                refusal(error.message, spoken(error.hint))
+            except KeyboardInterrupt:
+                say(console, "interrupted; what was debited stays paid", "yellow")
+    return Reply({"asked": asked}, lambda _: None)
+
+
+class _Session:
+    """One conversation: where questions go and what they may cost."""
+
+    def __init__(self, console: Console, opened: Curator, offer: dict[str, Any]) -> None:
+        self.console = console
+        self.curator = opened
+        self.offer = offer
+
+    def handle(self, text: str) -> int:
+        """Do what one statement says; return how many questions were paid for."""
+        if not text.startswith("\\"):
+            return self._ask(text)
+        command, _, rest = text[1:].partition(" ")
+        rest = rest.strip()
+        match command:
+            case "epsilon" | "delta" | "rho" | "confidence":
+                self._set(command, rest)
+            case "preview":
+                say(self.console, repr(self.curator.preview(rest.rstrip("; "), **self.offer)))
+            case "tables":
+                for table in self.curator.policy.tables.values():
+                    facts(self.console, [(table.name, ", ".join(table.columns))])
+            case "budget":
+                say(self.console, repr(self.curator.budget))
+            case _:
+                facts(self.console, _HELP)
+        return 0
+
+    def _set(self, name: str, value: str) -> None:
+        if name == "confidence":
+            self.offer[name] = value or "0.95"
+        else:
+            self.offer[name] = value or None
+            if name in ("epsilon", "rho"):
+                self.offer[{"epsilon": "rho", "rho": "epsilon"}[name]] = None
+        say(self.console, f"{name} is {self.offer[name]}", "dim")
+
+    def _ask(self, text: str) -> int:
+        quote = self.curator.preview(text, **self.offer)
+        margins = ", ".join(f"{name} {margin}" for name, margin in quote.error().items())
+        say(self.console, f"cost {quote.plan.cost}; expected error at 95 %: {margins}")
+        say(self.console, f"left {quote.left}", "dim")
+        if not _yes("Ask and pay? [y/N] "):
+            return 0
+        with working("asking…"):
+            answer = self.curator.sql(text, **self.offer)
+        _answers.show(self.console, answer, str(self.offer["confidence"]))
+        return 1
+
+
+def _typed(prompt: str) -> str:
+    return input(prompt)
+
+
+def _yes(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _statements(read: Callable[[str], str]) -> Iterator[str]:
+    r"""Collect lines into statements: SQL ends at ``;``, a command at its line's end.
+
+    >>> lines = iter(["SELECT COUNT(*) AS n", "FROM people;", r"\budget"])
+    >>> list(_statements(lambda _: next(lines, None) or (_ for _ in ()).throw(EOFError)))
+    ['SELECT COUNT(*) AS n\nFROM people', '\\budget']
+    """
+    held: list[str] = []
+    while True:
+        try:
+            line = read("discreet> " if not held else "     ...> ")
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            held = []
+            continue
+        if not held and (not line.strip() or line.lstrip().startswith("\\")):
+            if line.strip():
+                yield clean(line.strip())
+            continue
+        held.append(line)
+        if line.rstrip().endswith(";"):
+            yield "\n".join(held).rstrip().rstrip(";")
+            held = []
+
+
+@contextlib.contextmanager
+def _line_editing(opened: Curator) -> Iterator[None]:
+    """History and completion where the platform has them; the history is the user's own."""
+    try:
+        import readline  # noqa: PLC0415 - absent on some platforms
+    except ImportError:
+        yield
+        return
+    names = [t.name for t in opened.policy.tables.values()]
+    names += [c for t in opened.policy.tables.values() for c in t.columns]
+    choices = sorted({*names, *_WORDS}, key=str.lower)
+
+    def complete(text: str, state: int) -> str | None:
+        fitting = [c for c in choices if c.lower().startswith(text.lower())] if text else []
+        return fitting[state] if state < len(fitting) else None
+
+    path = _history_file()
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(_HISTORY)
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            readline.write_history_file(path)
+            path.chmod(0o600)
+
+
+def _history_file() -> Path:
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    home = given if given.is_absolute() else Path.home() / ".local" / "state"
+    return home / "discreet" / "history"

@@ -1,0 +1,175 @@
+"""Which policy, data and ledger a command is about."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet.cli._outcome import UsageError
+
+if TYPE_CHECKING:
+    from discreet.curator import Curator
+    from discreet.ledger import ChainedLedger
+    from discreet.policy import Policy
+
+MAX_BYTES: Final = 64 * 2**20
+_SIGN: Final = "[budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the user said about policy, data, ledger and analyst."""
+
+    policy: Path | None
+    source: str | None
+    ledger: str | None
+    analyst: str | None
+
+    @property
+    def path(self) -> Path:
+        """The policy file: the one named, or the only one in this folder."""
+        return found(self.policy)
+
+    def place(self) -> str:
+        """Where the ledger is, or will be."""
+        return self.ledger or f"{self.path.resolve()}.ledger"
+
+    def load(self) -> Policy:
+        """Read the policy."""
+        from discreet import policy  # noqa: PLC0415 - imported when used
+
+        return policy.load(self.path)
+
+
+def found(given: Path | None) -> Path:
+    """Return the policy file that was named, or the only one in this folder."""
+    if given is not None:
+        return given
+    here = [p for p in sorted(Path().glob("*.toml")) if _is_policy(p)]
+    if len(here) == 1:
+        return here[0]
+    if here:
+        listed = ", ".join(map(str, here[:5]))
+        raise UsageError(
+            f"several policies are here ({listed}): say which", hint=f"--policy {here[0]}"
+        )
+    raise UsageError(
+        "no policy was named and none is in this folder",
+        hint="--policy people.toml, or draft one: discreet init people.parquet",
+    )
+
+
+def _is_policy(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return any(line.lstrip().startswith(_SIGN) for line in file)
+    except OSError:
+        return False
+
+
+def offer(
+    epsilon: str | None,
+    delta: str | None,
+    rho: str | None,
+    within: Sequence[str] | None,
+    confidence: str,
+) -> dict[str, Any]:
+    """Arguments of :meth:`Curator.sql` from what was typed."""
+    margins = pairs(within or [], "--within n=25") or None
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "within": margins,
+        "confidence": confidence,
+    }
+
+
+def pairs(given: Sequence[str], example: str) -> dict[str, str]:
+    """Read ``NAME=VALUE`` arguments."""
+    read: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.rpartition("=")
+        if not sign or not name or not value or name in read:
+            raise UsageError(f"{text[:60]!r} is not NAME=VALUE, or its name is there twice",
+                             hint=example)  # fmt: skip
+        read[name] = value
+    return read
+
+
+def question(sql: str | None, file: str | None) -> str:
+    """SQL from the argument, a file or standard input."""
+    if sql is not None and file is not None:
+        raise UsageError("give the SQL or --file, not both")
+    text = sql if sql is not None else read_text(file or "-", "the question")
+    if not text.strip():
+        raise UsageError(
+            "there is no question", hint='discreet ask "SELECT COUNT(*) AS n FROM people" -e 0.1'
+        )
+    return text
+
+
+def read_text(path: str, what: str) -> str:
+    """Read a file, or standard input for ``-``."""
+    try:
+        if path == "-":
+            return sys.stdin.read(MAX_BYTES)
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(MAX_BYTES)
+    except UnicodeDecodeError:
+        raise UsageError(f"{what} in {path!r} is not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path!r}: {_said(error)}") from None
+
+
+def check_writable(path: Path | None, what: str) -> None:
+    """Refuse a file that could not be written, before anything is paid for."""
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise UsageError(f"{what} cannot be written to {str(path)!r}")
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file as a whole."""
+    raw = content.encode() if isinstance(content, str) else content
+    try:
+        path.write_bytes(raw)
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "not a usable path"
+
+
+def ledger_of(where: Where, *, create: bool = False) -> ChainedLedger:
+    """Open the ledger of a policy; before the first question there is nothing to open.
+
+    Looking (`create` is false) never makes one, so that an owner may still edit
+    the budget of a policy that nobody has used.
+    """
+    from discreet.ledger import open_ledger  # noqa: PLC0415 - imported when used
+
+    place = where.place()
+    lasting = create or "://" in place or Path(place).exists()
+    return open_ledger(place if lasting else ":memory:", where.load())
+
+
+@contextmanager
+def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
+    """Open the curator of a policy; `spend` says whether a ledger may be made."""
+    from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
+
+    ledger = ledger_of(where, create=spend)
+    opened = open_curator(where.source, where.path, ledger=ledger, analyst=where.analyst)
+    try:
+        yield opened
+    finally:
+        opened.close()
