@@ -83,25 +83,22 @@ class Anchor:
             return None
         except OSError:
             raise _unusable(self.path) from None
-        return _latest(raw)
+        return _latest(raw)[1]
 
     def write(self, mark: Mark) -> None:
         """Move the mark forward; one that is further already stays."""
         try:
             with self._locked() as file:
-                known = _latest(os.pread(file, 2 * _SLOT, 0))
+                turn, known = _latest(os.pread(file, 2 * _SLOT, 0))
                 if known is not None and known.first == mark.first and known.number > mark.number:
                     return
                 if known == mark:
                     return
-                slot = 0 if known is None else mark.number % 2
-                if known is not None and known.number % 2 == slot:
-                    slot = 1 - slot
                 if known is None:
                     # both slots, so that the file has its full size from the start
-                    os.pwrite(file, _written(mark) * 2, 0)
+                    os.pwrite(file, _written(0, mark) + _written(1, mark), 0)
                 else:
-                    os.pwrite(file, _written(mark), slot * _SLOT)
+                    os.pwrite(file, _written(turn + 1, mark), (turn + 1) % 2 * _SLOT)
                 if self.durable:
                     os.fsync(file)
         except OSError:
@@ -123,25 +120,26 @@ class Anchor:
         Path(self.path).unlink(missing_ok=True)
 
 
-def _written(mark: Mark) -> bytes:
-    text = canonical(asdict(mark))
+def _written(turn: int, mark: Mark) -> bytes:
+    text = canonical({"turn": turn, **asdict(mark)})
     line = f"{text}\n{digest(text)}\n".encode()
     if len(line) > _SLOT:
         raise LedgerError("the ledger's path and the policy's name are too long")
     return line.ljust(_SLOT)
 
 
-def _latest(raw: bytes) -> Mark | None:
-    slots = (raw[i : i + _SLOT] for i in (0, _SLOT))
-    marks = [mark for slot in slots if (mark := _parsed(slot)) is not None]
-    return max(marks, key=lambda mark: mark.number, default=None)
+def _latest(raw: bytes) -> tuple[int, Mark | None]:
+    """The mark written last, and its turn."""
+    slots = (_parsed(raw[i : i + _SLOT]) for i in (0, _SLOT))
+    return max((s for s in slots if s is not None), key=lambda s: s[0], default=(0, None))
 
 
-def _parsed(slot: bytes) -> Mark | None:
+def _parsed(slot: bytes) -> tuple[int, Mark] | None:
     try:
         text, check, _ = slot.decode().split("\n", 2)
-        return Mark(**json.loads(text)) if digest(text) == check else None
-    except (ValueError, TypeError):
+        told = json.loads(text) if digest(text) == check else {}
+        return int(told.pop("turn")), Mark(**told)
+    except (ValueError, TypeError, KeyError):
         return None
 
 

@@ -145,19 +145,17 @@ class ChainedLedger:
 
     def _open(self, policy: Policy | None, *, adopt: bool) -> str:
         create = policy is not None and not self._marks()
+        body: dict[str, Any] = {"policy": self.identity}
+        if create and policy is not None:  # before the lock: it may take a moment
+            body |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
         with self._store.writing(create=create) as tx:
             head = tx.head()
             if head is None:
-                if policy is None or self._marks():
+                if not create or self._marks():
                     raise LedgerIntegrityError(
                         f"the ledger {self.where!r} holds no line of policy {self.identity!r}, "
                         "although it is known to have had some"
                     )
-                body = {
-                    "policy": self.identity,
-                    "fingerprint": policy.fingerprint,
-                    "budget": budget_body(policy.budget),
-                }
                 line, head = next_line(None, _now(), "open", body)
                 tx.append(line, head, None, None)
                 first = line.hash
@@ -389,7 +387,7 @@ class ChainedLedger:
                 body["epsilon"] = None
             if "epsilon" in given and "rho" not in given:
                 body["rho"] = None
-            return {"budget": budget_body(read_budget(body))}
+            return _budget.decided(read_budget(body))
 
         self._decide("budget", decide, by, note)
 
@@ -402,7 +400,7 @@ class ChainedLedger:
         }
 
         def decide(state: State) -> dict[str, Any]:
-            return {"budget": budget_body(read_budget({**state.budget, "shares": parts}))}
+            return _budget.decided(read_budget({**state.budget, "shares": parts}))
 
         self._decide("budget", decide, by, note)
 

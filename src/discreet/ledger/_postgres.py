@@ -103,16 +103,18 @@ class PostgresStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Begin a transaction that sees one committed state."""
-        with self._connection() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
             with psycopg.connect(self.url, connect_timeout=max(2, int(self.wait))) as connection:
+                if snapshot:
+                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                    connection.read_only = True
                 connection.execute("SET LOCAL synchronous_commit TO on")
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))

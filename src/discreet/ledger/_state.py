@@ -91,13 +91,15 @@ class State:
     """What the lines of a ledger add up to.
 
     ``declared`` is the budget of the policy when the ledger was opened first;
-    ``budget`` is the one in force. ``spent`` holds this period's spending of
+    ``budget`` is the one in force and ``caps`` what it allows of each currency,
+    computed once, when it was decided. ``spent`` holds this period's spending of
     every analyst ("" for nobody named).
     """
 
     policy: str
     declared: Mapping[str, Any]
     budget: Mapping[str, Any]
+    caps: Mapping[str, str]
     closed: tuple[str, ...] = ()
     period: int = 1
     spent: Mapping[str, Cost] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class State:
                 "policy": self.policy,
                 "declared": self.declared,
                 "budget": self.budget,
+                "caps": self.caps,
                 "closed": list(self.closed),
                 "period": self.period,
                 "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
@@ -129,6 +132,7 @@ class State:
                 policy=data["policy"],
                 declared=data["declared"],
                 budget=data["budget"],
+                caps=data["caps"],
                 closed=tuple(data["closed"]),
                 period=data["period"],
                 spent={who: read_cost(cost) for who, cost in data["spent"].items()},
@@ -142,14 +146,14 @@ def after(state: State | None, kind: str, body: Mapping[str, Any]) -> State:
     if state is None:
         if kind != "open":
             raise LedgerIntegrityError("the ledger's first line does not open it")
-        return State(body["policy"], body["budget"], body["budget"])
+        return State(body["policy"], body["budget"], body["budget"], body["caps"])
     match kind:
         case "debit":
             who = body["analyst"] or ""
             total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
             return replace(state, spent={**state.spent, who: total})
         case "budget":
-            return replace(state, budget=body["budget"])
+            return replace(state, budget=body["budget"], caps=body["caps"])
         case "close":
             return replace(state, closed=tuple(sorted({*state.closed, body["table"]})))
         case "reopen":
