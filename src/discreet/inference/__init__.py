@@ -1,8 +1,124 @@
-from discreet.inference._inputs import noisy
-from discreet.inference._intervals import interval, ratio_interval, nonnegative_bias
-from discreet.inference._proportion import proportion_test, proportion_interval
-from discreet.inference._ump import *
-from discreet.inference._sampling import *
-from discreet.inference._combine import *
-from discreet.inference._chisquare import *
-from discreet.inference._twosample import *
+"""Reading noisy answers: intervals, combination and tests that account for the noise.
+
+Everything here is computed from released numbers and their public noise laws, so it
+costs nothing; the few procedures that touch private values say so and carry their
+``loss``. Numbers may come from an answer (``(answer, "n", {"sex": "F"})``), a record,
+a mechanism's release, or as plain numbers with a law.
+
+=============================  ============================================================
+question                       function
+=============================  ============================================================
+where is the exact value?      interval, ratio_interval, combine(…).estimate(w).interval
+where is the population?       proportion_interval, ump_interval, mean_interval,
+                               parametric_bootstrap, normal_mean_interval (private data)
+is a proportion p₀?            proportion_test, ump_test
+do counts fit, are two         chisquare_gof, chisquare_independence
+columns independent?
+do means or ranks differ?      two_sample_test, paired_test, mean_test, rank_test,
+                               signed_rank_test; any SciPy test: test_of_tests
+how useful is it?              noise_size, usefulness, accuracy, accuracy_curve, error_of
+=============================  ============================================================
+
+Examples
+--------
+>>> from discreet import inference as inf
+>>> inf.proportion_test(value=34.21, n=100, p0=0.255, epsilon=0.5, noise="laplace").pvalue
+0.0922...
+"""
+
+from __future__ import annotations
+
+from discreet.inference._chisquare import chisquare_gof, chisquare_independence
+from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
+from discreet.inference._error import ErrorEstimate, error_of
+from discreet.inference._inputs import Noisy, noisy
+from discreet.inference._intervals import interval, nonnegative_bias, ratio_interval
+from discreet.inference._laws import Gaussian, Laplace, Noise
+from discreet.inference._nonnegative import Reconstruction
+from discreet.inference._normal_mean import NormalMean, normal_mean_interval
+from discreet.inference._proportion import proportion_interval, proportion_test
+from discreet.inference._results import Interval, TestResult
+from discreet.inference._sampling import (
+    NormalPlus,
+    clamped_normal,
+    mean_interval,
+    parametric_bootstrap,
+)
+from discreet.inference._testoftests import test_of_tests, tuned_parts
+from discreet.inference._twosample import (
+    Moments,
+    mean_test,
+    moments,
+    moments_of,
+    paired_test,
+    rank_test,
+    signed_rank_test,
+    two_sample_test,
+)
+from discreet.inference._ump import Tulap, ump_interval, ump_power, ump_test
+from discreet.inference._utility import (
+    Curve,
+    Errors,
+    NoiseSize,
+    Usefulness,
+    accuracy,
+    accuracy_curve,
+    errors,
+    noise_size,
+    usefulness,
+    usefulness_of_runs,
+)
+
+__all__ = [
+    "Combined",
+    "Curve",
+    "ErrorEstimate",
+    "Errors",
+    "Estimate",
+    "Gaussian",
+    "Interval",
+    "Laplace",
+    "Moments",
+    "Noise",
+    "NoiseSize",
+    "Noisy",
+    "NormalMean",
+    "NormalPlus",
+    "Reconstruction",
+    "TestResult",
+    "Tulap",
+    "Usefulness",
+    "accuracy",
+    "accuracy_curve",
+    "chisquare_gof",
+    "chisquare_independence",
+    "clamped_normal",
+    "combine",
+    "error_of",
+    "errors",
+    "interval",
+    "inverse_variance",
+    "mean_interval",
+    "mean_test",
+    "moments",
+    "moments_of",
+    "noise_size",
+    "noisy",
+    "nonnegative_bias",
+    "normal_mean_interval",
+    "paired_test",
+    "parametric_bootstrap",
+    "proportion_interval",
+    "proportion_test",
+    "rank_test",
+    "ratio_interval",
+    "signed_rank_test",
+    "test_of_tests",
+    "tuned_parts",
+    "two_sample_test",
+    "ump_interval",
+    "ump_power",
+    "ump_test",
+    "usefulness",
+    "usefulness_of_runs",
+]

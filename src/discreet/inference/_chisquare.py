@@ -187,7 +187,7 @@ def chisquare_independence(
         how = "projected quadratic form"
     else:
         statistic, pvalue = _simulate_independence(
-            z, expected, size, item, _draws(draws), generator(rng), known=n is not None
+            z, expected, size, item, draws=_draws(draws), rng=generator(rng), known=n is not None
         )
         how = f"Monte Carlo, {draws} draws"
     return TestResult(
@@ -207,7 +207,7 @@ def _table(value: Any, law: Any, noise: str | None, **described: Any) -> Noisy:
 
 def _reshaped(z: Floats, shape: tuple[int, int]) -> Floats:
     try:
-        return z.reshape(shape)
+        return np.reshape(z, shape)
     except ValueError:
         raise ParameterError(f"{z.size} cells do not fill a table of shape {shape}") from None
 
@@ -221,7 +221,7 @@ def _probabilities(p0: Any, cells: int) -> Floats:
             f"p0 must hold {cells} positive probabilities that add up to 1",
             hint="p0=[0.25, 0.25, 0.5]",
         )
-    return p / p.sum()
+    return np.asarray(p / p.sum())
 
 
 def _size(n: object, item: Noisy, z: Floats) -> int:
@@ -251,9 +251,7 @@ def _choose(method: str, item: Noisy) -> str:
             hint='method="auto"',
         )
     if method == "quadratic" and not item.noise.gaussian:
-        raise ParameterError(
-            "the quadratic form needs Gaussian noise", hint='method="montecarlo"'
-        )
+        raise ParameterError("the quadratic form needs Gaussian noise", hint='method="montecarlo"')
     return "quadratic" if item.noise.gaussian and method == "auto" else method
 
 
@@ -281,9 +279,9 @@ def _simulate_independence(
     expected: Floats,
     size: int,
     item: Noisy,
+    *,
     draws: int,
     rng: np.random.Generator,
-    *,
     known: bool,
 ) -> tuple[float, float]:
     statistic = float(((z - expected) ** 2 / expected).sum())

@@ -318,7 +318,9 @@ def _read(y: Any, laws: Any) -> tuple[Floats, Noises]:
 def _order(level: float, draws: int) -> int:
     k = math.ceil((draws + 1) * level - 1e-9)
     if k > draws:
-        raise ParameterError(f"{draws} draws are too few for confidence {level}", hint="draws=99999")
+        raise ParameterError(
+            f"{draws} draws are too few for confidence {level}", hint="draws=99999"
+        )
     return k
 
 
@@ -329,7 +331,7 @@ def _margin(weights: Floats, noises: Noises, level: float, rng: Rng) -> float:
         return 0.0
     laws = [noises.laws[i] for i in np.unique(noises.which[used])]
     if used.size == 1:
-        return float(size[used[0]]) * laws[0].range(level)[1]
+        return float(size[used[0]] * laws[0].range(level)[1])
     if all(law.gaussian for law in laws):
         std = math.sqrt(float(np.sum((size[used] * noises.std[used]) ** 2)))
         return float(special.ndtri((1 + level) / 2)) * std
@@ -393,5 +395,3 @@ def inverse_variance(estimates: Any) -> Estimate:
     if not items or any(i.size != 1 for i in items):
         raise ParameterError("give one or more single numbers", hint="[(2, law), (7, law + law)]")
     return combine(items, np.ones((len(items), 1))).estimate([1])
-
-

@@ -20,6 +20,7 @@ error; :mod:`._sampling` and :mod:`._proportion` do.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Literal
 
@@ -208,5 +209,5 @@ def nonnegative_bias(law: Any, count: int = 0, *, step: Number = 1) -> float:
     pieces = sorted({float(count), max(float(count), 0.0), reach + abs(count)})
     return math.fsum(
         quad(lambda t: float(item.at_most(-t)), a, b, epsabs=1e-14)[0]
-        for a, b in zip(pieces, pieces[1:], strict=False)
+        for a, b in itertools.pairwise(pieces)
     )

@@ -87,7 +87,7 @@ class Laplace:
     def simulate(self, rng: np.random.Generator, size: Any) -> Floats:
         """Draw from the law for a simulated null distribution."""
         if self.copies == 1:
-            return rng.laplace(0.0, self.scale, size)
+            return np.asarray(rng.laplace(0.0, self.scale, size))
         up = rng.gamma(self.copies, self.scale, size)
         return np.asarray(up - rng.gamma(self.copies, self.scale, size))
 
@@ -126,7 +126,7 @@ class Gaussian:
 
     def simulate(self, rng: np.random.Generator, size: Any) -> Floats:
         """Draw from the law for a simulated null distribution."""
-        return rng.normal(0.0, self.sigma, size)
+        return np.asarray(rng.normal(0.0, self.sigma, size))
 
 
 AnyLaw: TypeAlias = noise.Law | Laplace | Gaussian

@@ -41,10 +41,10 @@ def proportion_test(
     value: Any,
     n: int,
     p0: Number,
+    *,
     epsilon: Number | None = None,
     noise: str | None = None,
     alternative: str = "two-sided",
-    *,
     law: Any = None,
     delta: Number | None = None,
     rho: Number | None = None,
@@ -88,7 +88,7 @@ def proportion_test(
     if method == "exact":
         pvalue = _exact_pvalue(z, size, null, item.noise, side)
     elif method == "montecarlo":
-        pvalue = _simulated_pvalue(z, size, null, item.noise, side, _draws(draws), rng)
+        pvalue = _simulated_pvalue(z, size, null, item.noise, side, draws=_draws(draws), rng=rng)
     else:
         raise ParameterError(
             f"method must be 'exact' or 'montecarlo', got {method!r}", hint='method="exact"'
@@ -124,9 +124,7 @@ def _blend(tail: Callable[[Floats], Any], z: Floats, x: Floats, mass: Floats) ->
     """Return Σ_x mass(x)·tail(z − x), for every z, in pieces that fit in memory."""
     flat = np.atleast_1d(z).ravel()
     rows = max(1, 4_000_000 // x.size)
-    parts = [
-        tail(flat[i : i + rows, None] - x[None, :]) @ mass for i in range(0, flat.size, rows)
-    ]
+    parts = [tail(flat[i : i + rows, None] - x[None, :]) @ mass for i in range(0, flat.size, rows)]
     return np.concatenate(parts).reshape(np.shape(z))
 
 
@@ -146,14 +144,12 @@ def _exact_pvalue(z: Floats, n: int, p0: float, noise: Noise, side: str) -> Any:
     if side == "less":
         return tail_below(z, n, p0, noise)
     distance = np.abs(z - n * p0)
-    both = tail_above(n * p0 + distance, n, p0, noise) + tail_below(
-        n * p0 - distance, n, p0, noise
-    )
+    both = tail_above(n * p0 + distance, n, p0, noise) + tail_below(n * p0 - distance, n, p0, noise)
     return np.minimum(both, 1.0)
 
 
 def _simulated_pvalue(
-    z: Floats, n: int, p0: float, noise: Noise, side: str, draws: int, rng: Rng
+    z: Floats, n: int, p0: float, noise: Noise, side: str, *, draws: int, rng: Rng
 ) -> Any:
     source = generator(rng)
     null = source.binomial(n, p0, draws) + noise.simulate(source, draws)
@@ -169,10 +165,10 @@ def _simulated_pvalue(
 def proportion_interval(
     value: Any,
     n: Any,
+    *,
     epsilon: Number | None = None,
     noise: str | None = None,
     confidence: Number = 0.95,
-    *,
     law: Any = None,
     delta: Number | None = None,
     rho: Number | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -123,8 +123,9 @@ def plain(x: Any) -> Any:
 
 def read_alternative(x: str) -> Alternative:
     """Parse ``alternative=``."""
-    if x == "two-sided" or x == "less" or x == "greater":  # noqa: PLR1714 - narrows the type
-        return x
+    for known in get_args(Alternative):
+        if x == known:
+            return cast("Alternative", known)
     raise ParameterError(
         f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
         hint='alternative="two-sided"',

@@ -36,12 +36,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from discreet import _exact, noise
+from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.inference._inputs import noisy, read_n, resolve, shared
 from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import POPULATION, Interval
+from discreet.noise import DiscreteGaussian, DiscreteLaplace, Law
 
 LATTICE = 20_000
 """Lattice points up to which a discrete law is convolved point by point."""
@@ -69,11 +70,11 @@ class NormalPlus:
             return special.ndtr(points / math.hypot(self.sd, law.sigma * step))
         if isinstance(law, Laplace) and law.copies == 1:
             return _normal_laplace(points, self.sd, law.scale * step)
-        if isinstance(law, noise.Law):
+        if isinstance(law, Law):
             return self._lattice(points, law, step)
         raise ParameterError(f"no distribution of normal plus {law!r} is known here")
 
-    def _lattice(self, x: Any, law: noise.Law, step: float) -> Any:
+    def _lattice(self, x: Any, law: Law, step: float) -> Any:
         reach = law.interval(1 - 1e-13)
         k = np.arange(reach.low, reach.high + 1)
         flat = np.atleast_1d(x)
@@ -98,11 +99,11 @@ class NormalPlus:
     def _smooth(self) -> tuple[NormalPlus, float]:
         """Return the continuous law to use for a fine lattice, and what it may be off by."""
         law, step = self.noise.law, self.noise.step
-        if not isinstance(law, noise.Law) or law.std < LATTICE / 60:
+        if not isinstance(law, Law) or law.std < LATTICE / 60:
             return self, 0.0
-        if isinstance(law, noise.DiscreteLaplace):
+        if isinstance(law, DiscreteLaplace):
             return NormalPlus(self.sd, Noise(Laplace(float(law.scale)), step)), float(step)
-        if isinstance(law, noise.DiscreteGaussian):
+        if isinstance(law, DiscreteGaussian):
             return NormalPlus(self.sd, Noise(Gaussian(law.sigma), step)), float(step)
         return self, 0.0
 

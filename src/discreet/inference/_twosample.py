@@ -9,8 +9,8 @@ let the test account for their noise.
 
 Guarantee
 ---------
-Values are clamped to the public range and mapped to u ∈ [−1, 1]. Each group
-releases its size, Σu and Σ(u² − ½) with discrete Laplace noise, at the shares
+Values are clamped to the public range, mapped to u ∈ [−1, 1] and rounded to a grid, each
+by itself. Each group releases its size, Σu and Σ(u² − ½) with discrete Laplace noise, at the shares
 :data:`SHARES` of ε. Adding or removing one record changes the size by 1, Σu by at
 most 1, Σ(u² − ½) by at most ½: the three compose to ε, the groups are disjoint, so
 everything is ε-DP under add-remove.
@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -66,6 +66,9 @@ from discreet.plan._formula import Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
 """Shares of ε for the size, the sum and the sum of squares of a group."""
+
+GRID = 2**16
+"""Codes per half range: values are rounded to this grid, so that sums are exact integers."""
 
 DRAWS = 1_999
 _COVERS = "the difference of population means of the clamped values"
@@ -104,7 +107,7 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
     Parameters
     ----------
     values
-        Private values; NaN is refused, everything else is clamped.
+        Private values; everything is clamped, NaN counts as the middle of the range.
     low, high
         Public clamping bounds.
     epsilon
@@ -121,34 +124,35 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
     a, b = float(_exact.exact(low, "low")), float(_exact.exact(high, "high"))
     if not a < b:
         raise ParameterError(f"low must be below high, got {a} and {b}", hint="low=0, high=100")
-    u = (np.clip(_private(values), a, b) - (a + b) / 2) / ((b - a) / 2)
-    eps = _exact.epsilon(epsilon)
-    # rounding in `u` is far below the lattice of the release, which rounds anyway
-    parts = (int(u.size), float(np.clip(u, -1, 1).sum()), float((u**2 - 0.5).sum()))
-    bounds = (1, 1, Fraction(1, 2))
-    released = [
-        m.laplace(v, sensitivity=s, epsilon=eps * share, neighbours="add-remove")
-        for v, s, share in zip(parts, bounds, SHARES, strict=True)
-    ]
-    loss = p.compose([r.loss for r in released])
-    count, first, second = (noisy(r) for r in released)
-    return Moments(count, first, second, a, b, loss)
+    x = _private(values)
+    u = (np.clip(np.where(np.isnan(x), (a + b) / 2, x), a, b) - (a + b) / 2) / ((b - a) / 2)
+    # integer codes record by record: sums are exact, so sensitivities are true
+    code = np.rint(np.clip(u, -1, 1) * GRID).astype(np.int64)
+    sums = (code.size, int(code.sum()), int((code**2 - GRID**2 // 2).sum()))
+    eps, released = _exact.epsilon(epsilon), []
+    for value, reach, share in zip(sums, (1, GRID, GRID**2 // 2), SHARES, strict=True):
+        released.append(
+            m.geometric(value, sensitivity=reach, epsilon=eps * share, neighbours="add-remove")
+        )
+    count, first, second = (
+        _scaled(noisy(r), unit) for r, unit in zip(released, (1, GRID, GRID**2), strict=True)
+    )
+    return Moments(count, first, second, a, b, p.compose([r.loss for r in released]))
+
+
+def _scaled(item: Noisy, unit: int) -> Noisy:
+    noise = Noise(item.noise.law, item.noise.step / unit)
+    return Noisy(float(item.value) / unit, noise, item.neighbours, item.unit)
 
 
 def _private(values: Any) -> Floats:
     try:
-        x = np.asarray(values, dtype=np.float64).ravel()
+        return np.asarray(values, dtype=np.float64).ravel()
     except (TypeError, ValueError):
         raise ParameterError("values must be numbers") from None
-    # whether a record is missing must not decide whether the call fails: say so up front
-    if np.isnan(x).any():
-        raise ParameterError("values hold NaN; decide what a missing value means beforehand")
-    return x
 
 
-def moments_of(
-    answer: Any, column: str, row: Mapping[str, object] | None = None
-) -> Moments:
+def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
     """Read the moments behind a VARIANCE or STDDEV column of an answer; costs nothing."""
     if isinstance(answer, Answer) and answer.tainted:
         raise TaintedNoiseError("this answer carries noise of the deterministic test source")
@@ -221,7 +225,7 @@ def two_sample_test(
     >>> test.pvalue < 0.01, test.loss.epsilon()
     (True, 1.0)
     """
-    side = read_alternative(alternative)
+    side, draws = read_alternative(alternative), _enough(draws)
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
     if (groups[0].low, groups[0].high) != (groups[1].low, groups[1].high):
         raise ParameterError("both groups must be clamped to the same range")
@@ -229,7 +233,8 @@ def two_sample_test(
     # disjoint groups: one record is in one of them, so the larger loss counts
     losses = [g.loss for g in groups if g.loss is not None]
     loss = max(losses, key=lambda each: each.epsilon()) if losses else None
-    return _mean_test(groups, 0.0, side, draws, rng, "two-sample test of means", loss)
+    found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
+    return replace(found, method="two-sample test of means", loss=loss)
 
 
 def paired_test(
@@ -260,7 +265,8 @@ def paired_test(
     reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint="bound=10")
     group = moments(second - first, -reach, reach, epsilon)
     side = read_alternative(alternative)
-    return _mean_test([group], 0.0, side, draws, rng, "paired test of means", group.loss)
+    found = _mean_test([group], 0.0, side, draws=draws, rng=rng)
+    return replace(found, method="paired test of means", loss=group.loss)
 
 
 def mean_test(
@@ -281,7 +287,8 @@ def mean_test(
         raise ParameterError("mu0 must lie inside the clamping range")
     centre = (null - (group.low + group.high) / 2) / group.half
     side = read_alternative(alternative)
-    return _mean_test([group], centre, side, draws, rng, "test of a mean", group.loss)
+    found = _mean_test([group], centre, side, draws=draws, rng=rng)
+    return replace(found, loss=group.loss)
 
 
 def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | None) -> Moments:
@@ -302,14 +309,11 @@ def _mean_test(
     groups: list[Moments],
     null: float,
     side: str,
+    *,
     draws: int,
     rng: Rng,
-    method: str,
-    loss: Any,
 ) -> TestResult:
-    source = generator(rng)
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
+    source, draws = generator(rng), _enough(draws)
     released = np.array([g.values for g in groups])[:, :, None]
     laws = [g.laws for g in groups]
     observed, spread = _studentised(released, laws, null)
@@ -318,7 +322,7 @@ def _mean_test(
     centre = float(np.clip((sizes @ means) / sizes.sum(), -1, 1)) if len(groups) == 2 else null
     simulated = np.array(
         [
-            _simulate(n, centre, _variance(part[:, 0]), law, draws, source)
+            _simulate((n, centre, _variance(part[:, 0])), law, draws, source)
             for n, part, law in zip(sizes, released, laws, strict=True)
         ]
     )
@@ -339,7 +343,7 @@ def _mean_test(
         "estimate": float(observed[0]) * half,
         "range": f"clamped to {groups[0].low:g} … {groups[0].high:g}",
     }
-    return TestResult(t, pvalue, side, method, parameters, loss, interval)
+    return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
 
 
 def _tail(t: float, null: Floats, side: str) -> float:
@@ -372,9 +376,10 @@ def _studentised(
 
 
 def _simulate(
-    n: float, mean: float, variance: float, laws: tuple[Noise, Noise, Noise], draws: int, rng: Any
+    model: tuple[float, float, float], laws: tuple[Noise, Noise, Noise], draws: int, rng: Any
 ) -> Floats:
-    """Draw noisy (size, Σu, Σ(u² − ½)) of n clamped normals."""
+    """Draw noisy (size, Σu, Σ(u² − ½)) of n clamped normals of given clamped mean and variance."""
+    n, mean, variance = model
     mu = _clamped_moments(*_matched(mean, variance))
     size = max(2, round(n))
     covariance = np.array([[mu[1] - mu[0] ** 2, mu[2] - mu[0] * mu[1]], [0, mu[3] - mu[1] ** 2]])
@@ -394,8 +399,10 @@ def _matched(mean: float, variance: float) -> tuple[float, float]:
     for _ in range(60):
         first, second, *_ = _clamped_moments(mu, sd)
         spread = math.sqrt(max(second - first**2, 1e-12))
-        mu = float(np.clip(mu + (mean - first), -30, 30))
-        sd = float(np.clip(sd * math.sqrt(variance) / spread, 1e-4, 30))
+        if abs(first - mean) < 1e-6 and abs(spread / math.sqrt(variance) - 1) < 1e-6:
+            break
+        mu = min(max(mu + (mean - first), -30.0), 30.0)
+        sd = min(max(sd * math.sqrt(variance) / spread, 1e-4), 30.0)
     return mu, sd
 
 
@@ -453,16 +460,14 @@ def rank_test(
         ranks = source.permuted(np.tile(np.arange(a.size + b.size), (k, 1)), axis=1)
         return np.asarray(2.0 * ranks[:, : a.size].sum(axis=1) - a.size * (a.size + b.size - 1))
 
-    return _rank_result(
+    released = m.geometric(
         int(below.sum() - above.sum()),
-        2 * max(a.size, b.size),
-        null,
-        epsilon,
-        alternative,
-        draws,
-        source,
-        "Mann–Whitney test of noisy ranks",
+        sensitivity=2 * max(a.size, b.size),
+        epsilon=epsilon,
+        neighbours="change-one",
     )
+    found = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(found, method="Mann–Whitney test of noisy ranks")
 
 
 def signed_rank_test(
@@ -481,7 +486,8 @@ def signed_rank_test(
     first, second = _private(before), _private(after)
     if first.size != second.size or first.size < 2:
         raise ParameterError("pairs need as many values before as after, two at least")
-    d = np.sort(second - first)
+    d = np.nan_to_num(second - first)
+    d = np.sort(d)
     more = d.size - np.searchsorted(d, -d, "right")
     less = np.searchsorted(d, -d, "left")
     # ordered pairs count twice, the diagonal once
@@ -495,40 +501,22 @@ def signed_rank_test(
         signs = 2.0 * source.integers(0, 2, (k, n)) - 1
         return np.asarray(signs @ np.arange(1, n + 1))
 
-    return _rank_result(
-        statistic,
-        2 * n,
-        null,
-        epsilon,
-        alternative,
-        draws,
-        source,
-        "signed-rank test of noisy ranks",
-    )
+    released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
+    found = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(found, method="signed-rank test of noisy ranks")
 
 
 def _rank_result(
-    statistic: int,
-    sensitivity: int,
-    null: Any,
-    epsilon: Number,
-    alternative: str,
-    draws: int,
-    source: np.random.Generator,
-    method: str,
+    released: m.Release, null: Floats, source: np.random.Generator, alternative: str
 ) -> TestResult:
-    side = read_alternative(alternative)
-    released = m.geometric(
-        statistic, sensitivity=sensitivity, epsilon=epsilon, neighbours="change-one"
-    )
-    item = noisy(released)
-    simulated = null(draws) + item.noise.simulate(source, draws)
+    side, item = read_alternative(alternative), noisy(released)
+    simulated = null + item.noise.simulate(source, null.size)
     value = float(item.value)
-    return TestResult(
-        value,
-        _tail(value, simulated, side),
-        side,
-        method,
-        {"noise": item.noise.law},
-        released.loss,
-    )
+    pvalue = _tail(value, simulated, side)
+    return TestResult(value, pvalue, side, "", {"noise": item.noise.law}, released.loss)
+
+
+def _enough(draws: object) -> int:
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
+        raise ParameterError("draws must be a whole number of at least 19", hint="draws=9999")
+    return draws

@@ -108,7 +108,10 @@ def ump_test(
     0.2796
     """
     z, law = _read(value, epsilon, delta, tulap, rng)
-    size, side = read_n(n, value if isinstance(value, Noisy) else None), read_alternative(alternative)
+    size, side = (
+        read_n(n, value if isinstance(value, Noisy) else None),
+        read_alternative(alternative),
+    )
     null = _exact.confidence(p0, "p0")
     return TestResult(
         z,
@@ -228,11 +231,7 @@ def _invert(z: float, n: int, law: Tulap, level: float, side: str) -> Interval:
         return _pvalue(z, n, p, law, side) - alpha
 
     low = 0.0 if side == "less" or kept(0.0) >= 0 else _bisection(kept, 0.0, start)
-    high = (
-        1.0
-        if side == "greater" or kept(1.0) >= 0
-        else _bisection(lambda p: -kept(p), end, 1.0)
-    )
+    high = 1.0 if side == "greater" or kept(1.0) >= 0 else _bisection(lambda p: -kept(p), end, 1.0)
     return Interval(low, high, level, POPULATION)
 
 
