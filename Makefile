@@ -25,8 +25,8 @@ $(BSTAMP): pyproject.toml requirements/bench.txt
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP)   ## a short tour of the core
-	@$(BIN)/python examples/tour.py
+demo: $(STAMP)   ## see it all in ten seconds, on made-up data
+	@$(BIN)/python -m discreet demo
 
 test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
 	$(BIN)/python -m pytest -n auto -m "not long"

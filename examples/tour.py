@@ -1,4 +1,4 @@
-"""A short tour of the core: run it with ``make demo`` or ``python examples/tour.py``.
+"""A short tour of the core: run it with ``python examples/tour.py``.
 
 The town below is made up; the noise is not. Run it twice and every answer changes.
 """

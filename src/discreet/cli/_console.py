@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Literal
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.rule import Rule
@@ -80,8 +81,19 @@ def refusal(message: str, hint: str | None) -> None:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print a paragraph, wrapped to the width."""
-    console.print(Text(clean(text, lines=True), style=style))
+    """Print lines, each wrapped to the width under its own indentation."""
+    wrapped = [
+        part for line in clean(text, lines=True).split("\n") for part in _wrap(console, line)
+    ]
+    console.print(Text("\n".join(wrapped), style=style), soft_wrap=True)
+
+
+def _wrap(console: Console, line: str) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2 * line.startswith(("$ ", "  ")))
+    return textwrap.wrap(
+        line, console.width, subsequent_indent=indent, break_on_hyphens=False,
+        break_long_words=False,
+    ) or [""]  # fmt: skip
 
 
 def verbatim(console: Console, text: str, style: str = "") -> None:
@@ -121,7 +133,18 @@ def show_table(console: Console, table: Table, indent: int = 0) -> None:
     if not console.is_terminal:
         needed = Measurement.get(console, console.options.update(width=10_000), table).maximum
         width = max(width, needed + indent)
-    console.print(Padding(table, (0, 0, 0, indent)), width=width)
+    _put(console, Padding(table, (0, 0, 0, indent)), width)
+
+
+def _put(console: Console, content: RenderableType, width: int) -> None:
+    """Print something made of cells; where nobody watches, without the blanks that fill them."""
+    if console.is_terminal:
+        console.print(content, width=width)
+        return
+    with console.capture() as taken:
+        console.print(content, width=width)
+    lines = (line.rstrip() for line in taken.get().rstrip("\n").split("\n"))
+    console.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def facts(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
@@ -131,7 +154,7 @@ def facts(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for label, value in pairs:
         table.add_row(Text(clean(label)), Text(clean(value, lines=True)))
-    console.print(table)
+    _put(console, table, console.width)
 
 
 def bar(share: float, width: int = 30) -> str:

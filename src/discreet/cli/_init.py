@@ -192,10 +192,11 @@ def _unit_text(draft: _Draft) -> list[str]:
             'unit = ""',
             "max_rows_per_unit = 1  # rows of one person that are kept; more cost more",
         ]
-    kept = draft.max_rows
-    said = f"max_rows_per_unit = {kept or 1}"
-    return [f"unit = {_toml.string(draft.unit)}",
-            said if kept else f"{said}  # rows of one person that are kept; more cost more"]  # fmt: skip
+    why = "" if draft.max_rows else "  # rows of one person that are kept; more cost more"
+    return [
+        f"unit = {_toml.string(draft.unit)}",
+        f"max_rows_per_unit = {draft.max_rows or 1}{why}",
+    ]
 
 
 def _column_text(name: str, kind: str | None, native: str) -> list[str]:

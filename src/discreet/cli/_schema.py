@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.cli._outcome import UsageError
 
@@ -26,6 +26,7 @@ _KINDS: Final = (
     ("text", ("string", "large_string", "string_view", "dictionary", "varchar", "char", "text",
               "bpchar", "uuid", "enum", "character")),
 )  # fmt: skip
+_SECRET: Final = ("password", "passfile", "sslpassword")
 _CATALOGUE: Final = """
     SELECT table_schema, table_name, column_name, data_type
     FROM information_schema.columns
@@ -81,7 +82,7 @@ def kind_of(native: str) -> str | None:
     """
     said = native.lower()
     for kind, prefixes in _KINDS:
-        if said.startswith(prefixes) and not said.endswith("]"):
+        if said.startswith(prefixes) and not said.endswith("[]"):
             return "other" if said.startswith("interval") else kind
     return "other"
 
@@ -108,6 +109,10 @@ def _csv_header(path: Path) -> tuple[Named, ...]:
     names = next(csv.reader([line], delimiter=separator), [])
     if not names or any(not name.strip() for name in names):
         raise UsageError(f"the first line of {str(path)!r} does not name its columns")
+    if any(name.strip().lstrip("+-").replace(".", "", 1).isdecimal() for name in names):
+        raise UsageError(
+            f"the first line of {str(path)!r} holds numbers: it looks like a row, not like names"
+        )
     return tuple(Named(name.strip(), None, "not known") for name in names)
 
 
@@ -181,4 +186,5 @@ def without_password(url: str) -> str:
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     named = f"{user.partition(':')[0]}@" if user else ""
-    return urlunsplit(parts._replace(netloc=named + host))
+    kept = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET]
+    return urlunsplit(parts._replace(netloc=named + host, query=urlencode(kept)))
