@@ -8,7 +8,7 @@ from fractions import Fraction
 from discreet._exact import show
 from discreet.ledger import Balance
 
-_SYMBOLS = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ def describe_balance(balance: Balance) -> str:
     """Say what is left, every currency once."""
     return ", ".join(
         f"{_SYMBOLS[currency]}={_short(total - spent)} of {_short(total)}"
-        for currency, (spent, total) in balance.amounts.items()
+        for currency in _SYMBOLS
+        if currency in balance.amounts
+        for spent, total in [balance.amounts[currency]]
         if total
     )
 

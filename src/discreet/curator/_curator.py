@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from discreet import engines, noise
 from discreet import policy as pol
@@ -15,6 +15,7 @@ from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._linear import linear_query
 from discreet.curator._offer import Offer
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
@@ -147,6 +148,37 @@ class Curator:
         """
         return Batch(self, epsilon, delta)
 
+    def linear(
+        self,
+        matrix: Any,
+        over: Sequence[str],
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        labels: Sequence[str] | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+    ) -> Answer:
+        """Answer linear queries Bx over the data vector x.
+
+        Parameters
+        ----------
+        matrix
+            B: one row per query, one column per cell; cells are the
+            combinations of the public values of `over`, the last varying fastest.
+        over
+            Columns whose combinations make up the cells.
+        table, where
+            Which table (needed when the policy has several) and which rows.
+        labels
+            Names of the queries in the answer.
+        epsilon, delta, rho
+            As in :meth:`sql`. Noise is scaled to the sensitivity of B as a whole.
+        """
+        query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
+        return self.ask(query, epsilon=epsilon, delta=delta, rho=rho)
+
     def parse(self, query: str) -> Parsed:
         """Read SQL into a question, without pricing or running it."""
         return front.parse(query, self.policy, public_fanout=self._fanout)
@@ -192,6 +224,12 @@ class Curator:
     def close(self) -> None:
         """Let go of the engine's resources."""
         self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"Curator({', '.join(self.policy.tables)}; left {self._left()})"

@@ -19,7 +19,7 @@ from discreet import noise
 from discreet.answer import Record, ReleasedTree, ReleasedVector
 from discreet.engines import Engine
 from discreet.errors import ParameterError
-from discreet.plan import BRANCHING, Code, Groups, Plan, Salt
+from discreet.plan import BRANCHING, Code, Groups, Linear, Plan, Salt
 from discreet.plan._lower import Pick, Tree
 
 MAX_CELLS = 1_000_000
@@ -73,7 +73,9 @@ def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None)
     vectors = []
     for v, law in zip(lowered.vectors, plan.laws, strict=True):
         exact = np.array([groups[0].get(c, _zeros(plan))[v.measure] for c in cells], dtype=object)
-        vectors.append(exact if law is None else add(exact, source.sample(law, len(cells))))
+        if lowered.query.linear is not None:
+            exact = _combined(lowered.query.linear, exact)
+        vectors.append(exact if law is None else add(exact, source.sample(law, exact.size)))
     if plan.threshold is not None:
         chosen = [i for i, n in enumerate(vectors[plan.threshold.vector]) if n >= plan.threshold.at]
         rest = _rest(plan, groups[0], {cells[i] for i in chosen}, source)
@@ -91,6 +93,14 @@ def measure(plan: Plan, engine: Engine, salt: Salt, source: Noise | None = None)
         for p, epsilon in zip(lowered.picks, plan.pick_epsilons, strict=True)
     ]
     return _record(plan, cells, vectors, trees, picks)
+
+
+def _combined(linear: Linear, counts: Ints) -> Ints:
+    """Answers of linear queries, in exact integers."""
+    answers = [
+        sum(b * int(x) for b, x in zip(row, counts, strict=True) if b) for row in linear.rows
+    ]
+    return np.array([*answers, None], dtype=object)[:-1]
 
 
 def _rest(
@@ -174,11 +184,12 @@ def _record(
     plan: Plan, cells: Cells, vectors: list[Ints], trees: list[ReleasedTree], picks: list[Any]
 ) -> Record:
     query = plan.lowered.query
+    keys = {
+        k.name: tuple(k.expr.type.value(cell[i]) for cell in cells)
+        for i, k in enumerate(query.keys)
+    }
     return Record(
-        keys={
-            k.name: tuple(k.expr.type.value(cell[i]) for cell in cells)
-            for i, k in enumerate(query.keys)
-        },
+        keys=keys if query.linear is None else {"query": query.linear.labels},
         vectors=tuple(
             ReleasedVector(
                 tuple(int(x) for x in values), law, _seen_at(plan, i), query.other is not None

@@ -12,6 +12,7 @@ from discreet.plan._price import Ask, Cost, Plan, Threshold, price
 from discreet.plan._query import (
     Apply,
     KeyOf,
+    Linear,
     Number,
     Of,
     Out,
@@ -62,6 +63,7 @@ __all__ = [
     "KeyOf",
     "Kind",
     "Limits",
+    "Linear",
     "Lowered",
     "Measure",
     "MeasureKind",

@@ -26,7 +26,12 @@ from discreet.plan._expr import (
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._query import Query, Stat, Statistic
 from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, base, multiplicity
-from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
+from discreet.plan._stability import (
+    Sensitivity,
+    linear_sensitivity,
+    sensitivity,
+    size_is_public,
+)
 from discreet.plan._types import Kind, Type
 
 ONE = Constant(1, Type.number(1, 1, null=False))
@@ -114,6 +119,10 @@ class _Lowering:
             Vector(0, i, sensitivity(main, m), size_is_public(main, m))
             for i, m in enumerate(self.measures)
         )
+        linear = self.query.linear
+        if linear is not None:
+            vectors = (Vector(0, 0, linear_sensitivity(main, linear), public=False),)
+            formulas = (Total(0, Fraction(1, linear.denominator)),)
         return Lowered(
             self.query,
             (main, *self.extra),

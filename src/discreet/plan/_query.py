@@ -127,6 +127,18 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Linear:
+    """Linear queries Bx over the data vector x, the counts of all cells in key order.
+
+    ``rows`` holds ``denominator``·B as integers, one tuple per query.
+    """
+
+    rows: tuple[tuple[int, ...], ...]
+    denominator: int
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Query:
     """The whole question."""
 
@@ -140,6 +152,7 @@ class Query:
     order: tuple[tuple[Out, bool], ...] = ()  # (expression, descending)
     limit: int | None = None
     other: str | None = None  # label of a bucket for unselected open keys
+    linear: Linear | None = None  # report combinations of the cells instead of the cells
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.outputs]

@@ -35,7 +35,11 @@ unit's rows there, and by at most one, respectively.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
+from discreet import mechanisms as m
+from discreet.plan._query import Linear
 from discreet.plan._relation import (
     Aggregate,
     Limits,
@@ -79,6 +83,32 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     else:
         l2_squared *= 2 if width == largest else 4
     return Sensitivity(2 * l1, l2_squared, width * groups[0])
+
+
+def linear_sensitivity(aggregate: Aggregate, linear: Linear) -> Sensitivity:
+    """Exact sensitivity of linear queries over the cells of an aggregate of counts.
+
+    A kept row adds one column of the matrix (or, with a key that is NULL or not
+    public, nothing). Adding R of them moves the answers by at most R columns;
+    changing the only row of a unit by the difference of two columns.
+    """
+    matrix = [list(row) for row in linear.rows]
+    rows = _group_counts(aggregate.limits, None)
+    most = sum(rows)
+    columns = list(zip(*matrix, strict=True))
+    l1 = most * max(sum(map(abs, c)) for c in columns)
+    l2_squared = most**2 * max(sum(x * x for x in c) for c in columns)
+    linf = most * max(abs(x) for c in columns for x in c)
+    if aggregate.neighbours is Neighbours.ADD_REMOVE:
+        return Sensitivity(l1, l2_squared, linf)
+    if most > 1:
+        return Sensitivity(2 * l1, 4 * l2_squared, 2 * linf)
+    # a row may also leave all cells: one more column of zeros
+    wide = [[*row, 0] for row in matrix]
+    first = m.sensitivity(wide, Neighbours.CHANGE_ONE)
+    second = Fraction(m.sensitivity(wide, Neighbours.CHANGE_ONE, norm=2)) ** 2
+    spread = max(max(row) - min(row) for row in wide)
+    return Sensitivity(int(first), ceil(second), spread)
 
 
 def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, Limits]:

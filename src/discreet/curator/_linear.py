@@ -1,0 +1,77 @@
+"""Linear queries over the data vector: from a matrix to a question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet import _exact
+from discreet.errors import ParameterError
+from discreet.plan import KeyOf, Linear, Of, Output, Query
+
+if TYPE_CHECKING:
+    from discreet.curator._curator import Curator
+
+_MOST = 10**8
+"""Largest number of matrix entries."""
+
+
+def linear_query(
+    curator: Curator,
+    matrix: Any,
+    over: Sequence[str],
+    *,
+    table: str | None,
+    where: str | None,
+    labels: Sequence[str] | None,
+) -> Query:
+    """Build the question; see :meth:`Curator.linear`."""
+    from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+    private = [name for name, t in curator.policy.tables.items() if not t.public]
+    if table is None and len(private) != 1:
+        raise ParameterError("the policy has several tables", hint=f'table="{private[0]}"')
+    started = curator.table(table or private[0])
+    if where is not None:
+        started = started.where(where)
+    query = started.group_by(*over).agg(value=frame.count()).query
+    cells = 1
+    for key in query.keys:
+        if key.codes is None:
+            raise ParameterError(f"{key.name!r} has no public values to make cells of")
+        cells *= len(key.codes)
+    rows, denominator = _integers(matrix, cells)
+    names = tuple(str(x) for x in labels) if labels is not None else _numbered(len(rows))
+    if len(names) != len(rows):
+        raise ParameterError(f"{len(rows)} queries have {len(names)} labels")
+    outputs = (Output("query", KeyOf("query")), Output("value", Of(0)))
+    return replace(query, linear=Linear(rows, denominator, names), outputs=outputs)
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    return tuple(f"q{i + 1}" for i in range(n))
+
+
+def _integers(matrix: Any, cells: int) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Read a public matrix exactly, over one common denominator."""
+    dense = matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix, dtype=object)
+    if dense.ndim != 2 or dense.shape[1] != cells or not dense.shape[0]:
+        shape = "×".join(map(str, dense.shape))
+        raise ParameterError(
+            f"the matrix is {shape}; it needs one column for each of {cells} cells"
+        )
+    if dense.size > _MOST:
+        raise ParameterError(f"the matrix has more than {_MOST} entries")
+    values = {x: _exact.decimal(x, "a matrix entry") for x in set(dense.ravel().tolist())}
+    denominator = lcm(*(v.denominator for v in values.values()))
+    whole = {x: int(v * denominator) for x, v in values.items()}
+    rows = tuple(tuple(whole[x] for x in row) for row in dense.tolist())
+    if not any(map(any, rows)):
+        raise ParameterError("the matrix is zero: every answer is known to be 0")
+    if max(abs(x) for row in rows for x in row) >= 2**62:
+        raise ParameterError("the matrix needs more than 62 bits over a common denominator")
+    return rows, denominator
