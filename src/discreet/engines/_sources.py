@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
+from discreet.engines import _csv, _frames
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import DuckDBEngine, columns_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _SQL: Final = DuckDB()
 _PARQUET: Final = (".parquet", ".pq")
-_CSV: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
+_TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 
 
 def open_duckdb(
@@ -110,18 +111,12 @@ class _Opener:
                 self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             return
         files = _matches(table, path)
-        listed = "[" + ", ".join(_SQL.text(f) for f in files) + "]"
         if files[0].endswith(_PARQUET):
             self._files += files
-            self._run(table, f"CREATE VIEW {name} AS SELECT * FROM read_parquet({listed})")
+            listed = ", ".join(_SQL.text(f) for f in files)
+            self._run(table, f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listed}])")
         else:
-            self._run(table, _csv(table, name, listed, self._header(table, listed)))
-
-    def _header(self, table: pol.Table, listed: str) -> list[str]:
-        columns = columns_of(self._connection, f"read_csv({listed}, all_varchar=true, header=true)")
-        if columns is None:
-            raise _unreadable(table)
-        return [name for name, _ in columns]
+            self._run(table, _csv.load(table, name, files))
 
     def _run(self, table: pol.Table, sql: str) -> None:
         failed = False
@@ -151,52 +146,12 @@ def _matches(table: pol.Table, path: str) -> list[str]:
     files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not files:
         raise SchemaError(f"no file matches the source of table {table.name!r}: {path}")
-    if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_CSV) for f in files)):
+    if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_TEXT) for f in files)):
         raise SchemaError(
             f"the source of table {table.name!r} is neither Parquet nor CSV: {path}",
             hint=f'source = "{table.name}.parquet"',
         )
     return [str(Path(f).absolute()) for f in files]
-
-
-def _csv(table: pol.Table, name: str, listed: str, header: list[str]) -> str:
-    """Load text as the policy's types; what cannot be read as such is NULL.
-
-    The text is materialised first: DuckDB would otherwise move the casts into
-    its CSV reader, where a value that cannot be read is an error.
-    """
-    known = [c for c in header if c in table.columns or c == table.unit]
-    columns = {c: _SQL.quote(c) for c in known}
-    read = [
-        f"{_read(table.columns[c], x)} AS {x}" if c in table.columns else x
-        for c, x in columns.items()
-    ]
-    return (
-        f"CREATE TABLE {name} AS WITH held AS MATERIALIZED ("
-        f"SELECT {', '.join(columns.values()) or '1'} "
-        f"FROM read_csv({listed}, all_varchar=true, header=true)) "
-        f"SELECT {', '.join(read) or '1 AS nothing'} FROM held"
-    )
-
-
-def _read(column: pol.Column, x: str) -> str:
-    match column:
-        case pol.Integer():
-            return f"TRY_CAST({x} AS HUGEINT)"
-        case pol.Real():
-            return f"TRY_CAST({x} AS DOUBLE)"
-        case pol.Boolean():
-            return f"TRY_CAST({x} AS BOOLEAN)"
-        case pol.Date():
-            return f"TRY_CAST({x} AS DATE)"
-        case pol.Timestamp():
-            # without an offset the session's zone counts, and that is UTC
-            return f"TRY_CAST({x} AS TIMESTAMPTZ)"
-        case pol.Category(values=(bool(), *_)):
-            return f"TRY_CAST({x} AS BOOLEAN)"
-        case pol.Category(values=(int(), *_)):
-            return f"TRY_CAST({x} AS HUGEINT)"
-    return x
 
 
 def _arrow(table: pol.Table, frame: Any) -> Any:
@@ -208,7 +163,7 @@ def _arrow(table: pol.Table, frame: Any) -> Any:
         collected: Callable[[], Any] | None = getattr(frame, "collect", None)
         return (frame if collected is None else collected()).to_arrow()
     if library == "pandas":
-        return frame
+        return _frames.from_pandas(table, frame)
     raise SchemaError(
         f"the source of table {table.name!r} is a {type(frame).__name__}",
         hint="a path, a pandas, Polars or Arrow table, or a database connection",
