@@ -31,7 +31,8 @@ def test_one_tenth_however_written(x):
 @pytest.mark.parametrize(
     "bad",
     [math.nan, math.inf, -math.inf, -1, 0, "0", 5e-324, "1e-320", "abc", "", "1/0", None, True,
-     [1], 1j, Decimal("NaN"), Decimal("Infinity"), "1e99999999", Decimal("1e999999"), "9" * 5000, "nan"],
+     [1], 1j, Decimal("NaN"), Decimal("Infinity"), "1e99999999", Decimal("1e999999"),
+     "9" * 5000, "nan"],
 )  # fmt: skip
 def test_bad_epsilon_is_one_clear_error(bad):
     with pytest.raises(ParameterError):

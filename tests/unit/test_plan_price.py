@@ -1,0 +1,129 @@
+"""Prices are promises: the accountant confirms what the planner claims."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import privacy as p
+from discreet import sql
+from discreet.errors import ParameterError
+
+COLUMNS = [
+    pol.Category("sex", values=["F", "M"], null="F"),
+    pol.Integer("age", min=0, max=99, null=0),
+    pol.Real("pay", min=-100, max=1000, step="0.5"),
+    pol.Text("town"),
+]
+LIMITS = [{}, {"unit": "id", "max_rows_per_unit": 3},
+          {"unit": "id", "max_groups_per_unit": 4, "max_rows_per_group": 2}]  # fmt: skip
+TEXTS = [
+    "SELECT COUNT(*) AS n FROM t WHERE age > 3",
+    "SELECT sex, COUNT(*) AS n, AVG(pay) AS a FROM t GROUP BY sex",
+    "SELECT sex, VAR(age) AS v, SUM(pay) AS s, COUNT(DISTINCT age) AS d FROM t GROUP BY sex",
+    "SELECT MEDIAN(age) AS m, QUANTILE(pay, 0.9) AS q FROM t",
+    "SELECT town, COUNT(*) AS n, SUM(age) AS s FROM t GROUP BY town",
+]
+
+
+def lowered(text, limits, relation):
+    table = pol.Table("t", COLUMNS, neighbours=relation, **limits)
+    policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
+    return pl.lower(sql.parse(text, policy).query)
+
+
+def parts(plan):
+    """(law, sensitivity) of everything that is measured."""
+    low = plan.lowered
+    found = [(law, v.sensitivity) for law, v in zip(plan.laws, low.vectors, strict=True) if law]
+    for law, tree in zip(plan.tree_laws, low.trees, strict=True):
+        found += [(law, tree.sensitivity)] * tree.levels
+    return found
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@settings(max_examples=15)
+@given(
+    text=st.sampled_from(TEXTS),
+    epsilon=st.sampled_from(["0.01", "0.5", "1", "7"]),
+    delta=st.sampled_from(["1e-3", "1e-6", "1e-9"]),
+)
+def test_the_accountant_confirms_the_price(text, epsilon, delta, limits, relation):
+    low = lowered(text, limits, relation)
+    eps, dlt = Fraction(epsilon), Fraction(delta)
+    laplace = pl.price(low, pl.Ask(eps, delta=dlt), noise="laplace")
+    assert sum(s.l1 / law.scale for law, s in parts(laplace)) == eps == laplace.cost.epsilon
+    assert laplace.cost.delta == (dlt if low.selector is not None else 0)
+    best = pl.price(low, pl.Ask(eps, delta=dlt))
+    if best.noise == "gaussian":
+        confirm_gaussian(best, eps, dlt, low)
+
+
+def confirm_gaussian(plan, eps, dlt, low):
+    """The composed loss of the discrete laws drawn stays within (ε, δ)."""
+    rows = low.query.limits.rows or low.query.limits.groups * low.query.limits.rows_per_group
+    losses = [
+        p.DiscreteGaussian.from_variance(law.sigma2, s.l2_squared, 2 * rows)
+        for law, s in parts(plan)
+    ]
+    left = dlt / 2 if low.selector is not None else dlt
+    # the accountant is an upper bound of its own, with a wider smoothing and a grid
+    assert p.compose(losses).delta(eps) <= float(left) * (1 + 2e-3)
+    assert sum(Fraction(s.l2_squared) / (2 * law.sigma2) for law, s in parts(plan)) == plan.cost.rho
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_gaussian_prices_are_confirmed_wherever_they_win(limits):
+    won = 0
+    for text in TEXTS:
+        for eps in ("0.1", "1", "4"):
+            low = lowered(text, limits, "add-remove")
+            plan = pl.price(low, pl.Ask(Fraction(eps), delta=Fraction(1, 1000)))
+            if plan.noise == "gaussian":
+                won += 1
+                confirm_gaussian(plan, Fraction(eps), Fraction(1, 1000), low)
+    assert won or limits == {}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_rho_is_exact(text):
+    low = lowered(text, {}, "add-remove")
+    plan = pl.price(low, pl.Ask(rho=Fraction(1, 7), delta=Fraction(1, 10**6)))
+    total = sum(Fraction(s.l2_squared) / (2 * law.sigma2) for law, s in parts(plan))
+    assert total == plan.cost.rho == Fraction(1, 7)
+
+
+def test_modes_are_paid_per_group_and_pick():
+    low = lowered(
+        "SELECT sex, MODE(sex) AS m, COUNT(*) AS n FROM t GROUP BY sex", LIMITS[1], "add-remove"
+    )
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    # a unit of three rows may touch three groups: each pick gets a third of its share
+    assert plan.pick_epsilons == (Fraction(1, 6),)
+    assert plan.cost.epsilon == 1
+
+
+def test_mutant_half_noise_would_be_refused_by_the_accountant():
+    low = lowered(TEXTS[2], LIMITS[2], "add-remove")
+    plan = pl.price(low, pl.Ask(Fraction(1), delta=Fraction(1, 10**6)))
+    losses = [
+        p.DiscreteGaussian.from_variance(law.sigma2 / 4, s.l2_squared, 20) for law, s in parts(plan)
+    ]
+    assert plan.noise == "gaussian"
+    assert p.compose(losses).delta(1) > 1e-6
+
+
+def test_asks_that_say_nothing_or_too_much():
+    for bad in (
+        {},
+        {"epsilon": Fraction(1), "rho": Fraction(1)},
+        {"epsilon": Fraction(1), "within": {}},
+    ):
+        with pytest.raises(ParameterError):
+            pl.Ask(**bad)
