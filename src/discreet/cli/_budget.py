@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from discreet.policy import Budget
 
 _SYMBOLS: Final = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
+_OTHERS: Final = "(others)"
+_NOBODY: Final = "(nobody named)"
 _WIDTH: Final = 48
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS: Final = (
@@ -57,13 +59,14 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
         "closed": list(state.closed),
         "accounting": state.limits.accounting,
         "whole": _amounts(ledger.balance()),
-        "analysts": {who: _amounts(balance) for who, balance in spenders.items()},
+        "shares": {who: exactly(part) for who, part in state.limits.shares.items()},
+        "analysts": {who: _spent(state.limits, b) for who, b in spenders.items()},
         "entries": [_row(line) for line in lines[-last:]] if last else [],
     }
 
     def print_all(console: Console) -> None:
         _show_head(console, ledger)
-        _show_spenders(console, ledger.balance(), spenders)
+        _show_spenders(console, state.limits, ledger.balance(), spenders)
         _show_time(console, state.limits, lines)
         if last:
             _show_entries(console, state.limits, lines[-last:])
@@ -72,26 +75,24 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
 
 
 def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
-    """Balance of every analyst who spent or has a share."""
-    state = ledger.state
-    names = sorted({*state.spent, *state.limits.shares})
+    """Balance of every share or, where there are none, what every analyst has spent."""
+    state, whole = ledger.state, ledger.balance()
+    shares = state.limits.shares
     if analyst is not None:
-        names = [analyst]
-    if not state.limits.shares:
-        # no shares: everybody draws on the whole, so what each spent is told by the lines
-        caps = ledger.balance().amounts
-        return {
-            name: Balance(
-                state.limits.accounting,
-                {
-                    currency: (amount, caps[currency][1])
-                    for currency, amount in charge(state.limits, cost).items()
-                },
-            )
-            for name in names
-            if (cost := state.spent.get(name)) is not None
-        }
-    return {name: ledger.balance(name) for name in names}
+        return {analyst: ledger.balance(analyst)}
+    if shares:
+        others = {_OTHERS: ledger.balance("")} if set(state.spent) - set(shares) else {}
+        return {name: ledger.balance(name) for name in shares} | others
+    return {
+        name or _NOBODY: Balance(
+            whole.accounting,
+            {
+                currency: (amount, whole.amounts[currency][1])
+                for currency, amount in charge(state.limits, cost).items()
+            },
+        )
+        for name, cost in sorted(state.spent.items())
+    }
 
 
 def _amounts(balance: Balance) -> dict[str, dict[str, str]]:
@@ -103,6 +104,11 @@ def _amounts(balance: Balance) -> dict[str, dict[str, str]]:
         }
         for currency, (spent, total) in balance.amounts.items()
     }
+
+
+def _spent(budget: Budget, balance: Balance) -> dict[str, Any]:
+    told = _amounts(balance)
+    return told if budget.shares else {c: {"spent": a["spent"]} for c, a in told.items()}
 
 
 def short(value: Fraction) -> str:
@@ -126,21 +132,25 @@ def _show_head(console: Console, ledger: ChainedLedger) -> None:
     console.print()
 
 
-def _show_spenders(console: Console, whole: Balance, spenders: dict[str, Balance]) -> None:
-    main = next(iter(whole.amounts))
+def _show_spenders(
+    console: Console, budget: Budget, whole: Balance, spenders: dict[str, Balance]
+) -> None:
+    main = _main(budget)
     symbol = _SYMBOLS[main]
     rows = []
     for who, balance in [*spenders.items(), ("together", whole)]:
         spent, total = balance.amounts[main]
         share = float(spent / total) if total else 0.0
-        row = [who or "(nobody named)", short(spent), short(total), short(total - spent)]
+        # without shares everybody draws on the whole: nobody has a total of their own
+        own = balance is whole or bool(budget.shares)
+        row = [who, short(spent), short(total) if own else "", short(total - spent) if own else ""]
         if "delta" in balance.amounts:
             row.append(short(balance.amounts["delta"][0]))
-        rows.append([*row, f"{bar(share, 20)} {share:4.0%}"])
+        rows.append([*row, f"{bar(share, 10)} {share:4.0%}"])
     header = ["analyst", f"{symbol} spent", f"{symbol} total", f"{symbol} left"]
     header += ["δ spent"] if "delta" in whole.amounts else []
     numeric = range(1, len(header))
-    show_table(console, grid([*header, "spent"], rows, right=tuple(numeric), keys=1))
+    show_table(console, grid([*header, ""], rows, right=tuple(numeric), keys=1))
 
 
 def _show_time(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
@@ -198,7 +208,7 @@ def _told(line: Line) -> str:
             return "the ledger begins"
         case "debit":
             tables = ", ".join(body.get("tables") or ()) or "?"
-            return f"{tables}: {body['noise'].partition(' ')[0]}, plan {body['plan'][:8]}"
+            return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
         case "budget":
             said = "new totals or shares"
         case "close" | "reopen":
@@ -208,6 +218,14 @@ def _told(line: Line) -> str:
         case _:
             said = line.kind
     return f"{said}: {body['note']}" if body.get("note") else said
+
+
+def _noise(told: str) -> str:
+    """Kinds of noise in an entry's own description."""
+    try:
+        return " and ".join(dict.fromkeys(str(plan["noise"]) for plan in json.loads(told)))
+    except (ValueError, TypeError, KeyError):
+        return told[:20]
 
 
 def verify(where: Where) -> Reply:

@@ -141,8 +141,10 @@ def _put(console: Console, content: RenderableType, width: int) -> None:
     if console.is_terminal:
         console.print(content, width=width)
         return
+    usual, console.width = console.width, width  # print() never goes beyond the console's own
     with console.capture() as taken:
-        console.print(content, width=width)
+        console.print(content)
+    console.width = usual
     lines = (line.rstrip() for line in taken.get().rstrip("\n").split("\n"))
     console.print(Text("\n".join(lines)), soft_wrap=True)
 

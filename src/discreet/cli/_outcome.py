@@ -69,6 +69,7 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
 # hints are written for Python; what has a name on the command line gets that one
 _SPOKEN: Final = (
     (re.compile(r'^(epsilon|delta|rho|confidence)=(?:"([^"]+)"|([\d.e-]+))$'), r"--\1 \2\3"),
+    (re.compile(r'^curator\.\w+\(query, (epsilon|rho)="([^"]+)"\)$'), r"--\1 \2"),
     (re.compile(r"^\w+(?:\.\w+)*(?:\(\"[^\"]*\"\))?\.reopen\(\)$"), "discreet budget reopen"),
     (re.compile(r"^discreet\.ledger\.open_ledger\(.*\)\.new_period\(\)$"),
      "discreet budget new-period"),
