@@ -90,8 +90,8 @@ def _integer(dialect: Dialect, r: str, kind: Type, outside: str) -> str:
     lo, hi = dialect.integer(kind.lo), dialect.integer(kind.hi)
     if outside == "null":
         return f"CASE WHEN {r} BETWEEN {lo} AND {hi} THEN CAST({r} AS BIGINT) END"
-    inside = f"CASE WHEN {r} < {lo} THEN {lo} ELSE CAST({r} AS BIGINT) END"
-    return f"CASE WHEN {r} <= {hi} THEN {inside} WHEN {r} > {hi} THEN {hi} END"
+    inside = f"CASE WHEN {r} >= {lo} AND {r} <= {hi} THEN CAST({r} AS BIGINT)"
+    return f"{inside} WHEN {r} < {lo} THEN {lo} WHEN {r} > {hi} THEN {hi} END"
 
 
 def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) -> str:
@@ -101,8 +101,11 @@ def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) 
     else:
         # NaN sorts above infinity in every engine here, so the last test drops it
         infinity = dialect.real(math.inf)
-        inside = f"CASE WHEN {r} < {low} THEN {low} ELSE {r} END"
-        x = f"CASE WHEN {r} <= {high} THEN {inside} WHEN {r} <= {infinity} THEN {high} END"
+        # the common case stands first: a batch that lies inside takes one branch only
+        x = (
+            f"CASE WHEN {r} >= {low} AND {r} <= {high} THEN {r} "
+            f"WHEN {r} < {low} THEN {low} WHEN {r} <= {infinity} THEN {high} END"
+        )
     if step < 1:
         x = f"({x}) * {dialect.real(float(1 / step))}"
     elif step > 1:

@@ -36,6 +36,8 @@ from discreet.plan import (
 )
 
 UNIT = "u"
+_FENCE = " OFFSET 0"
+"""Keeps conditions on groups from being tested on every row below them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class _Statement(_Relations):
                  if m.expr is not None and not v.is_constant]  # fmt: skip
         raw_names = ", ".join(self.held.values())
         partial = [f"count(*) AS {count}", *(f"sum({v.name}) AS {v.name}" for v in added)]
-        body = f"{_select([raw_names, *partial], body)} GROUP BY {raw_names}"
+        body = f"{_select([raw_names, *partial], body)} GROUP BY {raw_names}{_FENCE}"
         table = base(self.aggregate.relation).table
         found = self.sources[table.name].columns
         coded = {
