@@ -107,7 +107,7 @@ def delta(x: Number, name: str = "delta") -> Fraction:
         raise ParameterError(
             f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f'{name}="1e-6"'
         )
-    return value
+    return positive(value, name, hint=f'{name}="1e-6"')
 
 
 def confidence(x: Number, name: str = "confidence") -> float:
@@ -117,7 +117,10 @@ def confidence(x: Number, name: str = "confidence") -> float:
         raise ParameterError(
             f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f"{name}=0.95"
         )
-    return float(value)
+    level = float(value)
+    if not 0 < level < 1:
+        raise ParameterError(f"{name} is too close to 0 or 1", hint=f"{name}=0.95")
+    return level
 
 
 def show(value: Fraction) -> str:

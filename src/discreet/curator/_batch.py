@@ -19,6 +19,7 @@ from discreet import _exact
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer
+from discreet.curator._own import check_own
 from discreet.curator._release import count_cells
 from discreet.errors import ParameterError
 from discreet.noise import DiscreteLaplace
@@ -73,6 +74,7 @@ class Batch:
         """Add a question given as a plan."""
         if self._closed:
             raise ParameterError("this batch has run; start another one")
+        check_own(query, self._curator.policy)
         pending = Pending(query, _exact.positive(_exact.decimal(weight, "weight"), "weight"))
         self._pending.append(pending)
         return pending

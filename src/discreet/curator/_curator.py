@@ -17,6 +17,7 @@ from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import Offer
+from discreet.curator._own import check_own
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
 from discreet.errors import EngineError
@@ -241,6 +242,7 @@ class Curator:
         return self.run([plan], plan.cost, key=key, fresh=fresh)[0]
 
     def _plan(self, query: Query, offer: Offer) -> Plan:
+        check_own(query, self.policy)
         plan = price(lower(query), offer.ask())
         count_cells(plan)
         return plan

@@ -245,7 +245,12 @@ def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Pl
 def _rho_to_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     from discreet.privacy import Zcdp  # noqa: PLC0415 - only when asked in ρ
 
-    return Fraction(Zcdp(rho).epsilon(delta)) if rho else Fraction(0)
+    if not rho:
+        return Fraction(0)
+    try:
+        return Fraction(Zcdp(rho).epsilon(delta))
+    except OverflowError:
+        raise ParameterError(f"rho={show(rho)} protects nothing", hint='rho="0.1"') from None
 
 
 def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
@@ -388,7 +393,8 @@ def _share(moves: int, margin: Fraction, ask: Ask) -> Fraction:
     r = (beta / 2) ** (1 / (whole + 1))
     for _ in range(60):
         r = (beta * (1 + r) / 2) ** (1 / (whole + 1))
-    share = _round_up(Fraction(-math.log(r) * moves))
+    # a margin beyond all reason, or hardly any confidence, would round to a price of zero
+    share = _round_up(max(Fraction(-math.log(r) * moves), Fraction(1, 10**9)))
     while DiscreteLaplace(Fraction(moves) / share).interval(ask.confidence).high > whole:
         share = _round_up(share * Fraction(1001, 1000))
     return share
