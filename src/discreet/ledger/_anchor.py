@@ -15,6 +15,9 @@ Detected, as long as one of the two marks survives unchanged:
 * any line up to the mark, or any total, was edited, even with hashes recomputed;
 * a second ledger for the same policy, elsewhere or in memory.
 
+A PostgreSQL ledger has only the mark in the state directory of each host: a host
+that sees it for the first time takes it as it is.
+
 Not detected: whoever can rewrite the ledger *and* both marks, or who works as
 another user on a copy of ledger and mark, has made a consistent earlier world.
 There is no secret in it that the owner of the files does not hold as well. Lines

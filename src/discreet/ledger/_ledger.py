@@ -176,7 +176,8 @@ class ChainedLedger:
             raise foreign(self.where, state.policy, self.identity)
         if policy is not None:
             _agree(self.where, state, policy.budget)
-        if self._anchors and not marks and head.number > 1:
+        beside = any(anchor.durable for anchor in self._anchors)
+        if beside and not marks and head.number > 1:
             if not adopt:
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {head.number} lines but no anchor: nobody "
@@ -277,7 +278,9 @@ class ChainedLedger:
             )
         if entry.policy != self.identity:
             raise foreign(self.where, self.identity, entry.policy)
-        if entry.key is not None and not 0 < len(entry.key) <= _LONGEST_KEY:
+        if entry.key is not None and not (
+            isinstance(entry.key, str) and 0 < len(entry.key) <= _LONGEST_KEY
+        ):
             raise ParameterError(f"a key is a text of 1 to {_LONGEST_KEY} characters")
 
     def _found(
