@@ -202,7 +202,9 @@ class Noise:
     def quantile_above(self, alpha: float) -> float:
         """Return the least c (in units) with P(N > c) ≤ alpha."""
         if not isinstance(self.law, noise.Law):
-            wide = self.law.margin(1 - min(alpha, 1 - alpha))
+            wide = math.sqrt(self.law.variance)
+            while float(self.law.sf(wide)) > min(alpha, 1 - alpha):
+                wide *= 2
             return _bisect(lambda x: float(self.law.sf(x)) - alpha, -wide, wide) * float(self.step)
         low, high = -1, 1
         while float(self.law.sf(high)) > alpha:

@@ -147,9 +147,11 @@ def _scaled(item: Noisy, unit: int) -> Noisy:
 
 def _private(values: Any) -> Floats:
     try:
-        return np.asarray(values, dtype=np.float64).ravel()
+        x = np.asarray(values, dtype=np.float64).ravel()
     except (TypeError, ValueError):
         raise ParameterError("values must be numbers") from None
+    # neither an error nor a warning may depend on private values
+    return np.clip(x, -1e150, 1e150)
 
 
 def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
@@ -226,13 +228,14 @@ def two_sample_test(
     (True, 1.0)
     """
     side, draws = read_alternative(alternative), _enough(draws)
+    if _released(x) != _released(y):
+        raise ParameterError("give two private groups, or two released ones")
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
     if (groups[0].low, groups[0].high) != (groups[1].low, groups[1].high):
         raise ParameterError("both groups must be clamped to the same range")
     shared([g.count for g in groups])
-    # disjoint groups: one record is in one of them, so the larger loss counts
-    losses = [g.loss for g in groups if g.loss is not None]
-    loss = max(losses, key=lambda each: each.epsilon()) if losses else None
+    # disjoint groups: one record is in one of them, and both paid the same
+    loss = None if _released(x) else groups[0].loss
     found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
     return replace(found, method="two-sample test of means", loss=loss)
 
@@ -288,11 +291,18 @@ def mean_test(
     centre = (null - (group.low + group.high) / 2) / group.half
     side = read_alternative(alternative)
     found = _mean_test([group], centre, side, draws=draws, rng=rng)
-    return replace(found, loss=group.loss)
+    return replace(found, loss=None if _released(x) else group.loss)
+
+
+def _released(x: Any) -> bool:
+    """Tell whether `x` is released already (else it is private values)."""
+    return isinstance(x, Moments) or (
+        isinstance(x, tuple) and bool(x) and isinstance(x[0], Answer | Record)
+    )
 
 
 def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | None) -> Moments:
-    if isinstance(x, tuple) and x and isinstance(x[0], Answer | Record):
+    if isinstance(x, tuple) and _released(x):
         x = moments_of(*x)
     if isinstance(x, Moments):
         if epsilon is not None or low is not None or high is not None:

@@ -116,8 +116,11 @@ def usefulness(
         sigma=sigma,
         sensitivity=sensitivity,
     )
-    slack = 1e-9 * max(1.0, bound)
-    one = float(item.noise.at_least(bound + slack) + item.noise.at_most(-bound - slack))
+    if item.noise.discrete:
+        # the first lattice point beyond alpha; alpha on the lattice is itself inside
+        unit = float(item.noise.step)
+        bound = (math.floor(bound / unit + 1e-9) + 1) * unit
+    one = float(item.noise.at_least(bound) + item.noise.at_most(-bound))
     return -math.expm1(item.size * math.log1p(-min(one, 1 - 1e-16)))
 
 

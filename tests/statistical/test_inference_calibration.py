@@ -1,0 +1,461 @@
+"""Coverage and type-I error of every procedure, against its nominal level.
+
+Each case draws data from a null (or a known truth), noise from the very law that
+the procedure is told, and counts errors: rejections at 5 %, or intervals at 95 %
+that miss. The count must not pass the point that a binomial of R trials and the
+nominal level passes with probability 1e-9; asymptotic procedures (marked by a
+slack) are allowed 15 % more than nominal (5.75 % instead of 5 %) before that. About
+45 cases run, so a sound package fails this file by chance with probability below
+1e-7. Procedures that claim to be exact must not be lazy either: where a case
+states a floor, fewer errors than that (again at 1e-9) also fail.
+
+The naive versions (noise ignored) go through the same harness and must fail it.
+The default run uses few replicates; ``-m long`` uses 10⁴.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from discreet import inference as inf
+from discreet.noise import DiscreteGaussian, DiscreteLaplace
+
+ALPHA = 0.05
+FALSE_ALARM = 1e-9
+
+
+def most(replicates, slack=0.0):
+    return stats.binom.isf(FALSE_ALARM, replicates, ALPHA * (1 + slack))
+
+
+def least(replicates, floor):
+    return stats.binom.ppf(FALSE_ALARM, replicates, floor)
+
+
+# -- intervals ------------------------------------------------------------------------
+
+
+def _noise_interval(law, confidence_of):
+    def misses(rng, replicates):
+        noise = inf.noisy(0, law=law).noise
+        z = 100 + noise.simulate(rng, replicates)
+        found = confidence_of(z, law)
+        return int(((found.low > 100) | (found.high < 100)).sum())
+
+    return misses
+
+
+def _both(z, law):
+    return inf.interval(z, law=law)
+
+
+def _lower(z, law):
+    return inf.interval(z, law=law, side="lower")
+
+
+def _simultaneous(rng, replicates):
+    law = inf.Laplace(3)
+    z = rng.laplace(0, 3, (replicates, 10))
+    margin = float(inf.interval(np.zeros(10), law=law, simultaneous=True).half_width[0])
+    return int((np.abs(z) > margin).any(axis=1).sum())
+
+
+def _ratio(rng, replicates):
+    total, count = DiscreteLaplace(300), DiscreteLaplace(4)
+    tops = 4000 + inf.Noise(total).simulate(rng, replicates)
+    bottoms = 200 + inf.Noise(count).simulate(rng, replicates)
+    found = inf.ratio_interval(inf.noisy(tops, law=total), inf.noisy(bottoms, law=count))
+    return int(((found.low > 20) | (found.high < 20)).sum())
+
+
+def _combine(rng, replicates):
+    A = np.vstack([np.eye(6), [1, 0, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]])
+    laws = [DiscreteLaplace(3)] * 6 + [inf.Laplace(2)] + [DiscreteGaussian(5)]
+    found = inf.combine(np.zeros(8), A, laws).estimate([1, 0, 0, 1, 0, 0])
+    margin = found.interval(rng=rng).high
+    noise = np.array([inf.noisy(0, law=law).noise.simulate(rng, replicates) for law in laws])
+    return int((np.abs(found.weights @ noise) > margin).sum())
+
+
+def _combine_simultaneous(rng, replicates):
+    A = np.vstack([np.eye(3), np.ones((1, 3))])
+    combined = inf.combine(np.zeros(4), A, inf.Laplace(2))
+    margins = combined.intervals(np.eye(3), rng=rng).high
+    weights = np.array([combined.estimate(w).weights for w in np.eye(3)])
+    errors = np.abs(weights @ rng.laplace(0, 2, (4, replicates)))
+    return int((errors > margins[:, None]).any(axis=0).sum())
+
+
+def _proportion_interval(n, epsilon, theta):
+    law = DiscreteLaplace(1 / epsilon)
+
+    def misses(rng, replicates):
+        z = rng.binomial(n, theta, replicates) + inf.Noise(law).simulate(rng, replicates)
+        values, counts = np.unique(z, return_counts=True)
+        missed = 0
+        for value, count in zip(values, counts, strict=True):
+            found = inf.proportion_interval(value=value, n=n, law=law)
+            missed += int(count) * (not found.low <= theta <= found.high)
+        return missed
+
+    return misses
+
+
+def _proportion_private_n(rng, replicates):
+    law, n, theta = DiscreteLaplace(2), 200, 0.3
+    missed = 0
+    for _ in range(replicates):
+        noise = inf.Noise(law).simulate(rng, 2)
+        z, size = rng.binomial(n, theta) + noise[0], n + noise[1]
+        found = inf.proportion_interval(inf.noisy(z, law=law), n=inf.noisy(size, law=law))
+        missed += not found.low <= theta <= found.high
+    return missed
+
+
+def _mean_interval(law):
+    def misses(rng, replicates):
+        margin = inf.mean_interval(0.0, n=25, sd=5, law=law).high
+        noise = inf.noisy(0, law=law).noise.simulate(rng, replicates)
+        return int((np.abs(rng.normal(0, 1, replicates) + noise) > margin).sum())
+
+    return misses
+
+
+def _normal_mean(n, **known):
+    def misses(rng, replicates):
+        missed = 0
+        for _ in range(replicates):
+            x = rng.normal(70, 5, n)
+            found = inf.normal_mean_interval(x, epsilon=1, bound=1000, **known)
+            missed += not found.low <= 70 <= found.high
+        return missed
+
+    return misses
+
+
+# -- tests ----------------------------------------------------------------------------
+
+
+def _rejections(pvalue_of):
+    def run(rng, replicates):
+        return sum(pvalue_of(rng) <= ALPHA for _ in range(replicates))
+
+    return run
+
+
+def _proportion_test(n, theta, law, alternative):
+    def run(rng, replicates):
+        noise = inf.noisy(0, law=law).noise.simulate(rng, replicates)
+        z = rng.binomial(n, theta, replicates) + noise
+        found = inf.proportion_test(value=z, n=n, p0=theta, law=law, alternative=alternative)
+        return int((found.pvalue <= ALPHA).sum())
+
+    return run
+
+
+def _ump(alternative):
+    def pvalue(rng):
+        law = DiscreteLaplace(1)
+        count = inf.noisy(rng.binomial(30, 0.8) + inf.Noise(law).simulate(rng, 1)[0], law=law)
+        return inf.ump_test(count, 30, "0.8", alternative=alternative, rng=rng).pvalue
+
+    return _rejections(pvalue)
+
+
+def _gof(law, p=(0.25, 0.25, 0.25, 0.25), n=1000, known=True, method="auto"):
+    def pvalue(rng):
+        z = rng.multinomial(n, p) + inf.noisy(0, law=law).noise.simulate(rng, len(p))
+        size = n if known else None
+        return inf.chisquare_gof(z, p, n=size, law=law, method=method, draws=199, rng=rng).pvalue
+
+    return _rejections(pvalue)
+
+
+def _independence(law, known=True, method="auto"):
+    p = np.outer([0.5, 0.3, 0.2], [0.6, 0.4])
+
+    def pvalue(rng):
+        noise = inf.noisy(0, law=law).noise.simulate(rng, p.shape)
+        z = rng.multinomial(1000, p.ravel()).reshape(p.shape) + noise
+        size = 1000 if known else None
+        return inf.chisquare_independence(
+            z, n=size, law=law, method=method, draws=199, rng=rng
+        ).pvalue
+
+    return _rejections(pvalue)
+
+
+DATA = {
+    "normal": lambda rng, n: rng.normal(5, 1, n),
+    "uniform": lambda rng, n: rng.uniform(0, 10, n),
+    "two-point": lambda rng, n: 10.0 * (rng.random(n) < 0.3),
+    "skewed": lambda rng, n: rng.exponential(1.5, n),
+}
+
+
+def _two_sample(kind, n, epsilon):
+    def pvalue(rng):
+        x, y = DATA[kind](rng, n), DATA[kind](rng, 2 * n)
+        return inf.two_sample_test(x, y, low=0, high=10, epsilon=epsilon, draws=199, rng=rng).pvalue
+
+    return _rejections(pvalue)
+
+
+def _unequal_variances(rng):
+    x, y = rng.normal(5, 0.5, 500), rng.normal(5, 2, 200)
+    return inf.two_sample_test(x, y, low=0, high=10, epsilon=1, draws=199, rng=rng).pvalue
+
+
+def _paired(rng):
+    x, y = rng.normal(5, 1, (2, 200))
+    return inf.paired_test(x, y, bound=5, epsilon=1, draws=199, rng=rng).pvalue
+
+
+def _ranks(rng):
+    x, y = rng.integers(0, 5, 60), rng.integers(0, 5, 80)
+    return inf.rank_test(x, y, epsilon=1, draws=199, rng=rng).pvalue
+
+
+def _signed_ranks(rng):
+    x, y = rng.normal(5, 1, (2, 60))
+    return inf.signed_rank_test(x, y, epsilon=1, draws=199, rng=rng).pvalue
+
+
+def _z_test(x):
+    return 2 * float(special.ndtr(-abs(x.mean()) * math.sqrt(x.size)))
+
+
+def _test_of_tests(rng):
+    x = rng.normal(0, 1, 320)
+    return inf.test_of_tests(x, _z_test, epsilon=1, parts=16, alpha0=0.3, rng=rng).pvalue
+
+
+EXACT = {
+    "interval Laplace": (_noise_interval(inf.Laplace(3), _both), 0.05),
+    "interval geometric": (_noise_interval(DiscreteLaplace(3), _both), 0.03),
+    "interval discrete Gaussian": (_noise_interval(DiscreteGaussian(7), _both), 0.03),
+    "interval one-sided": (_noise_interval(DiscreteLaplace(10), _lower), 0.04),
+    "interval of a sum": (_noise_interval(DiscreteLaplace(10) + DiscreteGaussian(9), _both), 0.04),
+    "interval simultaneous": (_simultaneous, 0.05),
+    "ratio": (_ratio, None),
+    "combine": (_combine, 0.045),
+    "combine simultaneous": (_combine_simultaneous, 0.045),
+    "proportion interval, n=100, ε=.5, θ=.02": (_proportion_interval(100, 0.5, 0.02), 0.025),
+    "proportion interval, n=100, ε=.5, θ=.1": (_proportion_interval(100, 0.5, 0.1), 0.03),
+    "proportion interval, n=100, ε=.5, θ=.5": (_proportion_interval(100, 0.5, 0.5), 0.03),
+    "proportion interval, n=500, ε=.1, θ=.1": (_proportion_interval(500, 0.1, 0.1), 0.03),
+    "proportion interval, n=500, ε=2, θ=.5": (_proportion_interval(500, 2, 0.5), 0.03),
+    "proportion test Laplace": (_proportion_test(100, 0.255, inf.Laplace(2), "two-sided"), 0.05),
+    "proportion test Gaussian": (_proportion_test(300, 0.1, inf.Gaussian(9), "greater"), 0.05),
+    "proportion test geometric": (_proportion_test(100, 0.3, DiscreteLaplace(2), "less"), 0.03),
+    "proportion test discrete Gaussian": (
+        _proportion_test(200, 0.5, DiscreteGaussian(4), "two-sided"),
+        0.03,
+    ),
+    "UMP one-sided": (_ump("greater"), 0.05),
+    "UMP two-sided": (_ump("two-sided"), 0.045),
+    "mean Laplace": (_mean_interval(inf.Laplace(1)), 0.05),
+    "mean discrete Laplace": (_mean_interval(DiscreteLaplace(2)), 0.04),
+    "χ² fit Laplace": (_gof(inf.Laplace(20)), 0.04),
+    "χ² fit geometric": (_gof(DiscreteLaplace(5), p=(0.5, 0.3, 0.2)), 0.04),
+    "χ² fit Gaussian, Monte Carlo": (_gof(inf.Gaussian(10), method="montecarlo"), 0.04),
+    "test of tests": (_rejections(_test_of_tests), 0.03),
+}
+
+ASYMPTOTIC = {
+    "χ² fit, private n": _gof(inf.Laplace(10), known=False),
+    "χ² fit Gaussian": _gof(inf.Gaussian(10)),
+    "χ² fit discrete Gaussian, unequal cells": _gof(DiscreteGaussian(10), p=(0.6, 0.3, 0.1)),
+    "χ² independence Laplace": _independence(inf.Laplace(4)),
+    "χ² independence, private n": _independence(DiscreteLaplace(4), known=False),
+    "χ² independence Gaussian": _independence(inf.Gaussian(6)),
+    "two samples, normal, n=50, ε=.5": _two_sample("normal", 50, 0.5),
+    "two samples, normal, n=1000, ε=.3": _two_sample("normal", 1000, 0.3),
+    "two samples, uniform, n=200, ε=1": _two_sample("uniform", 200, 1),
+    "two samples, two-point, n=500, ε=2": _two_sample("two-point", 500, 2),
+    "two samples, skewed, n=200, ε=1": _two_sample("skewed", 200, 1),
+    "two samples, unequal variances": _rejections(_unequal_variances),
+    "paired": _rejections(_paired),
+    "ranks with ties": _rejections(_ranks),
+    "signed ranks": _rejections(_signed_ranks),
+    "normal mean, σ known": _normal_mean(500, sigma=5),
+    "normal mean, σ known, n too small to search": _normal_mean(60, sigma=5),
+    "normal mean, σ unknown": _normal_mean(1500, sigma_bounds=(0.1, 100)),
+}
+
+
+def _check(run, replicates, slack=0.0, floor=None):
+    errors = run(np.random.default_rng(), replicates)
+    assert errors <= most(replicates, slack), errors / replicates
+    if floor is not None:
+        assert errors >= least(replicates, floor), errors / replicates
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_procedures_keep_their_level(name):
+    run, floor = EXACT[name]
+    _check(run, 1000, floor=floor)
+
+
+@pytest.mark.parametrize("name", ASYMPTOTIC)
+def test_asymptotic_procedures_keep_their_level(name):
+    _check(ASYMPTOTIC[name], 400, slack=0.15)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_procedures_keep_their_level_on_ten_thousand(name):
+    run, floor = EXACT[name]
+    _check(run, 10_000, floor=floor)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ASYMPTOTIC)
+def test_asymptotic_procedures_keep_their_level_on_ten_thousand(name):
+    _check(ASYMPTOTIC[name], 10_000, slack=0.15)
+
+
+@pytest.mark.parametrize(
+    "replicates", [100, pytest.param(2000, marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_proportion_with_a_private_n_covers(replicates):
+    _check(_proportion_private_n, replicates)
+
+
+@pytest.mark.long
+def test_bootstrap_through_the_clamp_covers():
+    # 1000 replicates: each reruns the whole mechanism 499 times
+    rng = np.random.default_rng()
+    mean, variance = inf.noisy(0, law=inf.Laplace(0.05)), inf.noisy(0, law=inf.Laplace(0.3))
+    model, mechanism = inf.clamped_normal(-6, 6, 100, mean, variance)
+    missed = 0
+    for _ in range(1000):
+        theta = mechanism(model((1.0, 2.0), rng, 1), rng)[:, 0]
+        found = inf.parametric_bootstrap(
+            theta, model, mechanism, target=lambda t: t[0], draws=499, rng=rng
+        )
+        missed += not found.low <= 1.0 <= found.high
+    assert missed <= most(1000, 0.4)
+
+
+# -- what the harness must catch --------------------------------------------------------
+
+
+def _naive_proportion(rng, replicates):
+    z = rng.binomial(100, 0.1, replicates) + rng.laplace(0, 2, replicates)
+    p = np.clip(z / 100, 0, 1)
+    margin = 1.96 * np.sqrt(p * (1 - p) / 100)
+    return int((np.abs(p - 0.1) > margin).sum())
+
+
+def _naive_chisquare(rng, replicates):
+    z = rng.multinomial(1000, [0.25] * 4, replicates) + rng.laplace(0, 20, (replicates, 4))
+    return int((stats.chisquare(z, [250] * 4, axis=1, sum_check=False).pvalue <= ALPHA).sum())
+
+
+def _naive_mean(rng, replicates):
+    z = rng.normal(0, 1, replicates) + rng.laplace(0, 1, replicates)
+    return int((np.abs(z) > 1.96).sum())
+
+
+def _naive_variance_sum(rng, replicates):
+    # adding variances and pretending normality covers too little for Laplace noise
+    z = rng.normal(0, 0.2, replicates) + rng.laplace(0, 1, replicates)
+    return int((np.abs(z) > 1.96 * math.sqrt(0.04 + 2)).sum())
+
+
+def _naive_t_statistic(rng, replicates):
+    # sums noised as they must be, then Welch's test as if they were exact
+    rejected = 0
+    for _ in range(replicates):
+        groups = [rng.normal(5, 1, 100) for _ in range(2)]
+        noisy = [g.mean() + rng.laplace(0, 10 / (100 * 0.5)) for g in groups]
+        t = (noisy[0] - noisy[1]) / math.sqrt(sum(g.var(ddof=1) / 100 for g in groups))
+        rejected += 2 * special.stdtr(198, -abs(t)) <= ALPHA
+    return rejected
+
+
+def _naive_independence(rng, replicates):
+    rejected = 0
+    for _ in range(replicates):
+        z = rng.multinomial(1000, np.full(4, 0.25)).reshape(2, 2) + rng.laplace(0, 10, (2, 2))
+        rejected += stats.chi2_contingency(np.maximum(z, 1), correction=False).pvalue <= ALPHA
+    return rejected
+
+
+@pytest.mark.parametrize(
+    "naive",
+    [
+        _naive_proportion,
+        _naive_chisquare,
+        _naive_mean,
+        _naive_t_statistic,
+        _naive_independence,
+    ],
+)
+def test_naive_versions_fail_the_same_harness(naive):
+    errors = naive(np.random.default_rng(1), 1000)
+    assert errors > most(1000, 0.15), errors / 1000
+
+
+def test_adding_variances_fails_the_same_harness():
+    # the harness sees a coverage of .938 instead of .95, given enough replicates
+    errors = _naive_variance_sum(np.random.default_rng(1), 100_000)
+    assert errors > most(100_000)
+
+
+def test_a_lazy_interval_fails_the_floor():
+    def lazy(z, law):
+        return inf.interval(z, 0.995, law=law)
+
+    errors = _noise_interval(inf.Laplace(3), lazy)(np.random.default_rng(1), 2000)
+    assert errors < least(2000, 0.05)
+
+
+def test_the_textbook_chisquare_rejects_as_often_as_published():
+    # n = 1000, four equal cells, Laplace noise of scale 20: 63.7 % at nominal 5 %
+    errors = _naive_chisquare(np.random.default_rng(2), 20_000)
+    assert abs(errors / 20_000 - 0.637) < 0.02
+
+
+# -- power ------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("epsilon", "power"), [(0.0625, 0.0601), (0.25, 0.0993), (0.5, 0.1753), (1, 0.304), (2, 0.4017)]
+)
+def test_power_of_the_ump_test_is_the_published_one(epsilon, power):
+    """Deviates by more than 6 standard errors with probability 2e-9 per row."""
+    rng, law = np.random.default_rng(), DiscreteLaplace(1 / epsilon)
+    z = rng.binomial(30, 0.9, 10_000) + inf.Noise(law).simulate(rng, 10_000)
+    found = sum(
+        inf.ump_test(inf.noisy(v, law=law), 30, "0.8", alternative="greater", rng=rng).pvalue
+        <= ALPHA
+        for v in z
+    )
+    assert abs(found / 10_000 - power) < 6 * math.sqrt(power * (1 - power) / 10_000)
+
+
+def test_tests_find_what_is_there():
+    """Power near one: 20 of 20 found; a miss of three has probability below 1e-6."""
+    rng = np.random.default_rng()
+    p = [0.3, 0.2, 0.3, 0.2]
+    table = np.array([[0.35, 0.15], [0.15, 0.35]])
+    found = np.zeros(6)
+    for _ in range(20):
+        z = rng.multinomial(1000, p)
+        found[0] += inf.chisquare_gof(z + rng.normal(0, 10, 4), n=1000, sigma=10,
+                                      noise="gaussian").pvalue <= ALPHA  # fmt: skip
+        t = rng.multinomial(1000, table.ravel()).reshape(2, 2) + rng.laplace(0, 4, (2, 2))
+        found[1] += inf.chisquare_independence(t, law=inf.Laplace(4), rng=rng).pvalue <= ALPHA
+        x, y = rng.normal(5, 1, 500), rng.normal(5.5, 1, 500)
+        found[2] += inf.two_sample_test(x, y, low=0, high=10, epsilon=1, rng=rng).pvalue <= ALPHA
+        found[3] += inf.rank_test(x, y, epsilon=1, rng=rng).pvalue <= ALPHA
+        found[4] += inf.signed_rank_test(x, y, epsilon=1, rng=rng).pvalue <= ALPHA
+        found[5] += inf.test_of_tests(y - 5, _z_test, epsilon=1, rng=rng).pvalue <= ALPHA
+    assert (found >= 18).all(), found
