@@ -33,7 +33,7 @@ def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool)
     try:
         answer = Answer.from_record(raw)
         data = _answers.data(answer, confidence, simultaneous=simultaneous, record=False)
-        noise = _noise(raw, confidence)
+        noise, price = _noise(raw, confidence), ", ".join(_price(raw["cost"]))
     except ParameterError:
         raise
     except _DAMAGE:
@@ -45,7 +45,7 @@ def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool)
 
     def show(console: Console) -> None:
         _answers.show(console, answer, confidence, simultaneous=simultaneous)
-        _show(console, answer, raw, noise, confidence)
+        _show(console, answer, raw["statement"], price, noise=noise, confidence=confidence)
 
     return Reply(data, show)
 
@@ -93,11 +93,12 @@ def _leaves(tree: Mapping[str, Any]) -> int:
 def _show(
     console: Console,
     answer: Answer,
-    raw: Mapping[str, Any],
+    statement: Mapping[str, Any],
+    price: str,
+    *,
     noise: list[dict[str, Any]],
     confidence: str,
 ) -> None:
-    statement = raw["statement"]
     heading(console, "What the intervals cover")
     say(console, f"Each interval covers {answer.covers}.")
     heading(console, "Noise")
@@ -125,7 +126,7 @@ def _show(
     pairs = [
         ("unit", "one row" if unit == "row" else f"all kept rows of one {unit}"),
         ("neighbours", str(statement.get("neighbours", "?"))),
-        ("cost", ", ".join(_price(raw["cost"]))),
+        ("cost", price),
         ("policy", str(statement.get("policy", "?"))),
         ("fingerprint", str(statement.get("fingerprint", "?"))),
         ("plan", str(statement.get("plan", "?"))),

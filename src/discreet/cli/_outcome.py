@@ -179,6 +179,7 @@ def print_json(envelope: Mapping[str, Any]) -> None:
 def plain(value: Any) -> Any:
     """Turn a value into strict JSON: rationals as text, what is not finite as null.
 
+    >>> from fractions import Fraction
     >>> plain({"a": (Fraction(1, 3), float("inf"))})
     {'a': ['1/3', None]}
     """

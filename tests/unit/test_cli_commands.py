@@ -1,0 +1,467 @@
+"""The commands, called in this process on a small table of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from discreet.cli import app
+from discreet.cli._outcome import Exit, exit_code, plain, spoken
+from discreet.errors import (
+    BudgetExceededError,
+    DiscreetError,
+    EngineError,
+    LedgerBusyError,
+    ParameterError,
+    PolicyError,
+    QueryError,
+    SchemaError,
+)
+
+POLICY = """\
+[policy]
+name = "{name}"
+
+[budget]
+epsilon = "2"
+delta = "1e-6"
+accounting = "approx"
+
+[tables.people]
+source = "people.parquet"
+unit = "person_id"
+max_rows_per_unit = 2
+
+[tables.people.columns]
+sex = {{ type = "category", values = ["F", "M"] }}
+age = {{ type = "integer", min = 0, max = 99 }}
+town = {{ type = "text" }}
+"""
+GROUPED = "SELECT sex, COUNT(*) AS n, AVG(age) AS age FROM people GROUP BY sex"
+COUNT = "SELECT COUNT(*) AS n FROM people"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with data and policy, the current one; state of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("DISCREET_POLICY", "DISCREET_ANALYST", "DISCREET_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    n = 400
+    table = pa.table(
+        {
+            "person_id": [i // 2 for i in range(n)],
+            "sex": ["FM"[i % 2] for i in range(n)],
+            "age": [i % 100 for i in range(n)],
+            "town": ["Bern"] * n,
+        }
+    )
+    pq.write_table(table, home / "people.parquet")
+    (home / "people.toml").write_text(POLICY.format(name=tmp_path.name), "utf-8")
+    return home
+
+
+def call(*arguments, code=0, **options):
+    """Run a command; its standard output if the exit code is as expected."""
+    result = CliRunner().invoke(app, list(arguments), **options)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def data(*arguments, code=0, **options):
+    """Run a command with --json; the envelope."""
+    result = call(*arguments, "--json", code=code, **options)
+    assert not result.stderr
+    return json.loads(result.stdout, parse_constant=pytest.fail)
+
+
+# -- asking -----------------------------------------------------------------------------
+
+
+def test_preview_charges_nothing_and_makes_no_ledger(folder):
+    told = data("preview", GROUPED, "-e", "0.5")["result"]
+    assert told["cost"]["epsilon"] == "1/2"
+    assert not list(folder.glob("*.ledger*"))
+
+
+def test_an_owner_may_edit_the_budget_of_a_policy_that_was_only_looked_at(folder):
+    call("preview", COUNT, "-e", "0.5")
+    call("budget")
+    call("check")
+    policy = folder / "people.toml"
+    policy.write_text(policy.read_text("utf-8").replace('"2"', '"3"'), "utf-8")
+    assert data("ask", COUNT, "-e", "2.5")["result"]["cost"]["epsilon"] == "5/2"
+
+
+def test_ask_pays_answers_and_records(folder):
+    told = data("ask", GROUPED, "-e", "0.5", "--save", "r.json", "--analyst", "ana")
+    assert told["ok"]
+    assert told["command"] == "ask"
+    result = told["result"]
+    assert [row["sex"] for row in result["rows"]] == ["F", "M"]
+    low, high = result["intervals"][0]["n"]
+    assert low < result["rows"][0]["n"] < high
+    assert result["record"] == json.loads((folder / "r.json").read_text("utf-8"))
+    spent = data("budget")["result"]
+    assert spent["whole"]["epsilon"] == {"spent": "0.5", "total": "2", "left": "1.5"}
+    assert spent["analysts"]["ana"]["epsilon"]["spent"] == "0.5"
+
+
+def test_the_same_question_again_is_free_unless_fresh():
+    first = data("ask", COUNT, "-e", "0.5")["result"]
+    again = data("ask", COUNT, "-e", "0.5")["result"]
+    assert again["cached"]
+    assert not first["cached"]
+    assert again["rows"] == first["rows"]
+    data("ask", COUNT, "-e", "0.5", "--fresh")
+    assert data("budget")["result"]["whole"]["epsilon"]["spent"] == "1"
+
+
+def test_a_retry_with_the_same_key_pays_once():
+    for _ in range(2):
+        data("ask", COUNT, "-e", "0.5", "--fresh", "--key", "k1")
+    assert data("budget")["result"]["whole"]["epsilon"]["spent"] == "0.5"
+
+
+@pytest.mark.parametrize("way", ["file", "stdin", "dash"])
+def test_questions_come_from_files_and_pipes_too(folder, way):
+    (folder / "q.sql").write_text(COUNT, "utf-8")
+    arguments = {"file": ["-f", "q.sql"], "stdin": [], "dash": ["-f", "-"]}[way]
+    told = data("ask", *arguments, "-e", "0.5", input="" if way == "file" else COUNT)
+    assert told["result"]["columns"] == ["n"]
+
+
+def test_margins_find_their_price():
+    told = data("ask", COUNT, "--within", "n=20")["result"]
+    low, high = told["intervals"][0]["n"]
+    assert high - low <= 40
+
+
+def test_text_output_is_plain_and_complete():
+    out = call("ask", GROUPED, "-e", "0.5").stdout
+    assert "\x1b" not in out
+    assert "cost ε=0.5" in out
+    assert "left ε=1.5 of 2" in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_the_policy_is_found_when_it_is_the_only_one(folder):
+    (folder / "pyproject.toml").write_text("[project]\nname = 'x'\n", "utf-8")
+    data("preview", COUNT, "-e", "1")
+    (folder / "other.toml").write_text(POLICY.format(name="other"), "utf-8")
+    told = data("preview", COUNT, "-e", "1", code=2)
+    assert "several policies" in told["message"]
+    data("preview", COUNT, "-e", "1", "-p", "people.toml")
+    data("preview", COUNT, "-e", "1", env={"DISCREET_POLICY": "people.toml"})
+
+
+# -- refusals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error", "hint"),
+    [
+        (("ask", COUNT, "-e", "5"), 3, "budget-exceeded", "--epsilon 2"),
+        (("ask", COUNT), 2, "parameter", "--epsilon 0.1"),
+        (("ask", COUNT, "-e", "0"), 2, "parameter", "--epsilon 0.1"),
+        (("ask", COUNT, "-e", "nan"), 2, "parameter", None),
+        (("ask", "SELECT nme FROM people", "-e", "1"), 1, "unknown-name", ...),
+        (("ask", "DROP TABLE people", "-e", "1"), 1, ..., ...),
+        (("ask", "", "-e", "1"), 2, "usage", ...),
+        (("ask", COUNT, "-f", "q.sql", "-e", "1"), 2, "usage", None),
+        (("ask", "-f", "nothing.sql", "-e", "1"), 2, "usage", None),
+        (("ask", COUNT, "--within", "n"), 2, "usage", "--within n=25"),
+        (("ask", COUNT, "-e", "1", "-p", "nothing.toml"), 4, "policy", None),
+        (("ask", COUNT, "-e", "1", "--source", "nothing.parquet"), 4, "schema", ...),
+        (("ask", COUNT, "-e", "1", "--save", "no/such/folder/r.json"), 2, "usage", None),
+        (("ask", COUNT, "-e", "1", "--chart", "c.gif"), 2, "usage", "--chart c.svg"),
+        (("explain", "nothing.json"), 2, "usage", None),
+        (("meaning",), 2, "usage", ...),
+        (("meaning", "-e", "0"), 2, "parameter", ...),
+        (("budget", "raise"), 2, "usage", ...),
+        (("budget", "shares", "ana"), 2, "usage", ...),
+        (("budget", "close", "nowhere"), ..., ..., ...),
+        (("init", "nothing.parquet"), 2, "usage", None),
+        (("init", "people.toml"), 2, "usage", ...),
+    ],
+)
+def test_refusals_have_a_code_a_message_and_a_hint(arguments, code, error, hint):
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    told = json.loads(result.stdout)
+    assert set(told) >= {"ok", "error", "message", "hint"}
+    assert told["ok"] is False
+    assert told["message"]
+    assert result.exit_code == code if code is not ... else result.exit_code in (1, 4)
+    assert error is ... or told["error"] == error
+    assert hint is ... or told["hint"] == hint
+    said = CliRunner().invoke(app, list(arguments))
+    assert said.exit_code == result.exit_code
+    assert "Traceback" not in said.output
+    assert not said.stdout
+    assert said.stderr.startswith("refused: ")
+
+
+def test_refusals_before_paying_leave_the_budget_alone(folder, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+    told = data("ask", COUNT, "-e", "1", "--chart", "c.png", code=2)
+    assert told["hint"] == 'pip install "discreet[charts]"'
+    data("ask", COUNT, "-e", "1", "--chart", "no/folder/c.json", code=2)
+    assert not list(folder.glob("*.ledger"))
+
+
+def test_failures_outside_the_tree_say_nothing(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("secret cell 42")
+
+    monkeypatch.setattr("discreet.curator.Curator.sql", fail)
+    result = call("ask", COUNT, "-e", "1", code=70)
+    assert "secret" not in result.output
+    told = data("ask", COUNT, "-e", "1", code=70)
+    assert told["error"] == "internal"
+    assert "secret" not in json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (QueryError("x"), Exit.REFUSED),
+        (DiscreetError("x"), Exit.REFUSED),
+        (ParameterError("x"), Exit.USAGE),
+        (BudgetExceededError("x"), Exit.BUDGET),
+        (PolicyError("x"), Exit.POLICY),
+        (SchemaError("x"), Exit.POLICY),
+        (EngineError("x"), Exit.ENGINE),
+        (LedgerBusyError("x"), Exit.LEDGER),
+    ],
+)
+def test_exit_codes_follow_the_class_of_the_error(error, code):
+    assert exit_code(error) is code
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        (None, None),
+        ('delta="1e-6"', "--delta 1e-6"),
+        ("confidence=0.95", "--confidence 0.95"),
+        ('curator.sql(query, epsilon="0.1")', "--epsilon 0.1"),
+        (
+            'discreet.ledger.open_ledger("/x.ledger").raise_budget(epsilon="3", delta="1e-6")',
+            "discreet budget raise --epsilon 3 --delta 1e-6",
+        ),
+        ('source = "people.parquet"', 'source = "people.parquet"'),
+    ],
+)
+def test_hints_are_said_as_one_would_type_them(hint, said):
+    assert spoken(hint) == said
+
+
+def test_json_is_strict():
+    assert plain([float("nan"), float("-inf"), {1: (2,)}]) == [None, None, {"1": [2]}]
+
+
+# -- check --------------------------------------------------------------------------------
+
+
+def test_check_sums_a_policy_up():
+    out = call("check", "people.toml").stdout
+    assert "protects each person_id, at most 2 rows (add-remove)" in out
+    assert "min=0, max=99" in out
+    told = data("check")["result"]
+    assert told["schema"] == "fits"
+    assert told["policy"]["tables"]["people"]["unit"] == "person_id"
+
+
+def test_check_names_the_line(folder):
+    policy = folder / "people.toml"
+    policy.write_text(policy.read_text("utf-8").replace("min = 0, ", ""), "utf-8")
+    told = data("check", code=4)
+    assert told["line"] == 16
+    assert "people.toml, line 16" in told["message"]
+    assert told["hint"].startswith("age = {")
+
+
+def test_check_compares_with_the_schema_unless_told_not_to(folder):
+    policy = folder / "people.toml"
+    policy.write_text(policy.read_text("utf-8").replace("age =", "aeg ="), "utf-8")
+    assert data("check", code=4)["error"] == "schema"
+    assert data("check", "--no-schema")["result"]["schema"] == "not compared"
+
+
+# -- budget ---------------------------------------------------------------------------------
+
+
+def test_owner_decisions_are_lines_of_the_chain():
+    data("ask", COUNT, "-e", "1")
+    data("budget", "raise", "-e", "3", "--note", "second wave", "--by", "eva")
+    data("budget", "shares", "ana=0.5", "ben=0.25")
+    data("budget", "close", "people")
+    assert data("ask", COUNT, "-e", "0.2", code=6)["error"] == "ledger-closed"
+    data("budget", "reopen")
+    data("budget", "new-period")
+    told = data("budget")["result"]
+    assert told["period"] == 2
+    assert told["whole"]["epsilon"] == {"spent": "0", "total": "3", "left": "3"}
+    assert told["shares"] == {"ana": "0.5", "ben": "0.25"}
+    assert told["analysts"]["ana"]["epsilon"]["total"] == "1.5"
+    verified = data("budget", "verify")["result"]
+    assert (verified["lines"], verified["debits"]) == (7, 1)
+    out = call("budget").stdout
+    assert "new totals or shares: second wave" in out
+    assert "eva" in out
+
+
+def test_an_edited_ledger_is_refused_and_an_edited_budget_explained(folder):
+    data("ask", COUNT, "-e", "1")
+    policy = folder / "people.toml"
+    policy.write_text(policy.read_text("utf-8").replace('"2"', '"3"'), "utf-8")
+    told = data("ask", COUNT, "-e", "1", "--fresh", code=6)
+    assert told["hint"] == "discreet budget raise --epsilon 3"
+    data("budget", "raise", "--epsilon", "3")
+    data("ask", COUNT, "-e", "2", "--fresh")
+    (folder / "people.toml.ledger").unlink()
+    assert data("budget", "verify", code=6)["error"] == "ledger-integrity"
+    assert data("ask", COUNT, "-e", "1", code=6)["error"] == "ledger-integrity"
+
+
+def test_export_gives_every_line_and_no_formulas(folder):
+    data("ask", COUNT, "-e", "1", "--analyst", "=cmd()")
+    text = call("budget", "export").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [r["kind"] for r in rows] == ["open", "debit"]
+    assert rows[1]["analyst"] == "'=cmd()"
+    assert rows[1]["epsilon"] == "1"
+    call("budget", "export", "--format", "json", "-o", "out.json")
+    told = json.loads((folder / "out.json").read_text("utf-8"))
+    assert told[1]["analyst"] == "=cmd()"
+
+
+def test_names_cannot_steer_the_terminal():
+    data("ask", COUNT, "-e", "1", "--analyst", "x\x1b[2Jy\u202ez")
+    out = call("budget").stdout
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+def test_the_ledger_may_be_named_before_or_after_the_command(folder):
+    data("ask", COUNT, "-e", "1")
+    (folder / "other.toml").write_text(POLICY.format(name="other"), "utf-8")
+    for order in (
+        ["budget", "-p", "people.toml", "verify"],
+        ["budget", "verify", "-p", "people.toml"],
+    ):
+        assert data(*order)["result"]["lines"] == 2
+
+
+# -- explain and meaning ------------------------------------------------------------------
+
+
+def test_explain_recomputes_intervals_at_any_level(folder):
+    told = call("ask", GROUPED, "-e", "0.5", "--json").stdout
+    (folder / "envelope.json").write_text(told, "utf-8")
+    asked = json.loads(told)["result"]
+    same = data("explain", "envelope.json")["result"]
+    assert same["intervals"] == asked["intervals"]
+    wide = data("explain", "-", "-c", "0.999", "--simultaneous", input=told)["result"]
+    assert wide["intervals"][0]["n"][1] > same["intervals"][0]["n"][1]
+    assert all(n["achieved"] >= 0.999 for n in wide["noise"])
+    out = call("explain", "envelope.json").stdout
+    assert "does not cover sampling error" in " ".join(out.split())
+    assert "all kept rows of one person_id" in out
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda r: r["vectors"].pop(),
+        lambda r: r.update(formulas=[]),
+        lambda r: r.update(
+            outputs=[{"is": "Output", "name": "n", "expr": {"is": "Of", "index": 9}}]
+        ),
+        lambda r: r.update(cost={"epsilon": "x"}),
+        lambda r: r.update(statement=None),
+        lambda r: r["vectors"][0].update(law={"law": "uniform"}),
+        lambda r: r.update(discreet=99),
+    ],
+)
+def test_damaged_records_are_refused(folder, damage):
+    record = data("ask", GROUPED, "-e", "0.5")["result"]["record"]
+    damage(record)
+    (folder / "bad.json").write_text(json.dumps(record), "utf-8")
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["explain", "bad.json", *options])
+        assert result.exit_code == 2, result.output
+        assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nope", '{"result": 3}', "[" * 5000])
+def test_what_is_no_record_is_refused(text):
+    assert data("explain", "-", code=2, input=text)["ok"] is False
+
+
+def test_charts_are_files_or_a_clear_refusal(folder):
+    from importlib.util import find_spec
+
+    data("ask", GROUPED, "-e", "0.5", "--save", "r.json", "--chart", "c.json")
+    assert json.loads((folder / "c.json").read_text("utf-8"))["data"]["values"]
+    starts = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!DOCTYPE html>"}
+    for suffix, start in starts.items():
+        if find_spec("vl_convert") is None:
+            told = data("explain", "r.json", "--chart", f"c{suffix}", code=2)
+            assert told["hint"] == 'pip install "discreet[charts]"'
+            continue
+        data("explain", "r.json", "--chart", f"c{suffix}")
+        raw = (folder / f"c{suffix}").read_bytes()
+        assert raw.startswith(start)
+    if (folder / "c.html").exists():
+        page = (folder / "c.html").read_text("utf-8")
+        assert "default-src 'none'" in page
+        assert 'src="http' not in page
+
+
+def test_charts_go_through_the_renderer(folder, monkeypatch):
+    class Renderer:
+        @staticmethod
+        def vegalite_to_svg(spec):
+            return f"<svg>{len(spec['data']['values'])}</svg>"
+
+        @staticmethod
+        def vegalite_to_html(spec, *, bundle):
+            assert bundle
+            assert spec
+            return "<!DOCTYPE html><html><head></head></html>"
+
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", Renderer)
+    data("ask", GROUPED, "-e", "0.5", "--chart", "c.svg")
+    assert (folder / "c.svg").read_text("utf-8") == "<svg>4</svg>"
+    data("ask", GROUPED, "-e", "0.5", "--chart", "c.html")
+    assert "Content-Security-Policy" in (folder / "c.html").read_text("utf-8")
+
+
+def test_meaning_of_an_epsilon(folder):
+    told = data("meaning", "--epsilon", "0.5", "--prior", "1/50", "--html", "m.html")["result"]
+    assert told["posterior"]["high"] == pytest.approx(0.05255, abs=1e-5)
+    assert told["prior"] == 0.02
+    assert (folder / "m.html").read_text("utf-8").startswith("<!doctype html>")
+    out = call("meaning", "-e", "0.5", "--prior", "0.02").stdout
+    assert out.startswith("What ε = 0.5 means for one person\n")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "δ = 1e-06" in call("meaning", "-e", "0.5", "-d", "1e-6").stdout
+
+
+def test_meaning_of_a_ledger():
+    data("ask", COUNT, "-e", "0.5")
+    told = data("meaning", "-p", "people.toml", "--group", "2")["result"]
+    assert told["epsilon"] == 0.5
+    assert told["factor"] == pytest.approx(math.exp(2 * 2 * 0.5))
+    assert "If the whole budget is spent" in call("meaning", "-p", "people.toml").stdout
