@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _SCHEMA: Final = (
-    f"""CREATE TABLE IF NOT EXISTS discreet_lines (
+    f"""CREATE TABLE discreet_lines (
         policy text NOT NULL,
         number bigint NOT NULL CHECK (number > 0),
         at text NOT NULL,
@@ -36,15 +36,15 @@ _SCHEMA: Final = (
         PRIMARY KEY (policy, number),
         UNIQUE (policy, slot)
     )""",
-    "CREATE INDEX IF NOT EXISTS discreet_questions ON discreet_lines (policy, question)",
-    """CREATE TABLE IF NOT EXISTS discreet_heads (
+    "CREATE INDEX discreet_questions ON discreet_lines (policy, question)",
+    """CREATE TABLE discreet_heads (
         policy text NOT NULL PRIMARY KEY,
         number bigint NOT NULL,
         hash text NOT NULL CHECK (length(hash) = 64),
         state text NOT NULL,
         FOREIGN KEY (policy, number) REFERENCES discreet_lines (policy, number)
     )""",
-    """CREATE TABLE IF NOT EXISTS discreet_answers (
+    """CREATE TABLE discreet_answers (
         policy text NOT NULL,
         number bigint NOT NULL,
         record text,
@@ -94,7 +94,9 @@ class PostgresStore:
         with self._connection() as connection:
             if create:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                for statement in _SCHEMA:
+                # even IF NOT EXISTS locks a table that is there and in use
+                made = connection.execute("SELECT to_regclass('discreet_answers')").fetchone()
+                for statement in _SCHEMA if made is None or made[0] is None else ():
                     connection.execute(statement.encode())
             transaction = _Locking(connection, self.policy, "%s")
             transaction.head()
@@ -121,7 +123,7 @@ class PostgresStore:
                 yield connection
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             raise LedgerBusyError(
-                f"the ledger was in use for {self.wait:g} s; nothing was charged"
+                f"the ledger is in use by others (waited up to {self.wait:g} s); nothing was charged"
             ) from None
         except psycopg.Error:
             # the message may repeat host, user or password
