@@ -48,10 +48,6 @@ class Dialect:
         """Compare and order a text by code points."""
         return f'({text} COLLATE "C")'
 
-    def whole(self, x: str) -> str:
-        """Floor of a double that is known to fit 64 bits, as an integer."""
-        return f"CAST(floor({x}) AS BIGINT)"
-
     def scaled(self, x: str, step: float) -> str:
         """Double `x` over a step not below 1."""
         return f"({x} / {self.real(step)})"

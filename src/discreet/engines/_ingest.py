@@ -22,8 +22,8 @@ _DAY: Final = 86_400_000_000
 _CERTAIN: Final = 2**48
 """Grid bounds up to here survive quantisation exactly, so clamping once is enough.
 
-Three roundings of relative size 2^-53 move a code below 2^48 by less than 0.1,
-and adding one half by less than 0.04: the floor cannot leave the bounds.
+Two roundings of relative size 2^-53 move a code below 2^48 by less than 0.1, so
+the nearest integer cannot leave the bounds.
 """
 
 
@@ -95,26 +95,24 @@ def _integer(dialect: Dialect, r: str, kind: Type, outside: str) -> str:
 
 
 def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) -> str:
+    """Nearest grid point of a double: a cast rounds halves to even in every engine here."""
     low, high = dialect.real(float(kind.lo * step)), dialect.real(float(kind.hi * step))
-    if outside == "null":
-        x = f"CASE WHEN {r} >= {low} AND {r} <= {high} THEN {r} END"
-    else:
-        # NaN sorts above infinity in every engine here, so the last test drops it
-        infinity = dialect.real(math.inf)
-        # the common case stands first: a batch that lies inside takes one branch only
-        x = (
-            f"CASE WHEN {r} >= {low} AND {r} <= {high} THEN {r} "
-            f"WHEN {r} < {low} THEN {low} WHEN {r} <= {infinity} THEN {high} END"
-        )
-    if step < 1:
-        x = f"({x}) * {dialect.real(float(1 / step))}"
-    elif step > 1:
-        x = dialect.scaled(f"({x})", float(step))
-    grid = dialect.whole(f"{x} + {dialect.real(0.5)}")
-    if max(abs(kind.lo), abs(kind.hi)) <= _CERTAIN:
-        return grid
     lo, hi = dialect.integer(kind.lo), dialect.integer(kind.hi)
-    return f"CASE WHEN {grid} < {lo} THEN {lo} WHEN {grid} > {hi} THEN {hi} ELSE {grid} END"
+    scaled = r
+    if step < 1:
+        scaled = f"{r} * {dialect.real(float(1 / step))}"
+    elif step > 1:
+        scaled = dialect.scaled(r, float(step))
+    grid = f"CAST({scaled} AS BIGINT)"
+    if max(abs(kind.lo), abs(kind.hi)) > _CERTAIN:
+        grid = f"CASE WHEN {grid} < {lo} THEN {lo} WHEN {grid} > {hi} THEN {hi} ELSE {grid} END"
+    # the common case stands first: a batch that lies inside takes one branch only
+    inside = f"CASE WHEN {r} >= {low} AND {r} <= {high} THEN {grid}"
+    if outside == "null":
+        return f"{inside} END"
+    # NaN sorts above infinity in every engine here, so the last test drops it
+    infinity = dialect.real(math.inf)
+    return f"{inside} WHEN {r} < {low} THEN {lo} WHEN {r} <= {infinity} THEN {hi} END"
 
 
 def _category(dialect: Dialect, column: pol.Category, found: Found, r: str) -> str:

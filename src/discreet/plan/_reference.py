@@ -100,7 +100,7 @@ def _bounded(code: int, outside: str, kind: Type) -> int | None:
 
 
 def _quantised(raw: object, outside: str, kind: Type, step: Fraction) -> int | None:
-    """Clamp in the raw value's own arithmetic, then round half up to the grid.
+    """Clamp in the raw value's own arithmetic, then round to the grid, halves to even.
 
     Floats (and decimals, taken as their nearest double) use IEEE double
     operations in a fixed order, so that all engines agree to the last bit.
@@ -114,7 +114,7 @@ def _quantised(raw: object, outside: str, kind: Type, step: Fraction) -> int | N
         return None
     x = min(max(x, low), high)
     scaled = x * float(1 / step) if step < 1 else x / float(step)
-    return min(max(math.floor(scaled + 0.5), kind.lo), kind.hi)
+    return min(max(round(scaled), kind.lo), kind.hi)
 
 
 def text_residue(text: str) -> int:
