@@ -63,7 +63,7 @@ def test_help_imports_nothing_heavy():
     )
     loaded = set(done.stderr.split())
     heavy = {"numpy", "scipy", "duckdb", "pyarrow", "sqlglot", "cryptography", "pandas",
-             "vl_convert", "sqlite3", "discreet.policy", "discreet.curator", "discreet.ledger"}  # fmt: skip
+             "vl_convert", "sqlite3", "discreet.policy", "discreet.curator"}  # fmt: skip
     assert not heavy & loaded
     assert "--epsilon" in done.stdout
 

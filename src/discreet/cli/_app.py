@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+import discreet
 from discreet.cli._outcome import MEANING, Exit, deliver, fail
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
@@ -19,13 +20,13 @@ app = typer.Typer(
     name="discreet",
     help="Ask private tables questions: exact noise, honest error bars, a budget that holds.",
     epilog=_EPILOG,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # plain help starts in half the time
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 budget_app = typer.Typer(
-    help="Show who spent what, check the ledger, export it, and decide as its owner.",
-    rich_markup_mode="rich",
+    help="See spending, verify and export the ledger, decide as owner.",
+    rich_markup_mode=None,
 )
 app.add_typer(budget_app, name="budget")
 
@@ -122,9 +123,7 @@ def _module(name: str) -> Any:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from discreet import __version__  # noqa: PLC0415 - kept beside its only use
-
-        typer.echo(__version__)
+        typer.echo(discreet.__version__)
         raise typer.Exit
 
 
@@ -234,7 +233,7 @@ def preview(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Price a question: cost, expected error, plan. Free."""
+    """Price a question for free: cost, expected error, plan."""
 
     def work() -> Any:
         session = _module("_session")
@@ -273,7 +272,7 @@ def ask(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a question and pay for it. Without SQL, on a terminal: a prompt."""
+    """Ask a question and pay for it; without SQL, at a prompt."""
 
     def work() -> Any:
         session = _module("_session")
@@ -298,7 +297,7 @@ def explain(
     chart: Chart = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute an answer's intervals from its record, and say what they cover."""
+    """Recompute intervals from a record; say what they cover."""
     deliver(
         "explain",
         lambda: _module("_explain").run(record, confidence, chart, simultaneous=simultaneous),
@@ -328,7 +327,7 @@ def meaning(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what an ε, or all that a ledger has spent, means for a person."""
+    """Say what an ε, or a whole ledger, means for a person."""
 
     def work() -> Any:
         done = _module("_meaning")
@@ -355,7 +354,7 @@ def budget(
     last: Annotated[int, typer.Option(min=0, help="Entries to list, newest last.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show who spent what, check the ledger, export it, and decide as its owner."""
+    """See spending, verify and export the ledger, decide as owner."""
     ctx.obj = (policy, ledger)
     if ctx.invoked_subcommand is None:
         _on_ledger(
