@@ -64,7 +64,8 @@ def test_two_hosts_share_one_postgresql_ledger(postgres_url, given, folder):
         try:
             book = ledger.open_ledger(postgres_url, policy)
             for k in range(10):
-                won.append(book.debit(given.entry("0.1", own=name, plan=f"{i}/{k}")).number)
+                receipt = book.debit(given.entry("0.1", own=name, plan=f"{i}/{k}"))
+                won.append(receipt.number)
         except errors.BudgetExceededError:
             pass
         except Exception as error:  # noqa: BLE001 - shown by the assertion

@@ -123,7 +123,7 @@ class PostgresStore:
                 yield connection
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             raise LedgerBusyError(
-                f"the ledger is in use by others (waited up to {self.wait:g} s); nothing was charged"
+                f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"
             ) from None
         except psycopg.Error:
             # the message may repeat host, user or password
