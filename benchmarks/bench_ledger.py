@@ -1,0 +1,113 @@
+"""Durable spends per second, against plain SQLite doing the same single insert.
+
+Both sides run in one go, in turns, on one disk, with one and with eight
+processes, with the same pragmas and rows of the same size. The ledger also reads
+and checks its head, admits exactly, chains hashes and moves two anchors.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+from discreet import ledger
+from discreet import policy as pol
+from discreet.ledger._sqlite import PRAGMAS
+from discreet.plan import Cost
+
+SPENDS = 160
+ROUNDS = 5
+_FORK = multiprocessing.get_context("fork")
+
+
+def entry(i: int) -> ledger.Entry:
+    """A debit like those of the curator, with a noise record of usual size."""
+    cost = Cost(Fraction(1, 1000), Fraction(0), Fraction(1, 2_000_000), Fraction(0))
+    return ledger.Entry(
+        policy="bench", fingerprint="f" * 64, analyst="ann", plan=f"{i:064d}", cost=cost,
+        noise="n" * 300, neighbours="add-remove", unit="person_id", tables=("people",),
+        source="people.parquet", fresh=True,
+    )  # fmt: skip
+
+
+def spend_in_ledger(where: Path) -> Callable[[int, int], None]:
+    policy = pol.Policy(
+        [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name="bench"
+    )
+    book = ledger.open_ledger(where / "bench.ledger", policy)
+
+    def work(worker: int, n: int) -> None:
+        for i in range(n):
+            book.debit(entry(worker * SPENDS + i))
+
+    return work
+
+
+def insert_in_sqlite(where: Path, size: int) -> Callable[[int, int], None]:
+    path = where / "plain.db"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+        for name, value in PRAGMAS.items():
+            connection.execute(f"PRAGMA {name} = {value}")
+        return connection
+
+    connection = connect()
+    connection.execute("CREATE TABLE spends (number INTEGER PRIMARY KEY, body TEXT) STRICT")
+    connection.close()
+
+    def work(worker: int, n: int) -> None:
+        del worker
+        connection = connect()
+        for _ in range(n):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO spends (body) VALUES (?)", ("x" * size,))
+            connection.execute("COMMIT")
+        connection.close()
+
+    return work
+
+
+def timed(work: Callable[[int, int], None], processes: int) -> float:
+    """Seconds for all spends together."""
+    share = SPENDS // processes
+    workers = [_FORK.Process(target=work, args=(i, share)) for i in range(processes)]
+    start = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(worker.exitcode == 0 for worker in workers)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Print spends per second and the ratio of the medians."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-ledger-", dir=Path.cwd()))
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    try:
+        ours = spend_in_ledger(folder)
+        ours(99, 1)
+        size = len(ledger.open_ledger(folder / "bench.ledger").lines[-1].body)
+        plain = insert_in_sqlite(folder, size)
+        print("ledger: durable spends per second, and time against one plain insert (target <= 2)")
+        for processes in (1, 8):
+            pairs = [(timed(ours, processes), timed(plain, processes)) for _ in range(ROUNDS)]
+            seconds = statistics.median(a for a, _ in pairs)
+            ratio = statistics.median(a / b for a, b in pairs)
+            rate = SPENDS / seconds
+            print(f"  {processes} process(es)  {rate:8.0f} spends/s   {ratio:5.2f} x plain SQLite")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
