@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from discreet import engines, noise
+from discreet import _exact, engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number
@@ -21,7 +21,7 @@ from discreet.curator._own import check_own
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
 from discreet.errors import EngineError
-from discreet.ledger import Entry, Ledger
+from discreet.ledger import Balance, Entry, Ledger
 from discreet.plan import Cost, Plan, Query, Scan, lower, price
 from discreet.plan._relation import private_tables
 
@@ -116,7 +116,7 @@ class Curator:
             question = query
         plan = self._plan(question, offer)
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        return Quote(plan, statements, self._left())
+        return Quote(plan, statements, self._left(), _exact.confidence(confidence))
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -220,7 +220,7 @@ class Curator:
     @property
     def budget(self) -> Budget:
         """Spent and left, for the table and for this analyst."""
-        return Budget(self.ledger.balance(), self.ledger.balance(self.analyst), self.analyst)
+        return Budget(self.ledger.balance(), self._share(), self.analyst)
 
     def close(self) -> None:
         """Let go of the engine's resources."""
@@ -280,7 +280,11 @@ class Curator:
         )
 
     def _left(self) -> str:
-        return describe_balance(self.ledger.balance(self.analyst))
+        return describe_balance(self._share())
+
+    def _share(self) -> Balance:
+        """What this analyst draws on; without a name, what the shares leave over."""
+        return self.ledger.balance(self.analyst or "")
 
 
 def _tables(plan: Plan) -> list[pol.Table]:

@@ -21,6 +21,7 @@ class Quote:
     plan: Plan
     sql: tuple[str, ...]
     left: str
+    confidence: float = 0.95
 
     @property
     def cost(self) -> dict[str, str]:
@@ -28,8 +29,9 @@ class Quote:
         cost = self.plan.cost
         return {n: str(getattr(cost, n)) for n in ("epsilon", "delta", "rho", "rho_delta")}
 
-    def error(self, confidence: float = 0.95) -> dict[str, str]:
+    def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output at a confidence, in words."""
+        confidence = self.confidence if confidence is None else confidence
         lowered = self.plan.lowered
         said = {}
         for output in lowered.query.outputs:
@@ -68,7 +70,8 @@ class Quote:
     def __repr__(self) -> str:
         plan = self.plan
         lines = [f"cost    {plan.cost}", f"left    {self.left}", f"noise   {plan.why}"]
-        lines += [f"error   {name}: {margin} at 95 %" for name, margin in self.error().items()]
+        level = f"{100 * self.confidence:.4g} %"
+        lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
         limits = plan.lowered.query.limits
         unit = plan.lowered.aggregates[0].unit
         bound = ", ".join(
