@@ -298,7 +298,8 @@ class Asked:
     def __init__(self, answer):
         self.answer, self.asked = answer, []
 
-    def sql(self, query, *, epsilon=None, delta=None):
+    def sql(self, query, *, epsilon=None, delta=None, fresh=False):
+        assert fresh
         self.asked.append((query, epsilon, delta))
         return self.answer
 

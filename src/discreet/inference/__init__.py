@@ -15,7 +15,8 @@ is a proportion p₀?            proportion_test, ump_test
 do counts fit, are two         chisquare_gof, chisquare_independence
 columns independent?
 do means or ranks differ?      two_sample_test, paired_test, mean_test, rank_test,
-                               signed_rank_test; any SciPy test: test_of_tests
+                               signed_rank_test; any SciPy test: test_of_tests,
+                               over a curator's table: curated_test
 how useful is it?              noise_size, usefulness, accuracy, accuracy_curve, error_of
 =============================  ============================================================
 
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from discreet.inference._chisquare import chisquare_gof, chisquare_independence
 from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
+from discreet.inference._curated import curated_test
 from discreet.inference._error import ErrorEstimate, error_of
 from discreet.inference._inputs import Noisy, noisy
 from discreet.inference._intervals import interval, nonnegative_bias, ratio_interval
@@ -94,6 +96,7 @@ __all__ = [
     "chisquare_independence",
     "clamped_normal",
     "combine",
+    "curated_test",
     "error_of",
     "errors",
     "interval",

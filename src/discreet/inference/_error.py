@@ -27,7 +27,14 @@ from discreet.inference._results import Interval, plain
 class Asks(Protocol):
     """Whatever answers SQL at a price: a curator."""
 
-    def sql(self, query: str, *, epsilon: Number | None = None, delta: Number | None = None) -> Any:
+    def sql(
+        self,
+        query: str,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        fresh: bool = False,
+    ) -> Any:
         """Answer a query."""
         ...
 
@@ -95,7 +102,8 @@ def error_of(
         Which column and group, where there are several.
     """
     published, spent, keys = _published(answer, column, row)
-    fresh = curator.sql(query, epsilon=epsilon, delta=delta)
+    # the same question asked before would come back with the same noise: pay for new noise
+    fresh = curator.sql(query, epsilon=epsilon, delta=delta, fresh=True)
     if keys is not None and row is None and dict(_record(fresh).keys) != keys:
         raise ParameterError("the published answer and the query have different groups")
     found = noisy(fresh, column, row)

@@ -125,7 +125,8 @@ def normal_mean_interval(
     epsilon
         Total cost.
     bound
-        Public R with −R ≤ μ ≤ R. May be left out when `delta` is given.
+        Public R with −R ≤ μ ≤ R. May be left out when `delta` is given (then only
+        |μ| < 10¹² σ is assumed).
     sigma
         Standard deviation if it is known, otherwise
     sigma_bounds
@@ -303,7 +304,8 @@ def _range(
 def _search_unbounded(
     index: Floats, sigma: float, spread: float, eps: Fraction, delta: Number | None
 ) -> tuple[float, float, Fraction, list[Any]]:
-    counts = Counter(index.tolist())
+    # beyond 2^40 widths doubles could not tell the ends of a range apart
+    counts = Counter(np.clip(index, -(2.0**40), 2.0**40).tolist())
     keys = m.threshold_keys(counts, epsilon=eps, delta=delta, neighbours="change-one")
     if not keys.value:
         return -math.inf, math.inf, Fraction(0), [keys.loss]

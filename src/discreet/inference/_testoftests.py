@@ -86,29 +86,33 @@ def test_of_tests(
     True
     """
     table = _columns(data)
-    if parts is None or alpha0 is None:
-        tuned = tuned_parts(epsilon, alpha)
-        parts, alpha0 = parts or tuned[0], alpha0 or tuned[1]
-    if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= MOST_PARTS:
-        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint="parts=20")
-    level = _exact.confidence(alpha0, "alpha0")
-    places = [_assign(len(columns[0]), parts) for columns, _ in table.samples]
-    rejected = sum(
-        _rejects(test, table.part(places, i), level, spread=table.spread) for i in range(parts)
-    )
+    count, level = plan_parts(epsilon, parts, alpha0, alpha)
+    rejected = _count_rejections(table, test, count, level)
     released = m.geometric(rejected, sensitivity=1, epsilon=epsilon, neighbours=neighbours)
-    found = ump_test(released, parts, level, alternative="greater", rng=rng)
+    found = ump_test(released, count, level, alternative="greater", rng=rng)
     return TestResult(
         found.statistic,
         found.pvalue,
         "greater",
         "test of tests: noisy number of parts that reject",
-        {"parts": parts, "level of each": level},
+        {"parts": count, "level of each": level},
         released.loss,
     )
 
 
 test_of_tests.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
+
+
+def plan_parts(
+    epsilon: Number, parts: int | None, alpha0: Number | None, alpha: Number
+) -> tuple[int, float]:
+    """Read or choose the number of parts and the level of each."""
+    if parts is None or alpha0 is None:
+        tuned = tuned_parts(epsilon, alpha)
+        parts, alpha0 = parts or tuned[0], alpha0 or tuned[1]
+    if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= MOST_PARTS:
+        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint="parts=20")
+    return parts, _exact.confidence(alpha0, "alpha0")
 
 
 class _Table:
@@ -125,6 +129,25 @@ class _Table:
             here = place == i
             built.append(build([column[here] for column in columns]))
         return built
+
+
+def rejecting_parts(
+    samples: list[list[Any]], test: Callable[..., Any], parts: int, level: float
+) -> int:
+    """Count rejections of ``test(*columns of all samples)``; rows of a sample stay together."""
+    tables = _Table([(columns, lambda c: c) for columns in samples], spread=True)
+
+    def joined(*built: list[Any]) -> Any:
+        return test(*(column for columns in built for column in columns))
+
+    return _count_rejections(tables, joined, parts, level)
+
+
+def _count_rejections(table: _Table, test: Callable[..., Any], parts: int, level: float) -> int:
+    places = [_assign(len(columns[0]), parts) for columns, _ in table.samples]
+    return sum(
+        _rejects(test, table.part(places, i), level, spread=table.spread) for i in range(parts)
+    )
 
 
 def _columns(data: Any) -> _Table:

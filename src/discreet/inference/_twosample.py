@@ -351,7 +351,7 @@ def _mean_test(
     parameters = {
         "sizes": ", ".join(f"about {n:.0f}" for n in sizes),
         "estimate": float(observed[0]) * half,
-        "range": f"clamped to {groups[0].low:g} … {groups[0].high:g}",
+        "range": f"clamped to a range of {2 * half:g}",
     }
     return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
 

@@ -1,0 +1,233 @@
+"""SciPy's tests over a curator's table: the test of tests, paid from the ledger.
+
+Guarantee: that of :mod:`._testoftests`. At most one row per unit enters (the
+curator's own contribution limit, with a fresh secret salt), rows are split at random,
+and one noisy integer is released: ε-DP for the policy's unit, under its relation.
+
+The road is the curator's own: the question is parsed and checked against the policy,
+the ledger is debited before any data is read, the outcome is stored before it is
+shown, and a repeated question gets the stored outcome for free. Failures of the
+engine are the curator's constant error; failures of the test never show.
+
+Only SciPy's own tests, by identity, are run: a function of the analyst's would see
+private rows and could keep them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet import _exact, noise
+from discreet import mechanisms as m
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet.curator._release import fresh_salt
+from discreet.errors import EngineError, ParameterError, PrivacyError
+from discreet.inference._inputs import Noisy
+from discreet.inference._laws import Noise, Rng
+from discreet.inference._results import TestResult
+from discreet.inference._testoftests import plan_parts, rejecting_parts
+from discreet.inference._ump import ump_test
+from discreet.ledger import Entry
+from discreet.plan import Aggregate, Cost, Kind, Limits, Query, digest, lower
+
+if TYPE_CHECKING:
+    from discreet.curator import Curator
+
+ALLOWED = frozenset(
+    {
+        "anderson_ksamp", "ansari", "bartlett", "brunnermunzel", "cramervonmises_2samp",
+        "f_oneway", "fligner", "jarque_bera", "kendalltau", "kruskal", "ks_2samp",
+        "kurtosistest", "levene", "mannwhitneyu", "median_test", "mood", "normaltest",
+        "pearsonr", "ranksums", "shapiro", "skewtest", "spearmanr", "ttest_1samp",
+        "ttest_ind", "ttest_rel", "wilcoxon",
+    }
+)  # fmt: skip
+"""SciPy tests that read samples and return a p-value."""
+
+
+def curated_test(
+    curator: Curator,
+    test: Callable[..., Any],
+    *columns: str,
+    epsilon: Number,
+    by: str | None = None,
+    table: str | None = None,
+    where: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    parts: int | None = None,
+    alpha0: Number | None = None,
+    alpha: Number = 0.05,
+    fresh: bool = False,
+    rng: Rng = None,
+) -> TestResult:
+    """Run one of SciPy's tests privately over a curator's table.
+
+    Parameters
+    ----------
+    curator
+        Whose table is tested; its ledger is debited.
+    test
+        A test of :mod:`scipy.stats`, for instance ``stats.ttest_ind``.
+    columns
+        Columns (or row expressions) that are the test's samples, in order. NULL rows
+        are left out.
+    epsilon
+        Cost of the whole procedure.
+    by
+        Instead of several columns: split one column by the public values of this one.
+    table, where
+        Which table (needed when the policy has several) and which rows, as in SQL.
+    options
+        Further arguments of the test: numbers, strings and truth values.
+    parts, alpha0, alpha
+        As for :func:`test_of_tests`; must not depend on the data.
+    fresh
+        Pay again even if the same question was answered before.
+
+    Examples
+    --------
+    >>> import discreet as dc
+    >>> from scipy import stats
+    >>> from discreet import inference as inf
+    >>> inf.curated_test(None, print, "age", epsilon=1)
+    Traceback (most recent call last):
+        ...
+    discreet.errors.PrivacyError: only SciPy's own tests may see private rows, not 'print'
+        try: scipy.stats.ttest_ind
+    """
+    name = _scipy_name(test)
+    given = _options(options)
+    eps = _exact.epsilon(epsilon)
+    count, level = plan_parts(epsilon, parts, alpha0, alpha)
+    aggregate, query = _rows_of(curator, columns, by, table, where)
+    said = {"test": name, "by": by, "options": given, "parts": count, "alpha0": level}
+    entry = Entry(
+        policy=curator.policy.identity,
+        fingerprint=curator.policy.fingerprint,
+        analyst=curator.analyst,
+        plan=f"test-of-tests {json.dumps(said, sort_keys=True)} {digest(aggregate)}",
+        cost=Cost(eps, Fraction(0), Fraction(p.Pure(eps).rho), Fraction(0)),
+        noise=f"discrete-laplace 1/({eps})",
+        neighbours=query.neighbours.value,
+        unit=aggregate.unit,
+        tainted=noise.is_deterministic(),
+        tables=(_table_name(curator, table),),
+        source=curator._source,  # noqa: SLF001 - stored outcomes belong to one source
+        fresh=fresh,
+    )
+
+    def measured() -> int:
+        samples = _samples(curator, aggregate, split=by is not None)
+        rejected = rejecting_parts(samples, lambda *s: test(*s, **given), count, level)
+        return int(m.geometric(rejected, sensitivity=1, epsilon=eps).value)
+
+    value = _paid(curator, entry, measured)
+    law = Noise(noise.DiscreteLaplace(1 / eps))
+    item = Noisy(float(value), law, query.neighbours.value, aggregate.unit or "row")
+    found = ump_test(item, count, level, alternative="greater", rng=rng)
+    loss = p.DiscreteLaplace(1 / eps, 1).under(query.neighbours, unit=aggregate.unit or "row")
+    return replace(
+        found,
+        method=f"test of tests: {name} in {count} random parts",
+        parameters={"parts": count, "level of each": level},
+        loss=loss,
+        _interval=None,
+    )
+
+
+def _scipy_name(test: Any) -> str:
+    name = str(getattr(test, "__name__", type(test).__name__))
+    module = sys.modules.get("scipy.stats")
+    if name not in ALLOWED or module is None or getattr(module, name, None) is not test:
+        raise PrivacyError(
+            f"only SciPy's own tests may see private rows, not {name!r}",
+            hint="scipy.stats.ttest_ind",
+        )
+    return name
+
+
+def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    given = dict(options or {})
+    for name, value in given.items():
+        # anything else could carry code into the test
+        if not (isinstance(name, str) and type(value) in (bool, int, float, str)):
+            raise ParameterError(
+                f"option {name!r} must be a number, a string or a truth value",
+                hint='options={"equal_var": False}',
+            )
+    return given
+
+
+def _table_name(curator: Curator, table: str | None) -> str:
+    names = [t.name for t in curator.policy.tables.values() if not t.public]
+    if table is None:
+        if len(names) != 1:
+            raise ParameterError(f"say which table: one of {names}", hint=f"table={names[0]!r}")
+        return names[0]
+    return curator.policy.table(table).name
+
+
+def _rows_of(
+    curator: Curator, columns: Sequence[str], by: str | None, table: str | None, where: str | None
+) -> tuple[Aggregate, Query]:
+    """Return the aggregate that counts equal rows: the table itself, one row per unit."""
+    if not columns or (by is not None and len(columns) != 1):
+        raise ParameterError("name the columns to test; with by= exactly one", hint='"income"')
+    wanted = [*columns, *([] if by is None else [by])]
+    listed = ", ".join(f"{c} AS c{i}" for i, c in enumerate(wanted))
+    condition = "" if where is None else f" WHERE {where}"
+    query = curator.parse(
+        f"SELECT {listed}, COUNT(*) AS n FROM {_table_name(curator, table)}{condition} "  # noqa: S608 - parsed by the closed front end, never sent to an engine
+        f"GROUP BY {', '.join(wanted)}"
+    ).query
+    aggregate = lower(query).aggregates[0]
+    if len(aggregate.measures) != 1 or len(aggregate.keys) != len(wanted):
+        raise ParameterError("columns are row expressions of one table", hint='"income"')
+    for key, name in zip(aggregate.keys, columns, strict=False):
+        if key.expr.type.kind not in (Kind.NUMBER, Kind.BOOLEAN):
+            raise ParameterError(f"{name!r} is no number", hint="a numeric column")
+    if aggregate.keys[-1].codes is None:
+        raise ParameterError(f"the values of {by!r} are private", hint="a column of public values")
+    return replace(aggregate, limits=Limits(rows=1)), query
+
+
+def _samples(curator: Curator, aggregate: Aggregate, *, split: bool) -> list[list[Any]]:
+    """Read the rows: a list of samples, each with its columns."""
+    groups = curator._engine.execute(aggregate, fresh_salt())  # noqa: SLF001 - paid for by the caller
+    types = [k.expr.type for k in aggregate.keys]
+    codes = list(groups)
+    times = np.array([groups[c][0] for c in codes], dtype=np.int64)
+    columns = [
+        np.repeat(np.array([t.value(c[i]) for c in codes], dtype=np.float64), times)
+        for i, t in enumerate(types[: len(types) - split])
+    ]
+    if not split:
+        return [columns]
+    place = np.repeat(np.array([c[-1] for c in codes], dtype=object), times)
+    return [[columns[0][place == code]] for code in aggregate.keys[-1].codes or ()]
+
+
+def _paid(curator: Curator, entry: Entry, measured: Callable[[], int]) -> int:
+    """Debit, run, store, and only then return: the curator's own order."""
+    receipt = curator.ledger.debit(entry)
+    if receipt.stored is not None:
+        return int(json.loads(receipt.stored)["rejected"])
+    if receipt.failed:
+        raise EngineError("the run that was paid for failed; ask afresh")
+    try:
+        written = json.dumps({"test of tests": 1, "rejected": measured()})
+    except Exception:
+        curator.ledger.settle(receipt, None)
+        raise
+    kept = curator.ledger.settle(receipt, written)
+    if kept is None:
+        raise EngineError("a run for the same question failed first; ask afresh")
+    return int(json.loads(kept)["rejected"])
