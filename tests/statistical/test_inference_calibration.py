@@ -402,6 +402,41 @@ def test_naive_versions_fail_the_same_harness(naive):
     assert errors > most(1000, 0.15), errors / 1000
 
 
+def _told_half_the_noise(procedure):
+    """Mutants: every procedure is told a law of half the true scale."""
+    rng = np.random.default_rng(3)
+    wrong = inf.Laplace(10)
+
+    def pvalue():
+        noise = rng.laplace(0, 20, 4)
+        if procedure == "fit":
+            z = rng.multinomial(1000, [0.25] * 4) + noise
+            return inf.chisquare_gof(z, n=1000, law=wrong, draws=199, rng=rng).pvalue
+        if procedure == "independence":
+            z = rng.multinomial(1000, [0.25] * 4) + noise
+            return inf.chisquare_independence(
+                z.reshape(2, 2), n=1000, law=wrong, draws=199, rng=rng
+            ).pvalue
+        if procedure == "proportion":
+            z = rng.binomial(200, 0.4) + noise[0]
+            return inf.proportion_test(value=z, n=200, p0=0.4, law=wrong).pvalue
+        groups = []
+        for _ in range(2):
+            u = rng.normal(0, 0.2, 200)
+            parts = [200, u.sum(), (u**2 - 0.5).sum()]
+            told = [inf.noisy(v + rng.laplace(0, 20), law=wrong) for v in parts]
+            groups.append(inf.Moments(*told, -1, 1))
+        return inf.two_sample_test(*groups, draws=199, rng=rng).pvalue
+
+    return sum(pvalue() <= ALPHA for _ in range(600))
+
+
+@pytest.mark.parametrize("procedure", ["fit", "independence", "proportion", "means"])
+def test_a_wrong_law_fails_the_same_harness(procedure):
+    errors = _told_half_the_noise(procedure)
+    assert errors > most(600, 0.15), errors / 600
+
+
 def test_adding_variances_fails_the_same_harness():
     # the harness sees a coverage of .938 instead of .95, given enough replicates
     errors = _naive_variance_sum(np.random.default_rng(1), 100_000)

@@ -274,7 +274,7 @@ def test_a_damaged_record_is_refused_before_use():
         inf.noisy(data, "n")
     data = record().to_dict()
     data["vectors"][0]["values"] = [1.5, 2]
-    with pytest.raises(ParameterError, match="integers"):
+    with pytest.raises(ParameterError, match="integer"):
         inf.noisy(data, "n")
 
 
