@@ -15,6 +15,7 @@ from discreet._exact import Number
 from discreet.answer import _outputs, _show
 from discreet.answer._quantiles import NoisyTree
 from discreet.answer._record import Record, read
+from discreet.answer._valid import damaged
 from discreet.plan import Out
 from discreet.plan._formula import Box, Mean, Mode, Quantile, Spread, Total
 
@@ -59,7 +60,13 @@ class Answer:
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
         """Rebuild an answer from its record (a mapping or JSON text)."""
-        return cls(read(record))
+        answer = cls(read(record))
+        try:
+            answer.to_dicts()
+            answer.interval()
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            raise damaged("its numbers do not fit its formulas") from None
+        return answer
 
     def record(self) -> dict[str, Any]:
         """Return the JSON-able record from which anyone can recompute everything."""

@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from discreet import noise
+from discreet.answer import _valid
 from discreet.errors import ParameterError
 from discreet.plan import Apply, KeyOf, Number, Of, Out, Output, Text
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
@@ -38,10 +39,12 @@ def encode(node: object) -> Any:
     return str(node) if isinstance(node, Fraction) else node
 
 
-def decode(data: Any) -> Any:
+def decode(data: Any, depth: int = 0) -> Any:
     """Invert :func:`encode`; refuse anything that is not one of our nodes."""
+    if depth > 2 * _valid.DEEPEST:
+        raise _valid.damaged("it is nested too deeply")
     if isinstance(data, list):
-        return tuple(decode(d) for d in data)
+        return tuple(decode(d, depth + 1) for d in data)
     if not isinstance(data, Mapping):
         return data
     kind = _NODES.get(str(data.get("is")))
@@ -51,8 +54,8 @@ def decode(data: Any) -> Any:
     for f in fields(kind):
         if f.name not in data:
             raise ParameterError(f"the record's {kind.__name__} lacks {f.name!r}")
-        value = decode(data[f.name])
-        values[f.name] = Fraction(value) if f.type == "Fraction" else value
+        read = _valid.FIELDS.get(str(f.type))
+        values[f.name] = decode(data[f.name], depth + 1) if read is None else read(data[f.name])
     return kind(**values)
 
 
@@ -150,7 +153,7 @@ def read(data: Mapping[str, Any] | str) -> Record:
     if isinstance(data, str):
         try:
             data = cast("Mapping[str, Any]", json.loads(data))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ParameterError("the record is not JSON") from None
     if not isinstance(data, Mapping) or data.get("discreet") != VERSION:
         raise ParameterError(f"this is no discreet record of version {VERSION}")
@@ -158,9 +161,9 @@ def read(data: Mapping[str, Any] | str) -> Record:
         record = _read(data)
     except ParameterError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
-        raise ParameterError(f"the record is damaged near {type(e).__name__}: {e}") from None
-    _check(record)
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise _valid.damaged(f"{type(e).__name__} near {str(e)[:40]}") from None
+    _valid.check(record)
     return record
 
 
@@ -169,18 +172,21 @@ def _read(data: Mapping[str, Any]) -> Record:
         keys={str(k): tuple(column) for k, column in data["keys"].items()},
         vectors=tuple(
             ReleasedVector(
-                _ints(v["values"]), _read_law(v["law"]), v["threshold"], bool(v["bucket"])
+                _valid.integers(v["values"]),
+                _read_law(v["law"]),
+                None if v["threshold"] is None else _valid.integer(v["threshold"]),
+                bool(v["bucket"]),
             )
             for v in data["vectors"]
         ),
         trees=tuple(
             ReleasedTree(
-                tuple(tuple(_ints(row) for row in level) for level in t["levels"]),
+                tuple(tuple(_valid.integers(row) for row in level) for level in t["levels"]),
                 _read_law(t["law"]),
-                int(t["branching"]),
-                Fraction(t["lo"]),
-                Fraction(t["width"]),
-                Fraction(t["hi"]),
+                _valid.integer(t["branching"]),
+                _valid.rational(t["lo"]),
+                _valid.rational(t["width"]),
+                _valid.rational(t["hi"]),
             )
             for t in data["trees"]
         ),
@@ -195,29 +201,5 @@ def _read(data: Mapping[str, Any]) -> Record:
     )
 
 
-def _ints(values: Any) -> tuple[int, ...]:
-    if any(not isinstance(v, int) or isinstance(v, bool) for v in values):
-        raise ParameterError("the record's released values must be integers")
-    return tuple(values)
-
-
 def _read_law(data: Any) -> Any:
     return None if data is None else noise.law_from_dict(data)
-
-
-def _check(record: Record) -> None:
-    cells = record.cells
-    sizes = {len(column) for column in record.keys.values()} | {
-        len(v.values) for v in record.vectors
-    }
-    if sizes - {cells}:
-        raise ParameterError("the record's columns differ in length")
-    if any(not isinstance(f, get_args(Formula)) for f in record.formulas):
-        raise ParameterError("the record's formulas are damaged")
-    if any(not isinstance(o, Output) for o in record.outputs):
-        raise ParameterError("the record's outputs are damaged")
-    for f in record.formulas:
-        if isinstance(f, Total | Mean | Spread):
-            top = len(record.vectors)
-            if any(not isinstance(i, int) or not 0 <= i < top for i in f.vectors):
-                raise ParameterError("a formula of the record names a vector that is not there")
