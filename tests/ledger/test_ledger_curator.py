@@ -159,6 +159,25 @@ def test_a_killed_run_stays_charged_and_its_key_finishes_it(path):
     assert curator(path).budget.left["epsilon"] == Fraction("0.4")
 
 
+def test_two_live_runs_with_one_key_release_one_answer(path):
+    """The second run stores first; the first must give out that answer, not its own.
+
+    The first run's own noise could equal the second's by chance; at ε = 0.01 all of
+    five answers agree with probability below 1e-11.
+    """
+    for i in range(5):
+        query, second = f"{COUNT} WHERE age > {i}", []
+
+        def overtake(query=query, second=second, key=f"r{i}"):
+            second.append(curator(path).sql(query, epsilon="0.01", key=key))
+
+        overtaken = curator(path, engine=Broken({"people": ROWS}, overtake))
+        first = overtaken.sql(query, epsilon="0.01", key=f"r{i}")
+        assert first.cached
+        assert first.record() == second[0].record()
+    assert curator(path).budget.spent["epsilon"] == Fraction("0.05")
+
+
 def test_the_engine_is_not_touched_when_the_debit_cannot_be_stored(path):
     engine = Broken({"people": ROWS})
     asked = curator(path, engine=engine)

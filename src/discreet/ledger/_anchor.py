@@ -35,7 +35,8 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -109,8 +110,12 @@ class Anchor:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), _MODE)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            file = os.open(self.path, flags, _MODE)
+        except FileNotFoundError:
+            Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(self.path, flags, _MODE)
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -124,7 +129,8 @@ class Anchor:
 
 
 def _written(turn: int, mark: Mark) -> bytes:
-    text = canonical({"turn": turn, **asdict(mark)})
+    told = {f: getattr(mark, f) for f in mark.__slots__}
+    text = canonical({"turn": turn, **told})
     line = f"{text}\n{digest(text)}\n".encode()
     if len(line) > _SLOT:
         raise LedgerError("the ledger's path and the policy's name are too long")
@@ -137,6 +143,7 @@ def _latest(raw: bytes) -> tuple[int, Mark | None]:
     return max((s for s in slots if s is not None), key=lambda s: s[0], default=(0, None))
 
 
+@lru_cache(maxsize=64)
 def _parsed(slot: bytes) -> tuple[int, Mark] | None:
     try:
         text, check, _ = slot.decode().split("\n", 2)

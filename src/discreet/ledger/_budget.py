@@ -28,7 +28,15 @@ from functools import lru_cache
 from discreet._exact import show
 from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
-from discreet.ledger._state import EVERYTHING, State, after, budget_body, cost_body, rational
+from discreet.ledger._state import (
+    EVERYTHING,
+    State,
+    after,
+    amount,
+    budget_body,
+    cost_body,
+    rational,
+)
 from discreet.plan import Cost
 from discreet.policy import Budget
 
@@ -94,12 +102,12 @@ def balance(state: State, analyst: str | None = None) -> Balance:
     budget = state.limits
     part = Fraction(1) if analyst is None else share_of(budget, analyst)
     group = None if analyst is None else group_of(budget, analyst)
-    totals = {currency: Fraction(text) for currency, text in state.caps.items()}
+    totals = {currency: amount(text) for currency, text in state.caps.items()}
     spent = dict.fromkeys(totals, Fraction(0))
     for who, cost in state.spent.items():
         if group is None or group_of(budget, who) == group:
-            for currency, amount in charge(budget, cost).items():
-                spent[currency] += amount
+            for currency, price in charge(budget, cost).items():
+                spent[currency] += price
     amounts = {c: (spent[c], total * part) for c, total in totals.items()}
     return Balance(budget.accounting, amounts)
 
@@ -118,7 +126,7 @@ def admit(state: State, entry: Entry) -> None:
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(f"the owner has closed {what}: no new questions")
     budget = state.limits
-    if any(amount < 0 for amount in charge(budget, entry.cost).values()):
+    if any(price < 0 for price in charge(budget, entry.cost).values()):
         raise ParameterError("a cost must not be negative")
     if budget.accounting == "pure" and entry.cost.delta:
         raise BudgetExceededError(

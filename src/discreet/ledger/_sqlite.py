@@ -28,7 +28,6 @@ PRAGMAS: Final = {
     "synchronous": "EXTRA",
     "foreign_keys": "ON",
     "trusted_schema": "OFF",
-    "cell_size_check": "ON",
 }
 
 _SCHEMA: Final = (

@@ -31,7 +31,10 @@ _BITS: Final = 12_000
 
 def canonical(value: object) -> str:
     """One spelling of JSON-able data: sorted keys, no blanks, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
+
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def rational(value: Fraction) -> str:
@@ -55,7 +58,13 @@ def cost_body(cost: Cost) -> dict[str, str]:
 
 def read_cost(body: Mapping[str, str]) -> Cost:
     """Invert :func:`cost_body`."""
-    return Cost(**{c: Fraction(body[c]) for c in CURRENCIES})
+    return Cost(**{c: amount(body[c]) for c in CURRENCIES})
+
+
+@lru_cache(maxsize=1024)
+def amount(text: str) -> Fraction:
+    """Read an amount; most are read many times."""
+    return Fraction(text)
 
 
 def add(a: Cost, b: Cost) -> Cost:
@@ -127,18 +136,23 @@ class State:
     def from_text(cls, text: str) -> State:
         """Invert :meth:`to_text`."""
         try:
-            data = json.loads(text)
-            return cls(
-                policy=data["policy"],
-                declared=data["declared"],
-                budget=data["budget"],
-                caps=data["caps"],
-                closed=tuple(data["closed"]),
-                period=data["period"],
-                spent={who: read_cost(cost) for who, cost in data["spent"].items()},
-            )
+            return _read_state(text)
         except (KeyError, TypeError, ValueError):
             raise LedgerIntegrityError("the ledger's state is damaged") from None
+
+
+@lru_cache(maxsize=8)
+def _read_state(text: str) -> State:
+    data = json.loads(text)
+    return State(
+        policy=data["policy"],
+        declared=data["declared"],
+        budget=data["budget"],
+        caps=data["caps"],
+        closed=tuple(data["closed"]),
+        period=data["period"],
+        spent={who: read_cost(cost) for who, cost in data["spent"].items()},
+    )
 
 
 def after(state: State | None, kind: str, body: Mapping[str, Any]) -> State:
