@@ -148,7 +148,7 @@ def _scale(x: Number, name: str) -> Fraction:
 def _in_range(value: Fraction, name: str, low: Fraction, high: Fraction) -> Fraction:
     if not low <= value <= high:
         raise ParameterError(
-            f"{name} must lie between {show(low)} and {float(high):.6g}, got {float(value):.6g}",
+            f"{name} must lie between {show(low)} and {float(high):.6g}, got {show(value)[:40]}",
             hint=f"{name}=1",
         )
     return value
