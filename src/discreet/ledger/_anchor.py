@@ -50,6 +50,7 @@ except ImportError:  # pragma: no cover - not on this platform: marks may then l
     fcntl = None  # type: ignore[assignment]  # checked before use
 
 _SLOT: Final = 8192
+_sync_data = getattr(os, "fdatasync", os.fsync)
 _MODE: Final = 0o600
 
 
@@ -104,7 +105,8 @@ class Anchor:
                 else:
                     os.pwrite(file, _written(turn + 1, mark), (turn + 1) % 2 * _SLOT)
                 if self.durable:
-                    os.fsync(file)
+                    # written in place: once the file exists, its data alone must be synced
+                    _sync_data(file) if known is not None else os.fsync(file)
         except OSError:
             raise _unusable(self.path) from None
 
