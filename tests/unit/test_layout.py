@@ -50,7 +50,9 @@ def _imports(source: str) -> set[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module == "discreet":
-            names = [f"discreet.{alias.name}" for alias in node.names]
+            names = [
+                f"discreet.{alias.name}" for alias in node.names if alias.name != "__version__"
+            ]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
         else:
