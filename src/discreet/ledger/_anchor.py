@@ -83,7 +83,8 @@ class Anchor:
     def read(self) -> Mark | None:
         """Give the mark; None if there is none that can be read."""
         try:
-            raw = Path(self.path).read_bytes()
+            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - on every debit's way
+                raw = file.read(2 * _SLOT)
         except FileNotFoundError:
             return None
         except OSError:

@@ -22,8 +22,10 @@ guarantee is for itself, and over periods losses add up.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from discreet._exact import show
 from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
@@ -34,7 +36,6 @@ from discreet.ledger._state import (
     after,
     amount,
     budget_body,
-    cost_body,
     rational,
 )
 from discreet.plan import Cost
@@ -119,26 +120,30 @@ def check_total(state: State) -> None:
         raise BudgetExceededError("more was spent than the budget holds")
 
 
-def admit(state: State, entry: Entry) -> None:
-    """Refuse `entry` unless its tables are open and it fits the whole and its share."""
+def admit(state: State, entry: Entry, body: Mapping[str, Any]) -> State:
+    """Refuse `entry` unless its tables are open and it fits the whole and its share.
+
+    Returns the state after its line, whose `body` this is.
+    """
     shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
     if shut:
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(f"the owner has closed {what}: no new questions")
-    budget = state.limits
-    if any(price < 0 for price in charge(budget, entry.cost).values()):
+    budget, price = state.limits, charge(state.limits, entry.cost)
+    if any(part < 0 for part in price.values()):
         raise ParameterError("a cost must not be negative")
     if budget.accounting == "pure" and entry.cost.delta:
         raise BudgetExceededError(
             "this query needs a delta, but the policy's accounting is pure",
             hint='accounting = "zcdp" and delta = "1e-6" in the policy',
         )
-    spent = after(state, "debit", {"analyst": entry.analyst, "cost": cost_body(entry.cost)})
-    _room("the budget", balance(state), balance(spent), charge(budget, entry.cost))
+    spent = after(state, "debit", body)
+    _room("the budget", balance(state), balance(spent), price)
     if budget.shares:
         who = entry.analyst or ""
         name = f"the share of {who}" if who in budget.shares else "the share of other analysts"
-        _room(name, balance(state, who), balance(spent, who), charge(budget, entry.cost))
+        _room(name, balance(state, who), balance(spent, who), price)
+    return spent
 
 
 def _room(name: str, now: Balance, then: Balance, price: dict[str, Fraction]) -> None:

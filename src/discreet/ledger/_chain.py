@@ -87,11 +87,13 @@ def sealed(*parts: int | str) -> str:
 
 
 def next_line(
-    head: Head | None, when: str, kind: str, body: Mapping[str, Any]
+    head: Head | None, when: str, kind: str, body: Mapping[str, Any], then: State | None = None
 ) -> tuple[Line, Head]:
-    """Chain one more line to a head."""
+    """Chain one more line to a head; `then` is the state after it, if that is known."""
     number, previous = (1, GENESIS) if head is None else (head.number + 1, head.hash)
-    state = after(None if head is None else head.content, kind, body).to_text()
+    if then is None:
+        then = after(None if head is None else head.content, kind, body)
+    state = then.to_text()
     text, told = canonical(body), digest(state)
     own = sealed(number, when, kind, text, told, previous)
     return Line(number, when, kind, text, told, previous, own), Head(number, own, state)

@@ -259,13 +259,13 @@ class ChainedLedger:
         slot = None if entry.key is None else digest(canonical([entry.analyst or "", entry.key]))
         with self._writing() as (tx, head):
             state = head.content
-            question = _question(state, entry)
+            body = _debit_body(state.limits, entry)
+            question = _question(state, entry, body["cost"])
             found = self._found(tx, entry, slot, question)
             if found is not None:
                 return found
-            _budget.admit(state, entry)
-            body = _debit_body(state.limits, entry)
-            line, end = next_line(head, _now(), "debit", body)
+            then = _budget.admit(state, entry, body)
+            line, end = next_line(head, _now(), "debit", body, then)
             tx.append(line, end, slot, question)
         self._mark(end)
         return Receipt(line.number, line.hash, line.when)
@@ -295,7 +295,7 @@ class ChainedLedger:
             return None
         line = tx.line(number)
         assert line is not None
-        if keyed and _asked(line.entry(self.identity)) != _asked(entry):
+        if keyed and _asked_by(line.entry(self.identity)) != _asked_by(entry):
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question or price",
                 hint="use a new key for a new question",
@@ -436,16 +436,19 @@ class ChainedLedger:
         self._mark(end)
 
 
-def _asked(entry: Entry) -> str:
-    """Hash of question, price and noise: equal for equal releases."""
-    facts = [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit]
-    return digest(canonical([*facts, cost_body(entry.cost)]))
+def _asked(entry: Entry, cost: Mapping[str, str]) -> list[object]:
+    """Question, price and noise: equal for equal releases."""
+    return [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit, cost]
 
 
-def _question(state: State, entry: Entry) -> str:
+def _asked_by(entry: Entry) -> list[object]:
+    return _asked(entry, cost_body(entry.cost))
+
+
+def _question(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
     """Hash under which a stored answer may be given out again."""
     group = _budget.group_of(state.limits, entry.analyst)
-    return digest(canonical([state.period, group, entry.source, _asked(entry)]))
+    return digest(canonical([state.period, group, entry.source, *_asked(entry, cost)]))
 
 
 def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:

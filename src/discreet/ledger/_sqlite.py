@@ -6,18 +6,23 @@ disk (file and folder) when a commit returns, and a killed writer's half-written
 transaction is rolled back by the next opener. The write-ahead log is not used:
 versions of SQLite in wide use can corrupt it.
 
-Each operation opens its own connection (a fraction of a synced write), so that
-threads, forks, copies and pickles of a handle share nothing but the file.
+A handle holds no connection. Each thread of each process keeps one per file, and
+drops it after any error, after a fork, and when the file under the name is no
+longer the one that was opened: threads, forks, copies and pickles of a handle
+share nothing but the file.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 from discreet.ledger._chain import KINDS
@@ -67,6 +72,33 @@ _SCHEMA: Final = (
 )
 
 
+class _Kept:
+    """A connection, and the process and file it belongs to."""
+
+    def __init__(self, connection: sqlite3.Connection, file: tuple[int, int] | None) -> None:
+        self.connection = connection
+        self.file = file
+        self.process = os.getpid()
+
+    def __del__(self) -> None:
+        if self.process == os.getpid():
+            self.connection.close()
+        else:
+            # SQLite forbids even closing what was opened before a fork
+            _INHERITED.append(self.connection)
+
+
+class _Threads(threading.local):
+    """What this thread has open, by path."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, _Kept] = {}
+
+
+_INHERITED: Final[list[sqlite3.Connection]] = []
+_THREADS: Final = _Threads()
+
+
 @dataclass(frozen=True, slots=True)
 class SqliteStore:
     """Lines in an SQLite file.
@@ -88,17 +120,34 @@ class SqliteStore:
     def connect(self, *, create: bool = False) -> sqlite3.Connection:
         """Open a connection with every setting that durability rests on."""
         mode = "rwc" if create else "rw"
-        uri = f"{Path(self.where).as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, timeout=self.wait, isolation_level=None, uri=True)
+        uri = f"file:{quote(self.where)}?mode={mode}"
+        # a thread's end may close it from another thread; it is used by one alone
+        connection = sqlite3.connect(
+            uri, timeout=self.wait, isolation_level=None, uri=True, check_same_thread=False
+        )
         for name, value in PRAGMAS.items():
             connection.execute(f"PRAGMA {name} = {value}")
         return connection
 
     @contextmanager
+    def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """Lend this thread's connection to the file that now has this name."""
+        with self._explained():
+            file, kept = self._file(), _THREADS.kept.pop(self.where, None)
+            usable = kept is not None and (kept.process, kept.file) == (os.getpid(), file)
+            if kept is None or file is None or create or not usable:
+                kept = _Kept(self.connect(create=create), file)
+            else:
+                kept.connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
+            yield kept.connection
+            if file is not None:
+                _THREADS.kept[self.where] = kept
+
+    @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
         """Begin a transaction that excludes all other writers; commit at the end, durably."""
         file = self._file()
-        with self._explained(), closing(self.connect(create=create)) as connection:
+        with self._connection(create=create) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 if create:
@@ -118,7 +167,7 @@ class SqliteStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Begin a transaction that sees one committed state."""
-        with self._explained(), closing(self.connect()) as connection:
+        with self._connection() as connection:
             connection.execute("BEGIN")
             try:
                 yield SqlTransaction(connection, self.policy)
@@ -137,7 +186,7 @@ class SqliteStore:
 
     def _file(self) -> tuple[int, int] | None:
         try:
-            found = Path(self.where).stat()
+            found = os.stat(self.where)  # noqa: PTH116 - on the way of every debit
         except OSError:
             return None
         return found.st_dev, found.st_ino
