@@ -165,8 +165,8 @@ def test_randomized_response_has_no_length_to_leak():
     several = m.randomized_response([0, 1, 1], epsilon=1)
     assert len(several.value) == 3
     assert several.loss.neighbours is Neighbours.CHANGE_ONE
-    # one person's vector of bits would have a length; there is no such mechanism
-    for wrong in ([[0, 1], [1]], [[0, 1], [1, 0]], "01", b"01", None, 2, -1, 0.5):
+    # vectors of bits of different lengths are nobody's answers
+    for wrong in ([[0, 1], [1]], "01", b"01", None, 2, -1, 0.5):
         with pytest.raises(DiscreetError):
             m.randomized_response(wrong, epsilon=1)
 

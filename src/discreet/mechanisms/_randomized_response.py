@@ -223,13 +223,10 @@ def _read_answers(answers: Any, categories: int) -> _lattice.Values:
     try:
         array = np.asarray(answers)
     except ValueError:
-        raise ParameterError("answers must be a list with one answer per person") from None
+        raise ParameterError("answers must be a rectangular array of numbers") from None
     values = _lattice.read_values(
         array.astype(np.int64) if array.dtype == bool else answers, "answers"
     )
-    if len(values.shape) > 1:
-        # a row of several answers would be one person's, at several times the price
-        raise ParameterError("answers must be a list with one answer per person")
     flat = values.flat
     if not values.integer or flat.dtype == object or flat.min() < 0 or flat.max() >= categories:
         raise ParameterError(f"answers must be whole numbers from 0 to {categories - 1}")
