@@ -15,6 +15,7 @@ from discreet.engines import Reference
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
+    EngineError,
     ParameterError,
     QueryError,
     TaintedNoiseError,
@@ -102,7 +103,7 @@ def test_a_failed_run_stays_charged():
 
     asked = curator()
     asked._engine = Broken({"people": []})
-    with pytest.raises(RuntimeError):
+    with pytest.raises(EngineError):
         asked.sql(GROUPED, epsilon="0.5")
     assert asked.budget.spent["epsilon"] == Fraction(1, 2)
 

@@ -20,7 +20,8 @@ from discreet.curator._offer import Offer
 from discreet.curator._own import check_own
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
-from discreet.errors import EngineError
+from discreet.engines._protocol import sealed
+from discreet.errors import DiscreetError, EngineError
 from discreet.ledger import Balance, Entry, Ledger
 from discreet.plan import Cost, Plan, Query, Scan, lower, price
 from discreet.plan._relation import private_tables
@@ -200,7 +201,8 @@ class Curator:
             raise EngineError("the run that this key paid for failed; a new one needs a new key")
         failure: Exception | None = None
         try:
-            records = [self._measured(plan) for plan in plans]
+            # our own errors are built from public facts alone; no other one may be told
+            records = sealed(lambda: [self._measured(plan) for plan in plans], but=(DiscreetError,))
         except Exception as error:  # noqa: BLE001 - raised again below
             failure = error
         if failure is not None:

@@ -56,14 +56,16 @@ def check_fanout(engine: Engine, aggregate: Aggregate) -> None:
         relation = relation.below
 
 
-def sealed(work: Callable[[], T]) -> T:
-    """Run `work`; whatever goes wrong in it becomes one constant error.
+def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:
+    """Run `work`; whatever goes wrong in it, but for errors of `but`, becomes one constant error.
 
     Engine messages quote cells, and even their kind is one unpriced bit. The
     original exception is therefore not chained, not even as hidden context.
     """
     try:
         return work()
+    except but:
+        raise
     except Exception:  # noqa: BLE001, S110 - every failure must look the same
         pass
     raise EngineError(

@@ -29,7 +29,8 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.curator._release import fresh_salt
-from discreet.errors import EngineError, ParameterError, PrivacyError
+from discreet.engines._protocol import sealed
+from discreet.errors import DiscreetError, EngineError, ParameterError, PrivacyError
 from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
@@ -223,7 +224,9 @@ def _paid(curator: Curator, entry: Entry, measured: Callable[[], int]) -> int:
     if receipt.failed:
         raise EngineError("the run that was paid for failed; ask afresh")
     try:
-        written = json.dumps({"test of tests": 1, "rejected": measured()})
+        written = json.dumps(
+            {"test of tests": 1, "rejected": sealed(measured, but=(DiscreetError,))}
+        )
     except Exception:
         curator.ledger.settle(receipt, None)
         raise
