@@ -379,6 +379,16 @@ def test_signed_values_are_kept():
     assert any(a.to_dicts()[0]["n"] < 0 for a in answers)
 
 
+def test_the_error_of_a_published_number_can_be_bought():
+    asked = curator()
+    published = asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=2)
+    found = asked.error_of(published, "SELECT COUNT(*) AS n FROM people", epsilon=5)
+    low, high = found.interval(0.9999)
+    assert low <= 600 - published.to_dicts()[0]["n"] <= high
+    # the costs add up (J exercises 15 and 16)
+    assert found.total_cost == 7 == asked.budget.spent["epsilon"]
+
+
 def test_the_fluent_api_asks_the_same_question():
     asked = curator()
     from discreet import frame as f

@@ -28,6 +28,7 @@ from discreet.plan._relation import private_tables
 
 if TYPE_CHECKING:
     from discreet import frame
+    from discreet.inference import ErrorEstimate
     from discreet.sql import Parsed
 
 
@@ -180,6 +181,28 @@ class Curator:
         """
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
         return self.ask(query, epsilon=epsilon, delta=delta, rho=rho)
+
+    def error_of(
+        self,
+        answer: Any,
+        truth_query: str,
+        *,
+        epsilon: Number,
+        delta: Number | None = None,
+        column: str | None = None,
+        row: Mapping[str, object] | None = None,
+    ) -> ErrorEstimate:
+        """Buy an estimate of how far a published number is from the truth.
+
+        The published value is a constant by now, so the error has the sensitivity
+        of `truth_query` alone; the cost comes on top of what was spent before.
+        See :func:`discreet.inference.error_of`.
+        """
+        from discreet import inference  # noqa: PLC0415 - a door that opens when called
+
+        return inference.error_of(
+            self, answer, truth_query, epsilon, column=column, row=row, delta=delta
+        )
 
     def parse(self, query: str) -> Parsed:
         """Read SQL into a question, without pricing or running it."""
