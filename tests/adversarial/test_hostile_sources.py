@@ -1,4 +1,4 @@
-# ruff: noqa: DTZ001 - timestamps are read in UTC, unmarked
+# ruff: noqa: DTZ001, E501 - unmarked timestamps are UTC; long tables; our own statements
 """Files and frames in which one row is broken: only that row may change.
 
 Every check is exact. The neighbour of a table is the table with one more row, so
@@ -15,12 +15,15 @@ from decimal import Decimal
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from discreet import engines, sql
 from discreet import plan as pl
 from discreet import policy as pol
-from discreet.errors import SchemaError
+from discreet.engines._dialect import DuckDB
+from discreet.errors import EngineError, SchemaError
 
 SALT = pl.Salt(b"sources")
 POLICY = pol.Policy(
@@ -221,3 +224,64 @@ def test_extreme_values_of_a_database_change_their_own_row_only():
         duck.execute("COMMIT")
         assert all(d <= b for d, b in zip(moved(duck, base), BOUNDS, strict=True)), row
         duck.execute("DELETE FROM people WHERE rowid = (SELECT max(rowid) FROM people)")
+
+
+# -- files with statistics -----------------------------------------------------------
+
+DOUBLES = pol.Policy(
+    [
+        pol.Table(
+            "people",
+            [
+                pol.Integer("whole", 0, 9),
+                pol.Integer("dropped", 0, 9, outside="null"),
+                pol.Integer("filled", 0, 9, null=3),
+                pol.Real("real", 0, 9, step="0.5"),
+                pol.Real("coarse", 0, 9, step=3),
+                pol.Boolean("flag"),
+                pol.Category("some", values=[1, 2]),
+                pol.Category("other", values=[1, 2], other=9),
+                pol.Category("truth", values=[True, False]),
+            ],
+        )
+    ],
+    pol.Budget("1"),
+)
+EVERYTHING = ", ".join(
+    f"COUNT({c}) AS n_{c}, SUM(CASE WHEN {c} = {1 if c not in ('flag', 'truth') else 'TRUE'} THEN 1 ELSE 0 END) AS s_{c}"
+    for c in DOUBLES.table("people").columns
+)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, None, 1e308, -0.0, 0.5, 7.0])
+@pytest.mark.parametrize("usual", [[1.0], [1.0, 2.0], [0.0, 1.0]])
+@pytest.mark.parametrize("form", ["file", "view", "frame"])
+def test_statistics_of_a_file_do_not_change_what_a_value_means(tmp_path, odd, usual, form):
+    """The statistics of Parquet leave NaN out, so engines prove comparisons that do not hold."""
+    names = list(DOUBLES.table("people").columns)
+    rows = [dict.fromkeys(names, usual[i % len(usual)]) for i in range(50)]
+    rows.append(dict.fromkeys(names, odd))
+    source = pa.Table.from_pylist(rows, schema=pa.schema([(n, pa.float64()) for n in names]))
+    if form != "frame":
+        path = tmp_path / "people.parquet"
+        pq.write_table(source, path)
+        source = path
+    if form == "view":
+        source = duckdb.connect()
+        source.execute(f"CREATE VIEW people AS SELECT * FROM '{path}'")
+    asked = f"SELECT {EVERYTHING} FROM people"
+    for text in (asked, "SELECT other, COUNT(*) AS n FROM people GROUP BY other"):
+        (aggregate,) = pl.lower(sql.parse(text, DOUBLES).query).aggregates
+        engine = engines.connect(source, DOUBLES)
+        assert engine.execute(aggregate, SALT) == pl.run(aggregate, {"people": rows}, SALT)
+
+
+def test_without_the_guard_a_nan_stops_the_engine(tmp_path, monkeypatch):
+    """Mutant: NaN is kept out by comparisons alone."""
+    monkeypatch.setattr(DuckDB, "without_nan", lambda _self, x: x)
+    rows = [{"pay": x} for x in (1.0, 2.0, math.nan)]
+    own = pol.Policy([pol.Table("people", [pol.Real("pay", 0, 9, step="0.5")])], pol.Budget("1"))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "people.parquet")
+    (aggregate,) = pl.lower(sql.parse("SELECT SUM(pay) AS s FROM people", own).query).aggregates
+    with pytest.raises(EngineError):
+        engines.connect(tmp_path / "people.parquet", own).execute(aggregate, SALT)

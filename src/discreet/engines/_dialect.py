@@ -84,6 +84,10 @@ class Dialect:
         """Integer quotient of two integers, cut off towards zero."""
         raise NotImplementedError
 
+    def without_nan(self, x: str) -> str:
+        """Turn a NaN into NULL, where comparing alone would not do."""
+        return x
+
     def as_double(self, x: str, found: Found) -> str:
         """Nearest double of a number; never fails."""
         raise NotImplementedError
@@ -128,6 +132,14 @@ class DuckDB(Dialect):
     def divide(self, n: str, d: str, *, wide: bool = False) -> str:  # noqa: ARG002 - one spelling
         """Use the integer division operator."""
         return f"({n} // {d})"
+
+    def without_nan(self, x: str) -> str:
+        """Turn a NaN into NULL by a function.
+
+        A comparison is removed when statistics prove it, and the statistics of
+        Parquet files leave NaN out.
+        """
+        return f"CASE WHEN NOT isnan({x}) THEN {x} END"
 
     def as_double(self, x: str, found: Found) -> str:
         """Cast, through text where the direct cast would round twice."""

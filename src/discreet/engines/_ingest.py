@@ -30,6 +30,8 @@ the nearest integer cannot leave the bounds.
 def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
     """Physical value in the form that :func:`code` compares, computed once."""
     kind = found.kind
+    if kind is Physical.FLOAT:
+        x = dialect.without_nan(x)
     match column:
         case pol.Integer() | pol.Real():
             return x if _whole(column, found) else dialect.as_double(x, found)
