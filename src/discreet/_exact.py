@@ -143,6 +143,19 @@ def show(value: Fraction) -> str:
     return short if len(short) <= 16 else f"{float(value):.6g}"
 
 
+def floor_decimal(value: Fraction, digits: int = 4) -> str:
+    """Print at most `digits` significant digits, never above `value`; empty for nothing.
+
+    >>> floor_decimal(Fraction(2, 3)), floor_decimal(Fraction(1, 4))
+    ('0.6666', '0.25')
+    """
+    if value <= 0:
+        return ""
+    exponent = math.floor(math.log10(float(value))) - digits + 1
+    unit = Fraction(10) ** exponent
+    return show(value // unit * unit)
+
+
 def ceil_float(value: Fraction) -> float:
     """Round a rational to the nearest double not below it (for upper bounds)."""
     f = float(value)

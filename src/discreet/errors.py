@@ -38,7 +38,7 @@ discreet.errors.ParameterError: epsilon must be positive, got 0
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,12 @@ class DiscreetError(Exception):
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n    try: {self.hint}"
+
+    def with_hint(self, hint: str | None) -> Self:
+        """Return a copy with another line to paste."""
+        copied = type(self)(self.message, hint=hint)
+        copied.__dict__.update({k: v for k, v in self.__dict__.items() if k != "hint"})
+        return copied
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.hint))

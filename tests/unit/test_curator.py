@@ -144,6 +144,16 @@ def test_refusal_says_what_would_fit():
     asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=refused.value.hint.split('"')[1])
 
 
+def test_refusal_in_rho_tells_who_asked_in_epsilon_an_epsilon_that_fits():
+    asked = curator(budget=pol.Budget(rho="0.02", delta="1e-6", accounting="zcdp"))
+    with pytest.raises(BudgetExceededError) as refused:
+        asked.sql(GROUPED, epsilon=1)
+    name, text, _ = refused.value.hint.split('"')
+    assert name == "epsilon="
+    asked.sql(GROUPED, epsilon=text)
+    assert asked.budget.left["rho"] < Fraction("0.0001")
+
+
 def test_two_handles_share_one_budget():
     first = curator(budget=pol.Budget("1"))
     second = Curator(first.policy, Reference({"people": ROWS}), MemoryLedger(first.policy))

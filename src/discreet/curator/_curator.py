@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from discreet import _exact, engines, noise
 from discreet import policy as pol
 from discreet import sql as front
-from discreet._exact import Number
+from discreet._exact import Number, floor_decimal
 from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
@@ -21,7 +22,7 @@ from discreet.curator._own import check_own
 from discreet.curator._quote import Quote
 from discreet.curator._release import count_cells, fresh_salt, measure
 from discreet.engines._protocol import sealed
-from discreet.errors import DiscreetError, EngineError
+from discreet.errors import BudgetExceededError, DiscreetError, EngineError
 from discreet.ledger import Balance, Entry, Ledger
 from discreet.plan import Cost, Plan, Query, Scan, lower, price
 from discreet.plan._relation import private_tables
@@ -264,7 +265,28 @@ class Curator:
 
     def _ask(self, query: Query, offer: Offer, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
-        return self.run([plan], plan.cost, key=key, fresh=fresh)[0]
+        try:
+            return self.run([plan], plan.cost, key=key, fresh=fresh)[0]
+        except BudgetExceededError as refused:
+            raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
+
+    def _what_fits(self, plan: Plan, offer: Offer) -> str | None:
+        """Largest ε at which the same question would be admitted, for who asked in ε.
+
+        A function of the price and the balance alone, both public.
+        """
+        left = self._share().amounts.get("rho")
+        ask = offer.ask()
+        if left is None or ask.epsilon is None or left[0] >= left[1]:
+            return None
+        room = left[1] - left[0]
+        low, high = Fraction(0), ask.epsilon
+        for _ in range(24):
+            middle = (low + high) / 2
+            cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
+            low, high = (middle, high) if cost.rho <= room else (low, middle)
+        digits = floor_decimal(low)
+        return f'epsilon="{digits}"' if digits else None
 
     def _plan(self, query: Query, offer: Offer) -> Plan:
         check_own(query, self.policy)
