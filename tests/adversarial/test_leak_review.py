@@ -284,6 +284,21 @@ def test_nothing_that_an_analyst_holds_contains_the_data():
     assert not any(SECRET in text for text in said)
 
 
+def test_labels_from_the_data_do_not_command_a_terminal():
+    rows = [{"town": "\x1b[2J\x07\u202eUlm\n"}] * 500
+    own = pol.Policy(
+        [pol.Table("people", COLUMNS[-1:])],
+        pol.Budget("9", delta="1e-3", accounting="approx"),
+        name=f"leak {next(_NAMES)}",
+    )
+    asked = Curator(own, Reference({"people": rows}), ledger.MemoryLedger(own))
+    answer = asked.sql(
+        'SELECT town AS "\x1b[1m", COUNT(*) AS n FROM people GROUP BY 1', epsilon=8, delta="1e-6"
+    )
+    for text in (repr(answer), answer._repr_html_()):
+        assert not set(text) & set("\x1b\x07\u202e")
+
+
 def test_the_ledger_holds_nothing_but_public_facts_and_released_numbers():
     lines = []
     for someone in ("nobody", "plain"):

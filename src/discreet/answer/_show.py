@@ -39,13 +39,18 @@ def number(value: float, margin: float | None = None) -> str:
     return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
 
 
+def plain(text: str) -> str:
+    """Take out what a terminal would obey: labels come from data and from anybody's records."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
 def cell(value: Any, ends: Any) -> str:
     """Print one value with ± when its interval is symmetric, else with both ends."""
     if not isinstance(ends, tuple):
-        return "NULL" if value is None else str(value)
+        return "NULL" if value is None else plain(str(value))
     low, high = ends
     if isinstance(value, str):
-        return value
+        return plain(value)
     if low == high:
         return f"{number(float(value))} (exact)"
     margin = (high - low) / 2
@@ -62,7 +67,7 @@ def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
         [cell(v[name], e[name]) for name in answer.columns]
         for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
     ]
-    return answer.columns, rows
+    return [plain(name) for name in answer.columns], rows
 
 
 def _short(rational: str) -> str:
