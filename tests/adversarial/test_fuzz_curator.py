@@ -60,7 +60,7 @@ class Spy(Reference):
         assert all(
             t == self.curator.policy.table(t.name) for t in private_tables(aggregate.relation)
         )
-        assert len(self.curator.ledger.entries) > 0
+        assert self.curator.budget.spent["epsilon"] > 0
         self.executed += 1
         return super().execute(aggregate, salt)
 
@@ -85,8 +85,8 @@ def curator(budget=None):
     return spy.curator
 
 
-def survives(call):
-    """Run; only our own errors, in time. Returns the result or None."""
+def timed(call):
+    """Run; return the result (None if refused) and the processor time it took."""
     start = time.process_time()
     said, result = "", None
     try:
@@ -94,7 +94,16 @@ def survives(call):
     except DiscreetError as error:
         said = str(error)
     assert len(said) < 1000
-    assert time.process_time() - start < SECONDS
+    return result, time.process_time() - start
+
+
+def survives(call):
+    """Run; only our own errors, in time. Returns the result or None."""
+    result, seconds = timed(call)
+    if seconds >= SECONDS:
+        # a pause of the test process itself does not come back; a slow call does
+        seconds = timed(call)[1]
+    assert seconds < SECONDS
     return result
 
 
