@@ -46,8 +46,8 @@ POLICY = Policy(
 SECONDS = 2.0
 
 
-def survives(text):
-    """Parse; anything but a query or one of our own errors is a failure."""
+def parsed(text):
+    """Return the query (None if refused) and the processor time it took."""
     start = time.process_time()
     try:
         query = sql.parse(text, POLICY, public_fanout={"regions": 2}).query
@@ -57,7 +57,16 @@ def survives(text):
     except DiscreetError as error:
         query, said = None, str(error)
     assert len(said) < 600
-    assert time.process_time() - start < SECONDS
+    return query, time.process_time() - start
+
+
+def survives(text):
+    """Parse; anything but a query or one of our own errors is a failure, and so is a hang."""
+    query, seconds = parsed(text)
+    if seconds >= SECONDS:
+        # a pause of the test process itself does not come back; a slow question does
+        query, seconds = parsed(text)
+    assert seconds < SECONDS
     return query
 
 
