@@ -24,7 +24,7 @@ from discreet.curator._release import count_cells
 from discreet.errors import ParameterError
 from discreet.noise import DiscreteLaplace
 from discreet.plan import Ask, Cost, Lowered, Plan, Query, lower, price
-from discreet.plan._price import groups_touched
+from discreet.plan._price import groups_picked
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -156,5 +156,5 @@ def losses(plan: Plan) -> list[p.PrivacyLoss]:
         if isinstance(law, DiscreteLaplace):
             parts += [p.DiscreteLaplace(law.scale, moves)] * times
     for pick, epsilon in zip(low.picks, plan.pick_epsilons, strict=True):
-        parts += [p.Pure(epsilon)] * (pick.top * groups_touched(low))
+        parts += [p.Pure(epsilon)] * (pick.top * groups_picked(low))
     return parts

@@ -9,7 +9,7 @@ one expression share one tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from discreet.errors import ParameterError
@@ -25,7 +25,15 @@ from discreet.plan._expr import (
 )
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._query import Query, Stat, Statistic
-from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, base, multiplicity
+from discreet.plan._relation import (
+    Aggregate,
+    Key,
+    Limits,
+    Measure,
+    MeasureKind,
+    base,
+    multiplicity,
+)
 from discreet.plan._stability import (
     Sensitivity,
     linear_sensitivity,
@@ -148,6 +156,20 @@ class _Lowering:
         q = self.query
         return Aggregate(q.relation, keys, measures, q.limits, q.neighbours)
 
+    def _histogram(self, key: Key) -> Aggregate:
+        """Counts by one more key, limited by rows alone.
+
+        A leaf or label is not a group of the question, so limits on groups would
+        mean something else here. With rows alone, a unit's rows may all meet in
+        one node of any level of a tree, and the sensitivity says so.
+        """
+        counts = self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
+        limits = self.query.limits
+        rows = [] if limits.rows is None else [limits.rows]
+        if limits.groups is not None and limits.rows_per_group is not None:
+            rows.append(limits.groups * limits.rows_per_group)
+        return replace(counts, limits=Limits(rows=min(rows)))
+
     def _measure(self, measure: Measure) -> int:
         if measure not in self.measures:
             self.measures.append(measure)
@@ -234,7 +256,7 @@ class _Lowering:
             shifted = Arithmetic("-", AsNumber(expr), first)
             leaf = Rescale(shifted, Fraction(width), mode="floor")
             key = Key("\x00leaf", leaf, tuple(range(leaves)))
-            aggregate = self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
+            aggregate = self._histogram(key)
             self.extra.append(aggregate)
             step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
             self.trees.append(
@@ -258,7 +280,7 @@ class _Lowering:
         if s.top > len(labels):
             raise ParameterError(f"MODE asks for {s.top} of {len(labels)} values")
         key = Key("\x00value", s.expr, tuple(range(t.lo, t.hi + 1)))
-        aggregate = self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
+        aggregate = self._histogram(key)
         self.extra.append(aggregate)
         moves = sensitivity(aggregate, aggregate.measures[0])
         self.picks.append(Pick(len(self.extra), s.top, labels, moves))

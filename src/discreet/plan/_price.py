@@ -183,7 +183,7 @@ def _laplace_shares(
         for v, share in zip(lowered.vectors, shares, strict=True)
     )
     tree_laws = tuple(DiscreteLaplace(Fraction(t.sensitivity.l1) / other) for t in lowered.trees)
-    touched = groups_touched(lowered)
+    touched = groups_picked(lowered)
     picks = tuple(other / touched for _ in lowered.picks)
     spent = [s for v, s in zip(lowered.vectors, shares, strict=True) if v.private]
     spent += [other] * sum(t.levels for t in lowered.trees)
@@ -311,6 +311,15 @@ def groups_touched(lowered: Lowered) -> int:
     bounds = [x for x in (limits.groups, limits.rows) if x is not None]
     twice = 2 if query.neighbours is Neighbours.CHANGE_ONE else 1
     return min(bounds) * twice
+
+
+def groups_picked(lowered: Lowered) -> int:
+    """Bound the groups in which one unit can influence a pick (see ``_histogram``)."""
+    if not lowered.query.keys or not lowered.picks:
+        return 1
+    rows = lowered.aggregates[lowered.picks[0].aggregate].limits.rows
+    assert rows is not None
+    return rows * (2 if lowered.query.neighbours is Neighbours.CHANGE_ONE else 1)
 
 
 def _threshold(lowered: Lowered, vector: int, law: Law, delta: Fraction) -> Threshold:
