@@ -106,7 +106,7 @@ def main() -> None:
             peer = opendp(path, identifier=identifier)
             if peer is not None:
                 print(
-                    f"curator, {ROWS:,} rows, {label}: {best(peer, 2) / ours:.0f} x OpenDP's speed"
+                    f"curator, {ROWS:,} rows, {label}: {best(peer, 1) / ours:.0f} x OpenDP's speed"
                 )
         print(
             f"curator, overhead of one question beyond the engine: {overhead(folder):.1f} ms (20)"
