@@ -15,6 +15,7 @@ import json
 import math
 import random
 import re
+import signal
 import time
 from decimal import Decimal
 from fractions import Fraction
@@ -85,14 +86,23 @@ def curator(budget=None):
     return spy.curator
 
 
+def _stop(*_):
+    raise TimeoutError
+
+
 def timed(call):
     """Run; return the result (None if refused) and the processor time it took."""
     start = time.process_time()
     said, result = "", None
+    before = signal.signal(signal.SIGVTALRM, _stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 5 * SECONDS)  # a hang is a failure, not a wait
     try:
         result = call()
     except DiscreetError as error:
         said = str(error)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
     assert len(said) < 1000
     return result, time.process_time() - start
 
@@ -212,6 +222,27 @@ def test_hostile_pieces_in_every_place(text):
         'SELECT COUNT(*) AS "{}" FROM people', "SELECT COUNT(*) AS n FROM people LIMIT {}",
     ):  # fmt: skip
         ask(asked, pattern.replace("{}", text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) AS n FROM people" + " JOIN regions" * 40,
+        "SELECT COUNT(*) AS n FROM people" + " JOIN regions" * 300,
+        "SELECT COUNT(*) AS n FROM people" + " LEFT JOIN regions r" * 40 + " USING (sex)" * 3,
+        "SELECT COUNT(*) AS n FROM people" + " JOIN (regions" * 25 + ")" * 25,
+        "SELECT COUNT(*) AS n FROM people" + ", LATERAL regions JOIN people" * 40,
+        "SELECT " + "CASE WHEN NOT " * 40 + "1 FROM people",
+        "SELECT COUNT(*) AS n FROM people WHERE " + "a.b.c(" * 50 + ")" * 50,
+        "SELECT COUNT(*) AS n FROM people WHERE " + "x -> (" * 50 + "1" + ")" * 50,
+        "SELECT " + "DATE " * 500 + "FROM people",
+        "SELECT " + "INTERVAL " * 500 + "FROM people",
+        "WITH " + ", ".join(f"t{i} AS (SELECT * FROM people" for i in range(50)),
+    ],
+)
+def test_texts_that_can_be_read_in_many_ways_are_refused_soon(text):
+    """A parser that turns back at every word takes two to the number of words."""
+    assert survives(lambda: curator().sql(text, epsilon=1)) is None
 
 
 def test_the_spy_is_awake():

@@ -37,6 +37,15 @@ class _Parser(parser.Parser):
     FUNCTION_PARSERS = {  # noqa: RUF012 - likewise
         name: parse for name, parse in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT
     }
+    _returns = 0
+
+    def _retreat(self, index: int) -> None:
+        # reading "a JOIN b JOIN c …" tries every way to pair joins with conditions; honest
+        # questions turn back at most three times per word
+        self._returns += 1
+        if self._returns > 2_000 + 10 * len(self._tokens):
+            raise QueryError("the question can be read in too many ways", hint="JOIN … USING (…)")
+        super()._retreat(index)
 
     def _parse_hint(self) -> exp.Hint | None:
         # called right after SELECT, where BigQuery's clause stands
