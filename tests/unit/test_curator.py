@@ -370,6 +370,11 @@ def test_text_and_html_show_margin_cost_and_rest():
     assert "<table>" in answer._repr_html_()
 
 
+def test_counts_stay_whole_numbers_however_small_the_margin():
+    text = repr(curator().sql("SELECT COUNT(*) AS n FROM people", epsilon=1))
+    assert "." not in text.splitlines()[2]
+
+
 def test_html_escapes_labels():
     label = "<script>alert(1)</script>"
     table = pol.Table("people", [pol.Category("g", values=[label, "b"])])

@@ -31,11 +31,14 @@ def number(value: float, margin: float | None = None) -> str:
     """Print a number with the digits that its margin leaves meaningful."""
     if not math.isfinite(value):
         return "?" if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    digits = 0 if float(value).is_integer() and (margin is None or margin >= 1) else 3
+    whole = float(value).is_integer()
+    digits = 0
     if margin is not None and 0 < margin < math.inf:
-        digits = max(0, 1 - math.floor(math.log10(margin)))
-    elif not float(value).is_integer():
-        digits = max(0, 4 - math.floor(math.log10(abs(value))) - 1) if value else 0
+        # counts have whole margins and stay whole
+        if not (whole and float(margin).is_integer()):
+            digits = max(0, 1 - math.floor(math.log10(margin)))
+    elif not whole:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
 
 
