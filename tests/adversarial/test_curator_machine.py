@@ -288,7 +288,7 @@ TestCurator.settings = settings(max_examples=40, stateful_step_count=30, deadlin
 @pytest.mark.long
 def test_many_more_sequences():
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=1500, stateful_step_count=60, deadline=None)
+        Machine, settings=settings(max_examples=600, stateful_step_count=60, deadline=None)
     )
 
 

@@ -88,7 +88,7 @@ class NoisyTree:
         rows = np.arange(leaf.size)
         left, right = rising[rows, leaf], rising[rows, leaf + 1]
         share = np.where(
-            right > left, (target[:, 0] - left) / np.maximum(right - left, 1e-300), 0.5
+            right > left, (target[:, 0] - left) / np.where(right > left, right - left, 1), 0.5
         )
         return self._value(leaf + np.clip(share, 0, 1))
 

@@ -98,6 +98,9 @@ def check(record: Record) -> None:
     labels += [v for pick in record.picks for cell in pick for v in cell]
     if any(isinstance(v, list | tuple | dict) for v in labels):
         raise damaged("a label is no single value")
+    for label in labels:
+        if isinstance(label, int):
+            integer(int(label))
     if any(not cell for pick in record.picks for cell in pick):
         raise damaged("a selection is empty")
     for vector in record.vectors:
