@@ -287,7 +287,7 @@ def _number(text: str) -> Any:
 def _checked(name: str, given: dict[str, Any]) -> str | None:
     """Write a column as TOML if a policy would take it; otherwise say why not."""
     from discreet.errors import PolicyError  # noqa: PLC0415 - beside its only use
-    from discreet.policy import load  # noqa: PLC0415
+    from discreet.policy import load  # noqa: PLC0415 - imported when it runs
 
     try:
         load({"budget": {"epsilon": 1}, "tables": {"t": {"columns": {name: given}}}})

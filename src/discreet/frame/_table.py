@@ -108,8 +108,8 @@ class Table:
     def query(self) -> Query:
         """The question, as the plan sees it."""
         # sqlglot loads with the first question
-        from discreet.frame._tree import select  # noqa: PLC0415
-        from discreet.sql._select import lower  # noqa: PLC0415
+        from discreet.frame._tree import select  # noqa: PLC0415 - sqlglot loads when asked
+        from discreet.sql._select import lower  # noqa: PLC0415 - as above
 
         if not self.outputs:
             raise QueryError("the question asks for no statistic", hint=".agg(n=count())")

@@ -197,7 +197,7 @@ def nonnegative_bias(law: Any, count: int = 0, *, step: Number = 1) -> float:
     """
     from scipy.integrate import quad  # noqa: PLC0415 - only the continuous laws need it
 
-    from discreet.inference._inputs import read_law  # noqa: PLC0415
+    from discreet.inference._inputs import read_law  # noqa: PLC0415 - cycle
 
     item = read_law(law, step)
     reach = item.quantile_above(1e-18) + abs(count) + 1

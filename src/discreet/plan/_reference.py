@@ -152,7 +152,7 @@ def rows_of(relation: Relation, tables: Mapping[str, Iterable[Raw]]) -> Rows:
             for raw in tables[table.name]:
                 row = {name: _ingested(c, kind, raw[name]) for name, c, kind in typed}
                 if table.unit is not None:
-                    row[UNIT] = raw[table.unit]  # type: ignore[assignment]
+                    row[UNIT] = raw[table.unit]  # type: ignore[assignment]  # any hashable
                 rows.append(row)
             return rows
         case Filter(below, condition):
