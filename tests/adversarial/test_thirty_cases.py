@@ -241,8 +241,8 @@ def test_case_08_replay(text, limits):
 def test_case_09_group_keys():
     own = policy()
     plan = planned("SELECT town, COUNT(*) AS n FROM people GROUP BY town", own, delta="1e-3")
-    law = plan.laws[plan.threshold.vector]
-    assert float(law.sf(plan.threshold.at - 2)) <= 1e-3  # P(1 + X ≥ T)
+    law = plan.parts[plan.lowered.selector].law.law
+    assert float(law.sf(plan.parts[plan.lowered.selector].law.at - 2)) <= 1e-3  # P(1 + X ≥ T)
     shuffled = [*ROWS, ROWS[0] | {"town": "hamlet"}]
     random.Random(3).shuffle(shuffled)
     # ε=8: the hamlet appears with probability at most δ = 1e-9
@@ -260,8 +260,8 @@ def test_case_10_substitution_parallel():
         asked = curator(neighbours=relation)
         text = "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex"
         plan = asked.preview(text, epsilon=1).plan
-        assert plan.lowered.vectors[0].sensitivity.l1 == l1
-        assert plan.laws[0].scale == l1  # ε=1 in the ledger is ε=1 of the moved unit
+        assert plan.lowered.parts[0].sensitivity.l1 == l1
+        assert plan.parts[0].law.scale == l1  # ε=1 in the ledger is ε=1 of the moved unit
         asked.sql(text, epsilon=1)
         assert asked.budget.spent["epsilon"] == 1
 
@@ -580,7 +580,7 @@ def test_case_27_metadata():
         said += [answer.columns, [r["sex"] for r in answer.to_dicts()], answer.cost]
         said += [[high - low for low, high in (r["n"] for r in answer.interval())]]
         record = answer.record()
-        said += [record["statement"]["plan"], [v["law"] for v in record["vectors"]], record["keys"]]
+        said += [record["statement"]["plan"], [v["law"] for v in record["parts"]], record["keys"]]
         return said
 
     assert seen(ROWS) == seen(ROWS[:1]) == seen([])
@@ -597,9 +597,9 @@ def test_case_28_zero_and_negative_sensitivity():
         asked = curator(rows, columns=constant)
         for text in ("SUM(c)", "SUM(age)", "COUNT(*)", "AVG(c)", "COUNT(c)"):
             plan = asked.preview(f"SELECT {text} AS s FROM people", epsilon=1).plan
-            for law, vector in zip(plan.laws, plan.lowered.vectors, strict=True):
+            for law, vector in zip([part.law for part in plan.parts], plan.lowered.parts, strict=True):
                 assert law is not None or vector.sensitivity.l1 == 0
-            assert any(law is not None for law in plan.laws)
+            assert any(law is not None for law in (part.law for part in plan.parts))
         # a column that is always zero has a sum that is always zero: nothing to protect
         assert asked.sql("SELECT SUM(z) AS s FROM people", epsilon=1).to_dicts() == [{"s": 0}]
 
@@ -645,12 +645,12 @@ def test_case_29_the_auditor_catches_mutants():
 def test_case_30_average():
     asked = curator()
     plan = asked.preview("SELECT AVG(pay) AS a FROM people", epsilon=1).plan
-    assert all(law is not None for law in plan.laws)
-    assert len(plan.laws) == 2  # sum and count, each with noise of its own
+    assert all(law is not None for law in (part.law for part in plan.parts))
+    assert len(plan.parts) == 2  # sum and count, each with noise of its own
     answer = asked.sql("SELECT AVG(pay) AS a FROM people", epsilon=1)
     record = answer.record()
     (formula,) = record["formulas"]
-    total, count = (record["vectors"][formula[x]]["values"][0] for x in ("total", "count"))
+    total, count = (record["parts"][formula[x]]["values"][0] for x in ("total", "count"))
     raw = float(Fraction(formula["centre"])) + total / max(count, 1) * float(
         Fraction(formula["step"])
     )

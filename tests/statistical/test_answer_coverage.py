@@ -127,7 +127,7 @@ def test_the_harness_rejects_a_mean_that_ignores_the_noise():
     truth = statistics.fmean(BY["M"])
     inside = 0
     for a in got:
-        total, count = a._record.vectors
+        total, count = a._record.parts
         mean = 50 + total.values[1] / max(count.values[1], 1)
         margin = total.law.interval(0.9).high / max(count.values[1], 1) / 2
         inside += abs(mean - truth) <= margin
@@ -141,7 +141,7 @@ def test_the_harness_rejects_plain_intervals_for_selected_keys():
     ask = pl.Ask(Fraction(1), delta=Fraction(1, 50))
     got = answers("SELECT town, COUNT(*) AS n FROM people GROUP BY town", ask, rows, n=2500)
     seen = [r["n"] for a in got for r in a.to_dicts() if r["town"] == "Bonn"]
-    margin = got[0]._record.vectors[0].law.interval(0.5).high
+    margin = got[0]._record.parts[0].law.interval(0.5).high
     with pytest.raises(AssertionError):
         check(sum(abs(n - 4) <= margin for n in seen), 0.5, len(seen))
     honest = [

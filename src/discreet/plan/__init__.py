@@ -6,20 +6,19 @@ from discreet.plan import _build as build
 from discreet.plan import _expr as expr
 from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._describe import describe
-from discreet.plan._formula import Box
-from discreet.plan._lower import BRANCHING, Lowered, lower
-from discreet.plan._price import Ask, Cost, Plan, Threshold, price
+from discreet.plan._formula import Formula, Mean, Spread, Total, corners
+from discreet.plan._lower import Lowered, cells_of, lower
+from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
+from discreet.plan._picks import check_label, plain
+from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
     Apply,
     KeyOf,
-    Linear,
     Number,
     Of,
     Out,
     Output,
     Query,
-    Stat,
-    Statistic,
     Text,
     limits_of,
 )
@@ -39,23 +38,43 @@ from discreet.plan._relation import (
     base,
     digest,
     multiplicity,
+    private_tables,
     used_columns,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
-from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
+from discreet.plan._stability import Sensitivity, sensitivity
+from discreet.plan._statistics import (
+    CALLS,
+    FLUENT,
+    Count,
+    CountDistinct,
+    CountUnits,
+    Fluent,
+    LinearImage,
+    Statistic,
+)
 from discreet.plan._types import Code, Kind, Type, of_column
+from discreet.plan._valid import damaged, integer, rational
+from discreet.plan._vectors import Box, Numbers
 
 __all__ = [
-    "BRANCHING",
-    "PRIME",
     "Aggregate",
     "Apply",
     "Ask",
     "Assembly",
     "Box",
+    "CALLS",
+    "Cells",
     "Code",
     "Cost",
+    "Count",
+    "CountDistinct",
+    "CountUnits",
+    "Draw",
+    "FLUENT",
     "Filter",
+    "Fluent",
+    "Formula",
     "Groups",
     "JoinPublic",
     "JoinUnit",
@@ -63,43 +82,58 @@ __all__ = [
     "KeyOf",
     "Kind",
     "Limits",
-    "Linear",
+    "LinearImage",
     "Lowered",
+    "Mean",
     "Measure",
     "MeasureKind",
     "Number",
+    "Numbers",
     "Of",
     "Out",
     "Output",
+    "PRIME",
+    "Part",
     "Plan",
+    "Priced",
     "Query",
     "Range",
     "Relation",
+    "Release",
     "Salt",
     "Scan",
     "Scope",
     "Sensitivity",
     "Source",
-    "Stat",
+    "Spread",
     "Statistic",
     "Text",
-    "Threshold",
+    "Total",
     "Type",
     "base",
     "build",
+    "cells_of",
+    "charge",
+    "check_label",
+    "corners",
+    "damaged",
     "describe",
     "digest",
     "expr",
     "facts",
+    "fits",
     "ingest",
+    "integer",
     "limits_of",
     "lower",
     "multiplicity",
     "of_column",
+    "plain",
     "price",
+    "private_tables",
+    "rational",
     "run",
     "sensitivity",
-    "size_is_public",
     "statistic",
     "used_columns",
 ]

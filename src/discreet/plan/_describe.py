@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any, Final
 
 from discreet._exact import show
 from discreet.plan import _expr as e
-from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Stat, Statistic, Text
+from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Text
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
@@ -104,26 +103,10 @@ def _relation(relation: Relation) -> list[str]:
     raise AssertionError(relation)
 
 
-def _statistic(s: Statistic) -> str:
-    arg = "*" if s.expr is None else expression(s.expr)
-    match s.kind:
-        case Stat.COUNT_UNITS:
-            return "count(units)"
-        case Stat.COUNT_DISTINCT:
-            return f"count(distinct {arg})"
-        case Stat.QUANTILE:
-            return f"quantile({arg}, {show(s.at or Fraction(0))})"
-        case Stat.MODE if s.top > 1:
-            return f"mode({arg}, {s.top})"
-        case Stat.VAR | Stat.STDDEV if not s.sample:
-            return f"{s.kind}_pop({arg})"
-    return f"{s.kind}({arg})"
-
-
 def _out(query: Query, out: Out) -> str:
     match out:
         case Of(index):
-            return _statistic(query.statistics[index])
+            return str(query.statistics[index])
         case KeyOf(name):
             return name
         case Number(value):

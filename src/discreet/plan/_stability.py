@@ -39,7 +39,6 @@ from fractions import Fraction
 from math import ceil
 
 from discreet import mechanisms as m
-from discreet.plan._query import Linear
 from discreet.plan._relation import (
     Aggregate,
     Limits,
@@ -61,6 +60,17 @@ class Sensitivity:
     def __post_init__(self) -> None:
         assert 0 <= self.linf <= self.l1
         assert self.linf**2 <= self.l2_squared
+
+    def within(self, declared: Sensitivity) -> bool:
+        """Whether no norm exceeds the declared one."""
+        return (
+            self.l1 <= declared.l1
+            and self.l2_squared <= declared.l2_squared
+            and self.linf <= declared.linf
+        )
+
+    def __str__(self) -> str:
+        return f"(L1, L2², L∞) = ({self.l1}, {self.l2_squared}, {self.linf})"
 
 
 def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
@@ -85,16 +95,15 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     return Sensitivity(2 * l1, l2_squared, width * groups[0])
 
 
-def linear_sensitivity(aggregate: Aggregate, linear: Linear) -> Sensitivity:
+def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) -> Sensitivity:
     """Exact sensitivity of linear queries over the cells of an aggregate of counts.
 
     A kept row adds one column of the matrix (or, with a key that is NULL or not
     public, nothing). Adding R of them moves the answers by at most R columns;
     changing the only row of a unit by the difference of two columns.
     """
-    matrix = [list(row) for row in linear.rows]
-    rows = _group_counts(aggregate.limits, None)
-    most = sum(rows)
+    matrix = [list(row) for row in rows]
+    most = sum(_group_counts(aggregate.limits, None))
     columns = list(zip(*matrix, strict=True))
     l1 = most * max(sum(map(abs, c)) for c in columns)
     l2_squared = most**2 * max(sum(x * x for x in c) for c in columns)
@@ -156,15 +165,3 @@ def always_one_row(aggregate: Aggregate, measure: Measure) -> bool:
     relation = aggregate.relation
     plain = isinstance(relation, Scan)
     return plain and aggregate.unit is None and not measure.type.nullable
-
-
-def size_is_public(aggregate: Aggregate, measure: Measure) -> bool:
-    """Whether a measure is the table's size under change-one: public, free."""
-    constant = measure.type.lo == measure.type.hi
-    return (
-        aggregate.neighbours is Neighbours.CHANGE_ONE
-        and not aggregate.keys
-        and constant
-        and measure.kind is MeasureKind.SUM
-        and always_one_row(aggregate, measure)
-    )
