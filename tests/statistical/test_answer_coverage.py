@@ -4,8 +4,7 @@ Each case draws R independent answers to one question on a fixed table and count
 how often the interval contains the exact value on the clamped and limited
 table. Coverage is at least the nominal level by construction, so a test fails
 only if the count is improbably low: below the 1e-11 quantile of
-Binomial(R, level). With fewer than 100 cases the false-alarm probability of the
-file is below 1e-9.
+Binomial(R, level), twice per test at most: 1e-10 covers it.
 """
 
 from __future__ import annotations
