@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-import math
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from discreet._exact import show
 from discreet._text import plain_str
@@ -472,9 +472,9 @@ def clamp(
     high = None if high is not None and high >= t.hi * t.step else high
     expr = align([expr, *(number(v) for v in (low, high) if v is not None)])[0]
     t = expr.type
-    lo = min(t.lo, t.hi if high is None else int(high / t.step)) if low is None else int(low / t.step)
-    hi = max(t.hi, lo) if high is None else int(high / t.step)
-    return expr if lo <= t.lo and t.hi <= hi else Clamp(expr, lo, hi)
+    hi = t.hi if high is None else int(high / t.step)
+    lo = min(t.lo, hi) if low is None else int(low / t.step)
+    return expr if lo <= t.lo and t.hi <= hi else Clamp(expr, lo, max(lo, hi))
 
 
 # --- choices -------------------------------------------------------------------------------

@@ -199,7 +199,8 @@ class Case(Expr):
 
     def _apply(self, *codes: Any) -> Code:
         pairs = zip(codes[:-1:2], codes[1::2], strict=True)
-        return next((value for test, value in pairs if test == 1), codes[-1])
+        chosen: Code = next((value for test, value in pairs if test == 1), codes[-1])
+        return chosen
 
     def sql(self, w: Writer) -> str:
         """Write the branches."""
@@ -226,7 +227,8 @@ class Coalesce(Expr):
         return t if all(a.type.nullable for a in self.args) else t.not_null()
 
     def _apply(self, *codes: Any) -> Code:
-        return next((c for c in codes if c is not None), None)
+        known: Code = next((c for c in codes if c is not None), None)
+        return known
 
     def sql(self, w: Writer) -> str:
         """Write the alternatives."""

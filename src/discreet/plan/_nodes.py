@@ -171,7 +171,7 @@ class Column(Expr):
     def _infer(self) -> Type:
         return self.of
 
-    def _apply(self, *codes: Any) -> Code:
+    def _apply(self, *codes: Any) -> Code:  # noqa: ARG002 - there are none
         raise AssertionError("a column is looked up, not computed")
 
     def evaluate(self, row: Row) -> Code:
@@ -241,7 +241,7 @@ def _inside(value: object) -> Iterator[Expr]:
             yield from _inside(item)
 
 
-def need(ok: bool, what: str, *types: Type) -> None:  # noqa: FBT001 - the condition is the point
+def need(ok: bool, what: str, *types: Type) -> None:
     """Refuse arguments of the wrong kind."""
     if not ok:
         raise ParameterError(f"{what}, got {' and '.join(map(str, types))}")

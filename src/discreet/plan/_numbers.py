@@ -200,7 +200,7 @@ class Abs(Unary):
         return Type.number(low, ends[1], t.step, null=t.nullable)
 
     def _apply(self, *codes: Any) -> Code:
-        return abs(codes[0])
+        return int(abs(codes[0]))
 
     def sql(self, w: Writer) -> str:
         """Write the function."""
@@ -249,11 +249,9 @@ class AsNumber(Unary):
 
 
 def _clamped(w: Writer, x: str, lo: int | None, hi: int | None) -> str:
-    ends = [("<", lo), (">", hi)]
-    cases = " ".join(
-        f"WHEN {x} {op} {w.integer(end)} THEN {w.integer(end)}" for op, end in ends if end is not None
-    )
-    return f"CASE {cases} ELSE {x} END" if cases else x
+    ends = [(op, w.integer(end)) for op, end in (("<", lo), (">", hi)) if end is not None]
+    cases = " ".join(f"WHEN {x} {op} {end} THEN {end}" for op, end in ends)
+    return f"CASE {cases} ELSE {x} END"
 
 
 @dataclass(frozen=True)
@@ -283,7 +281,9 @@ class Clamp(Unary):
         t = self.arg.type
         lo = self.lo if self.lo > t.lo else None
         hi = self.hi if self.hi < t.hi else None
-        return w.value(self.arg) if lo is None and hi is None else _clamped(w, w.bind(self.arg), lo, hi)
+        if lo is None and hi is None:
+            return w.value(self.arg)
+        return _clamped(w, w.bind(self.arg), lo, hi)
 
     def describe(self) -> str:
         """Print the bounds."""
@@ -389,7 +389,7 @@ class Bucket(Unary):
         return Type.number(first, first + len(self.edges), null=t.nullable)
 
     def _apply(self, *codes: Any) -> Code:
-        return self.first + sum(codes[0] >= e for e in self.edges)
+        return self.first + sum(int(codes[0] >= e) for e in self.edges)
 
     def sql(self, w: Writer) -> str:
         """Write a division where edges are equally far apart, else a binary search."""
