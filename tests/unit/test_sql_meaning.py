@@ -281,13 +281,14 @@ def violations(text):
         f"SELECT MAX(a), MAX(b), MAX(r), COUNT(DISTINCT c), COUNT(DISTINCT f) FROM t1 WHERE {text}",
         POLICY,
     ).query
-    columns = [s.expr for s in query.statistics]
+    exprs = [s.expr for s in query.statistics]
     proved = scope_module.facts(query.relation.condition)
     for row in CODES:
         if query.relation.condition.evaluate(row) != 1:
             continue
-        for column in columns:
-            code, t = row[column.name], column.type
+        for e in exprs:
+            column = plan.expr.plain_column(e)
+            code, t = row[column.name], e.type
             listed = proved.get(column.name, Range()).codes
             if code is None:
                 if not t.nullable:

@@ -108,9 +108,7 @@ class Statistic(ABC):
         """Ask for parts; say how the answer follows from them."""
 
     def __str__(self) -> str:
-        from discreet.plan._describe import expression  # noqa: PLC0415 - it imports this module
-
-        arg = "*" if self.expr is None else expression(self.expr)
+        arg = "*" if self.expr is None else self.expr.describe()
         more = "".join(f", {x}" for x in self._shown())
         return f"{self.word}({arg}{more})"
 
@@ -162,9 +160,7 @@ class CountDistinct(Statistic):
         return Total(low.vector(Measure(MeasureKind.DISTINCT, self.expr)), Fraction(1))
 
     def __str__(self) -> str:
-        from discreet.plan._describe import expression  # noqa: PLC0415 - as above
-
-        return f"count(distinct {expression(self._value)})"
+        return f"count(distinct {self._value.describe()})"
 
 
 @dataclass(frozen=True)
