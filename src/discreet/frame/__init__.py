@@ -12,7 +12,11 @@ from discreet.frame._table import Asker, Table, parse
 from discreet.frame._terms import Term, col, function
 from discreet.plan import FLUENT
 
-__all__ = ["Asker", "Table", "Term", "col", "parse", *FLUENT]  # noqa: PLE0604 - names of the table
+__all__ = ["Asker", "Table", "Term", "col", "function", "parse", *FLUENT]  # noqa: PLE0604 - names of the table
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Callable[..., Term]:

@@ -248,6 +248,16 @@ class Release(ABC):
     def __init_subclass__(cls) -> None:
         Release.kinds[cls.kind] = cls
 
+    @property
+    def noise(self) -> Law | None:
+        """Law of the noise in its integers, where there is any."""
+        return getattr(self, "law", None)
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many numbers or labels it lets out."""
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON-able data, without the kind."""

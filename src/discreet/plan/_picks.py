@@ -99,6 +99,11 @@ class Labels(Release):
     kind: ClassVar[str] = "labels"
 
     @property
+    def size(self) -> int:
+        """All labels of all cells."""
+        return sum(map(len, self.labels))
+
+    @property
     def shown(self) -> Ints:
         """One text or value per cell."""
         texts = [", ".join(map(str, c)) if len(c) > 1 else c[0] for c in self.labels]

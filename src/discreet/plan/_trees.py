@@ -131,6 +131,11 @@ class Levels(Release):
 
     kind: ClassVar[str] = "tree"
 
+    @property
+    def size(self) -> int:
+        """All nodes of all cells."""
+        return sum(len(row) for level in self.levels for row in level)
+
     def to_dict(self) -> dict[str, Any]:
         """Write levels, law and range."""
         return {

@@ -70,6 +70,11 @@ class Numbers(Release):
     kind: ClassVar[str] = "numbers"
 
     @property
+    def size(self) -> int:
+        """One for each cell."""
+        return len(self.values)
+
+    @property
     def floats(self) -> Floats:
         """The integers, for arithmetic after the noise."""
         return np.array(self.values, dtype=np.float64)
