@@ -109,8 +109,7 @@ class _Relations:
             found = source.columns[table.unit]
             unit = self.dialect.quote(found.name)
             where = f" WHERE {unit} IS NOT NULL"
-            text = found.kind is Physical.TEXT
-            physical.append(f"{self.dialect.as_text(unit, found) if text else unit} AS {UNIT}")
+            physical.append(f"{self.dialect.unit(unit, found)} AS {UNIT}")
             codes.append(UNIT)
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.table}{where}"
         return _Rows(f"SELECT {', '.join(codes) or '1 AS c'} FROM ({inner}) AS s", columns)
