@@ -19,6 +19,7 @@ ROAD = (
     "errors",
     "_exact",
     "_lazy",
+    "verify",
     "noise",
     "privacy",
     "mechanisms",
