@@ -159,11 +159,11 @@ class Casts(Operators):
         return out._replace(lo=lo, hi=hi, whole=True)
 
 
-def _rounded(x: Number, way: int, v: Value) -> int:
+def _rounded(x: Number, way: int, v: Value) -> Number:
     """End of a range after rounding: doubles to even, decimals away from zero."""
     if v.type in ("f32", "f64"):
         return round(x)
-    return int(math.floor(x) if way < 0 else math.ceil(x))
+    return math.floor(x) if way < 0 else math.ceil(x)
 
 
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\+00)?")

@@ -94,7 +94,7 @@ class Functions(Casts):
         x, y = values
         self.aligned(x, y, node)
         x = x._replace(literal=False, fields=(), per=None, dep=out.dep, unit=False,
-                       id=None if x.null else x.id, null=True)  # fmt: skip
+                       id=x.id if x.present else None, null=True)  # fmt: skip
         if y.form == ("nan",):
             return x._replace(nan=False)
         if not (y.constant and y.lo == y.hi and x.whole):
@@ -150,7 +150,7 @@ class Functions(Casts):
         if v.type in ("ts_ns", "tz_ns"):
             raise Unproven("epoch_us rounds nanoseconds")
         null = v.null or v.lo == -INF or v.hi == INF
-        return out._replace(lo=max(v.lo, lo), hi=min(v.hi, hi), null=null, whole=True, id=v.id)
+        return out._replace(lo=max(v.lo, lo), hi=min(v.hi, hi), null=null, whole=True)
 
     def _f_epoch_ns(self, values: list[Value], node: Node, out: Value) -> Value:
         (v,) = values
@@ -158,7 +158,7 @@ class Functions(Casts):
         if v.type not in ("ts_ns", "tz_ns") or not self.duck:
             raise Unproven(f"epoch_ns of {v.type}: {str(node)[:80]}")
         lo, hi = max(v.lo * 1000, lo), min(v.hi * 1000, hi)
-        return out._replace(lo=lo, hi=hi, null=True, whole=True, id=v.id)
+        return out._replace(lo=lo, hi=hi, null=True, whole=True)
 
     def _f_xor(self, values: list[Value], node: Node, out: Value) -> Value:
         if not self.duck:
@@ -202,4 +202,4 @@ def _year(day: int) -> int:
     try:
         return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).year
     except OverflowError:
-        return 1970 + int(day / 365.2425) + (1 if day > 0 else -1)
+        return 1970 + int(day / 365.2425) + (2 if day > 0 else -2)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from discreet.verify._domain import INF, INTEGERS, Number, Value, column
+from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
 from discreet.verify._functions import Functions
 from discreet.verify._read import From, Join, Node, Select, Unproven
 from discreet.verify._rules import NOTHING, Scope
@@ -106,6 +106,8 @@ class Reading:
         a, width = self.magnitude, max(self.hi, 0) - min(self.lo, 0)
         if a == 0:
             return Reach(0, 0, 0)
+        if INF in (a, total):
+            return Reach(INF, INF, INF)
         if neighbours == "add-remove":
             return Reach(a * total, a * a * squares, a * largest)
         if neighbours != "change-one":
@@ -284,12 +286,14 @@ class Statement:
             rows = replace(rows, mixed=rows.mixed or self.impure(_all(group)))
         made: list[tuple[str, str, Value]] = []
         outputs: list[Value] = []
+        ties: list[tuple[Value, Tokens]] = []
         for node, name in select.items:
             if node.kind == "star":
                 made += [c for c in rows.columns if node.args[0] in (None, c[0])]
                 continue
             if node.kind == "window":
-                rows, v = self.window(rows, node, scope)
+                rows, v, decided = self.window(rows, node, scope)
+                ties += [(v, decided)] if decided is not None else []
             else:
                 v = self.rules.value(node, scope, NOTHING)
                 summed = _aggregates(node)
@@ -298,12 +302,11 @@ class Statement:
                 v = self.bound(v, summed=summed)
             outputs.append(v)
             made.append(("", name or f"?{len(made)}", v))
-        alive = {id(v) for _, _, v in rows.columns} | {id(v) for v in outputs}
-        made = [c for c in made if id(c[2]) in alive]
+        for rank, decided in ties:
+            # rows that tie agree in what is left, so which of them is which does not matter
+            made = [c for c in made if c[2] is rank or self.determined(c[2].dep, decided)]
         if len({name for _, name, _ in made}) != len(made):
             raise Unproven("two columns of one name")
-        if group is not None and any(c[1].startswith("?") for c in made) and not outputs:
-            raise Unproven("columns without a name")
         return replace(rows, columns=tuple(made)), group, outputs
 
     def bound(self, v: Value, *, summed: bool) -> Value:
@@ -312,8 +315,10 @@ class Statement:
             token = self.token()
             self.sums.add(token)
             return v._replace(id=token, dep=frozenset((token,)), literal=False)
-        if v.constant or v.id is not None:
+        if v.constant:
             return v._replace(literal=False)
+        if v.id is not None:
+            return v._replace(dep=frozenset((v.id,)), literal=False)
         token = self.token()
         self.made[token] = v.dep
         return v._replace(id=token, dep=frozenset((token,)), literal=False)
@@ -373,7 +378,7 @@ class Statement:
             v, k = (self.rules.value(n, scope, NOTHING) for n in part.args[1:])
             if not (k.constant and k.type in INTEGERS and k.lo == k.hi):
                 continue
-            rank = ranks.get(v.id or 0)
+            rank = ranks.get(v.id or 0) if v.form == ("rank",) else None
             if rank is not None and part.args[0] in ("<", "<=", "="):
                 most = 1 if part.args[0] == "=" else max(0, int(k.lo) - (part.args[0] == "<"))
                 rows = self.limited(rows, rank, most)
@@ -409,32 +414,30 @@ class Statement:
             return replace(rows, shares=(*rows.shares, (most, rank.per)))
         return replace(rows, rows=min(rows.rows, most))
 
-    def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value]:
+    def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value, Tokens | None]:
+        """Relation beside a rank, the rank, and what the order decides where it is not total."""
         function, partition, order = node.args
         if function not in ("row_number", "dense_rank"):
             raise Unproven(f"window {function}")
         per = [self.rules.value(n, scope, NOTHING) for n in partition]
         by = [self.rules.value(n, scope, NOTHING) for n in order]
         token = self.token()
-        v = Value("i64", 1, 2**60, null=False, whole=True, id=token, dep=frozenset((token,)))
+        v = Value("i64", 1, ROWS, null=False, whole=True, id=token, dep=frozenset((token,)),
+                  form=("rank",))  # fmt: skip
         if not rows.private:
-            return rows, v
-        unit = [x for x in per if x.unit]
-        if not unit or not rows.known or rows.by_row or rows.grouped:
-            return replace(rows, mixed=True), v
+            return rows, v, None
         others = [x for x in per if not x.unit]
-        known = self.closure(per + by)
+        if len(others) == len(per) or not rows.known or rows.by_row or rows.grouped:
+            return replace(rows, mixed=True), v, None
         rank = _Rank(function, _all(others), self.closure(by))
-        if function == "row_number":
-            if not any(i <= known for i in rows.identities):
-                # rows that tie agree in what is left, so which of them is which does not matter
-                left = [c for c in rows.columns if self.determined(c[2].dep, known)]
-                rows = replace(rows, columns=tuple(left))
-            made = self.closure(others) | {token}
-            rows = replace(rows, identities=(*rows.identities, made))
-        if function == "dense_rank" and others:
-            return rows, v
-        return replace(rows, ranks=(*rows.ranks, (token, rank))), v
+        if function == "dense_rank":
+            ranks = rows.ranks if others else (*rows.ranks, (token, rank))
+            return replace(rows, ranks=ranks), v, None
+        decided = self.closure(per + by)
+        total = any(i <= decided for i in rows.identities)
+        rows = replace(rows, ranks=(*rows.ranks, (token, rank)),
+                       identities=(*rows.identities, self.closure(others) | {token}))  # fmt: skip
+        return rows, v, None if total else decided
 
     def joined(self, left: _Rows, join: Join) -> _Rows:
         right = self.source(join.source)
@@ -446,7 +449,7 @@ class Statement:
         rows = replace(left, columns=left.columns + others, certain=False,
                        mixed=left.mixed or right.mixed or self.impure(condition.dep),
                        sizes=left.sizes | ({} if join.left else right.sizes),
-                       identities=())  # fmt: skip
+                       identities=(), ranks=())  # fmt: skip
         if not left.private and not right.private:
             return rows
         if not left.private:
@@ -466,9 +469,9 @@ class Statement:
     def optional(self, v: Value) -> Value:
         """Value of a row that may have no partner."""
         if v.id is not None:
-            return v._replace(null=True, unit=False, literal=False)
+            return v._replace(null=True, sure=False, unit=False, literal=False)
         token = self.token()
-        return v._replace(null=True, id=token, dep=frozenset((token,)), literal=False)
+        return v._replace(null=True, sure=False, id=token, dep=frozenset((token,)))
 
     def equalities(self, on: Node, left: _Rows, right: _Rows) -> list[tuple[Value, Value]]:
         one, two = Scope(left.columns), Scope(right.columns)
@@ -485,7 +488,9 @@ class Statement:
 
     def fanout(self, keys: list[Value]) -> Number:
         """Most rows of a public table that share the joined columns; infinite if not handed in."""
-        found = {self.origins[t] for v in keys for t in self.roots(v.dep) if t in self.origins}
+        roots = [self.roots(v.dep) for v in keys]
+        # a key made of two columns fixes neither of them
+        found = {self.origins[t] for ts in roots if len(ts) == 1 for t in ts if t in self.origins}
         known = [
             most for (table, columns), most in self.fanouts.items()
             if columns and {(table, c) for c in columns} <= found

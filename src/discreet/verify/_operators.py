@@ -179,15 +179,17 @@ class Operators(Rules):
             fields = tuple(f._replace(at=f.at + by) for f in packed(a))
             lo, hi = int(a.lo) << by, int(a.hi) << by
             return self.fit(out._replace(lo=lo, hi=hi, id=a.id, fields=fields), node, a)
-        if a.fields and all(f.at >= by or (f.hi << f.at) < (1 << by) for f in a.fields):
-            return _word(tuple(f._replace(at=f.at - by) for f in a.fields if f.at >= by), out)
+        fields = packed(a)
+        if fields and all(f.at >= by or (f.hi << f.at) < (1 << by) for f in fields):
+            return _word(tuple(f._replace(at=f.at - by) for f in fields if f.at >= by), out)
         return out._replace(lo=int(a.lo) >> by, hi=int(a.hi) >> by)
 
     def _mask(self, a: Value, b: Value, node: Node, out: Value) -> Value:
         out = out._replace(type=self.common(a, b, node))
-        if a.fields and b.lo == b.hi and b.lo >= 0 and int(b.lo) & (int(b.lo) + 1) == 0:
+        fields = packed(a)
+        if fields and b.lo == b.hi and b.lo >= 0 and int(b.lo) & (int(b.lo) + 1) == 0:
             width = int(b.lo).bit_length()
-            low = tuple(f for f in a.fields if f.at < width)
+            low = tuple(f for f in fields if f.at < width)
             if all((f.hi << f.at) < (1 << width) for f in low):
                 return _word(low, out)
         tops = [v.hi for v in (a, b) if v.lo >= 0]
