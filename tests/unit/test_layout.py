@@ -21,6 +21,7 @@ ROAD = (
     "_lazy",
     "_print",
     "_text",
+    "verify",
     "noise",
     "privacy",
     "mechanisms",
