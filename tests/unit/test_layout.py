@@ -18,6 +18,7 @@ SRC = Path(discreet.__file__).parent
 ROAD = (
     "errors",
     "_exact",
+    "_text",
     "_lazy",
     "noise",
     "privacy",
@@ -69,7 +70,7 @@ def _violations(part: str, source: str) -> set[str]:
     return _imports(source) - allowed
 
 
-@pytest.mark.parametrize("part", [*PACKAGES, "errors", "_exact", "_lazy"])
+@pytest.mark.parametrize("part", [*PACKAGES, "errors", "_exact", "_text", "_lazy"])
 def test_packages_import_only_from_their_left(part):
     path = SRC / part
     files = sorted(path.rglob("*.py")) if path.is_dir() else [SRC / f"{part}.py"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _expr as expr
+from discreet.plan import _functions as functions
 from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
+from discreet.plan._expr import Expr
 from discreet.plan._formula import Box
 from discreet.plan._lower import BRANCHING, Lowered, lower
 from discreet.plan._price import Ask, Cost, Plan, Threshold, price
@@ -55,6 +58,7 @@ __all__ = [
     "Box",
     "Code",
     "Cost",
+    "Expr",
     "Filter",
     "Groups",
     "JoinPublic",
@@ -67,8 +71,10 @@ __all__ = [
     "Lowered",
     "Measure",
     "MeasureKind",
+    "Null",
     "Number",
     "Of",
+    "Operand",
     "Out",
     "Output",
     "Plan",
@@ -85,12 +91,14 @@ __all__ = [
     "Text",
     "Threshold",
     "Type",
+    "Word",
     "base",
     "build",
     "describe",
     "digest",
     "expr",
     "facts",
+    "functions",
     "ingest",
     "limits_of",
     "lower",
