@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from discreet.errors import ParameterError
+from discreet.errors import DiscreetError, ParameterError
 
 
-def plain_str(value: object, what: str = "this") -> str:
+def plain_str(
+    value: object, what: str = "this", error: type[DiscreetError] = ParameterError
+) -> str:
     """Copy a text into a plain ``str``; refuse anything else.
 
     A subclass of ``str`` may answer ``replace``, ``==`` or ``str()`` as it likes.
@@ -19,5 +21,5 @@ def plain_str(value: object, what: str = "this") -> str:
     (<class 'str'>, 'age')
     """
     if not issubclass(type(value), str):  # isinstance also believes a false __class__
-        raise ParameterError(f"{what} must be text, got {type(value).__name__}")
+        raise error(f"{what} must be text, got {type(value).__name__}")
     return str.__str__(value)

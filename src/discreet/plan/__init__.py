@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _expr as expr
+from discreet.plan import _functions as functions
 from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
+from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Spread, Total, corners
 from discreet.plan._lower import Lowered, cells_of, lower
 from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
@@ -58,12 +61,14 @@ from discreet.plan._valid import damaged, integer, rational
 from discreet.plan._vectors import Box, Numbers
 
 __all__ = [
+    "CALLS",
+    "FLUENT",
+    "PRIME",
     "Aggregate",
     "Apply",
     "Ask",
     "Assembly",
     "Box",
-    "CALLS",
     "Cells",
     "Code",
     "Cost",
@@ -71,7 +76,7 @@ __all__ = [
     "CountDistinct",
     "CountUnits",
     "Draw",
-    "FLUENT",
+    "Expr",
     "Filter",
     "Fluent",
     "Formula",
@@ -87,12 +92,13 @@ __all__ = [
     "Mean",
     "Measure",
     "MeasureKind",
+    "Null",
     "Number",
     "Numbers",
     "Of",
+    "Operand",
     "Out",
     "Output",
-    "PRIME",
     "Part",
     "Plan",
     "Priced",
@@ -110,6 +116,7 @@ __all__ = [
     "Text",
     "Total",
     "Type",
+    "Word",
     "base",
     "build",
     "cells_of",
@@ -122,6 +129,7 @@ __all__ = [
     "expr",
     "facts",
     "fits",
+    "functions",
     "ingest",
     "integer",
     "limits_of",

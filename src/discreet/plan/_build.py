@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from discreet._exact import show
 from discreet._text import plain_str
@@ -387,6 +387,13 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     if op == "*" and a == b:
         return Square(a)
     return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
+
+
+def infix(op: str, left: Operand, right: Operand) -> Expr:
+    """Apply an operator that stands between two operands."""
+    if op in MIRROR:
+        return compare(cast("Comparison", op), left, right)
+    return _logic(op, [left, right]) if op in ("and", "or") else arithmetic(op, left, right)
 
 
 def _scaled(expr: Expr, factor: Fraction) -> Expr:
