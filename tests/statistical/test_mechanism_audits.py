@@ -22,20 +22,22 @@ DRAWS = 200_000
 CONFIDENCE = "0.9999999999"
 
 
-def audited(x, y, *, delta=0, draws=DRAWS):
-    return audit.epsilon_lower_bound(x, y, draws=draws, delta=delta, confidence=CONFIDENCE)
+def audited(x, y, epsilon, *, delta=0, draws=DRAWS):
+    return audit.estimate(
+        lambda sampler, n: sampler(n), x, y, epsilon, delta, draws, confidence=CONFIDENCE
+    )
 
 
 def passes(x, y, epsilon, *, delta=0, draws=DRAWS, reaches=0.0):
     """Not refuted, and (so that the audit is known to look) not far below the claim."""
-    verdict = audited(x, y, delta=delta, draws=draws)
-    assert not verdict.refutes(epsilon), verdict
-    assert verdict.epsilon >= reaches, verdict
+    verdict = audited(x, y, epsilon, delta=delta, draws=draws)
+    assert not verdict.violated, verdict
+    assert verdict.epsilon_lower_bound >= reaches, verdict
 
 
 def caught(x, y, epsilon, *, delta=0, draws=DRAWS):
-    verdict = audited(x, y, delta=delta, draws=draws)
-    assert verdict.refutes(epsilon), verdict
+    verdict = audited(x, y, epsilon, delta=delta, draws=draws)
+    assert verdict.violated, verdict
 
 
 def shifted(law, by):
