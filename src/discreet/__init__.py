@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         noise,
         policy,
         privacy,
+        release,
     )
     from discreet.answer import Answer
     from discreet.curator import Curator
@@ -55,6 +56,7 @@ __all__ = [
     "privacy",
     "proportion",
     "quantile",
+    "release",
     "std",
     "sum",
     "var",
@@ -71,6 +73,7 @@ _SUBMODULES = frozenset(
         "noise",
         "policy",
         "privacy",
+        "release",
     }
 )
 _STATISTICS = (
