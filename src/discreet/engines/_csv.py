@@ -8,7 +8,7 @@ Rule
    and have as many cells as the header, they are one row.
 3. Cells that are missing are NULL, cells too many are left out, an empty cell is NULL. A
    quoted cell that is not well formed is taken literally. A line longer than 16 MiB is
-   a row of NULLs; so is an empty line. Bad UTF-8 becomes "?", byte by byte.
+   a row of NULLs; so is an empty line. Bytes that are not UTF-8 become "?".
 
 Guarantee
 ---------

@@ -7,8 +7,8 @@ and what cannot be read is NULL.
 
 Typed columns are taken as they are, but for the few types that DuckDB converts
 while it scans, or does not know: these are viewed as another type of the same
-values. Text is checked once, at the speed of memory; in the pieces that are not
-UTF-8, each bad byte becomes "?", as in Parquet files.
+values. Text is checked once, at the speed of memory; what is not UTF-8 is mended,
+value by value: bad bytes become "?".
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def mended(texts: pa.Array) -> pa.Array:
-    """Return texts as they are if all are UTF-8, or with "?" for each bad byte."""
+    """Return texts as they are if all are UTF-8, or with "?" for bad bytes."""
     import pyarrow as pa  # noqa: PLC0415 - only for frames
 
     try:

@@ -4,7 +4,7 @@
 Reading a source must not fail because of one row, for a failure would tell
 something about that row. What each kind of source may hold, and what is done:
 
-- Parquet: text that is not UTF-8 is mended by the reader ("?" for each bad byte). A
+- Parquet: text that is not UTF-8 is mended by the reader ("?" for bad bytes). A
   column of milliseconds that holds instants beyond 64 bits of microseconds cannot
   be read by DuckDB; such columns are tried once when opened, and loaded through
   Arrow if that fails. Folder names (``age=77``) are names, never columns.
