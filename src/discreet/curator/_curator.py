@@ -24,8 +24,7 @@ from discreet.curator._release import count_cells, fresh_salt, measure
 from discreet.engines._protocol import sealed
 from discreet.errors import BudgetExceededError, DiscreetError, EngineError
 from discreet.ledger import Balance, Entry, Ledger
-from discreet.plan import Cost, Plan, Query, Scan, lower, price
-from discreet.plan._relation import private_tables
+from discreet.plan import Cost, Plan, Query, Scan, lower, price, private_tables
 
 if TYPE_CHECKING:
     from discreet import frame

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from discreet import policy as pol
 from discreet.errors import QueryError
-from discreet.plan import JoinPublic, Query, Scan
-from discreet.plan._relation import Relation, private_tables
+from discreet.plan import JoinPublic, Query, Relation, nodes, private_tables
 
 
 def check_own(query: Query, policy: pol.Policy) -> None:
@@ -28,7 +27,4 @@ def check_own(query: Query, policy: pol.Policy) -> None:
 
 
 def _public(relation: Relation) -> Iterator[pol.Table]:
-    while not isinstance(relation, Scan):
-        if isinstance(relation, JoinPublic):
-            yield relation.public.table
-        relation = relation.below
+    yield from (n.public.table for n in nodes(relation) if isinstance(n, JoinPublic))

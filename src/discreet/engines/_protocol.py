@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
+from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
 
 T = TypeVar("T")
 
@@ -43,17 +43,14 @@ def check_fanout(engine: Engine, aggregate: Aggregate) -> None:
     Sensitivities rest on it. Public tables hold nothing private, so the refusal
     may say so.
     """
-    relation = aggregate.relation
-    while not isinstance(relation, Scan):
-        if isinstance(relation, JoinPublic):
-            columns = tuple(right for _, right in relation.on)
-            most = engine.fanout(relation.public, columns)
-            if most > relation.fanout:
+    for join in nodes(aggregate.relation):
+        if isinstance(join, JoinPublic):
+            most = engine.fanout(join.public, tuple(right for _, right in join.on))
+            if most > join.fanout:
                 raise SchemaError(
-                    f"public table {relation.public.table.name!r} repeats a key {most} times, "
-                    f"the plan assumes at most {relation.fanout}"
+                    f"public table {join.public.table.name!r} repeats a key {most} times, "
+                    f"the plan assumes at most {join.fanout}"
                 )
-        relation = relation.below
 
 
 def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

@@ -23,7 +23,7 @@ from discreet.plan._query import (
     Text,
     limits_of,
 )
-from discreet.plan._reference import Groups, Salt, ingest, run
+from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
     PRIME,
     Aggregate,
@@ -31,23 +31,28 @@ from discreet.plan._relation import (
     JoinPublic,
     JoinUnit,
     Key,
+    LimitGroups,
+    LimitRows,
     Limits,
     Measure,
     MeasureKind,
+    Project,
     Relation,
     Scan,
+    aggregate,
     base,
     digest,
-    multiplicity,
-    used_columns,
+    nodes,
+    private_tables,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
-from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
+from discreet.plan._stability import Sensitivity, reach, sensitivity, size_is_public
 from discreet.plan._types import Code, Kind, Type, of_column
 
 __all__ = [
     "BRANCHING",
     "PRIME",
+    "TURNS",
     "Aggregate",
     "Apply",
     "Ask",
@@ -62,6 +67,8 @@ __all__ = [
     "Key",
     "KeyOf",
     "Kind",
+    "LimitGroups",
+    "LimitRows",
     "Limits",
     "Linear",
     "Lowered",
@@ -72,6 +79,7 @@ __all__ = [
     "Out",
     "Output",
     "Plan",
+    "Project",
     "Query",
     "Range",
     "Relation",
@@ -85,6 +93,7 @@ __all__ = [
     "Text",
     "Threshold",
     "Type",
+    "aggregate",
     "base",
     "build",
     "describe",
@@ -94,12 +103,13 @@ __all__ = [
     "ingest",
     "limits_of",
     "lower",
-    "multiplicity",
+    "nodes",
     "of_column",
     "price",
+    "private_tables",
+    "reach",
     "run",
     "sensitivity",
     "size_is_public",
     "statistic",
-    "used_columns",
 ]

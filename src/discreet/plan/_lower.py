@@ -9,7 +9,7 @@ one expression share one tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from discreet.errors import ParameterError
@@ -28,11 +28,10 @@ from discreet.plan._query import Query, Stat, Statistic
 from discreet.plan._relation import (
     Aggregate,
     Key,
-    Limits,
     Measure,
     MeasureKind,
+    aggregate,
     base,
-    multiplicity,
 )
 from discreet.plan._stability import (
     Sensitivity,
@@ -154,21 +153,15 @@ class _Lowering:
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
-        return Aggregate(q.relation, keys, measures, q.limits, q.neighbours)
+        return aggregate(q.relation, keys, measures, q.limits, q.neighbours, groups=len(q.keys))
 
     def _histogram(self, key: Key) -> Aggregate:
-        """Counts by one more key, limited by rows alone.
+        """Counts by one more key, limited like the question's own groups.
 
-        A leaf or label is not a group of the question, so limits on groups would
-        mean something else here. With rows alone, a unit's rows may all meet in
-        one node of any level of a tree, and the sensitivity says so.
+        The limits count rows and groups of the question, not leaves: all rows of a
+        unit in one group may meet in one node of any level of a tree.
         """
-        counts = self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
-        limits = self.query.limits
-        rows = [] if limits.rows is None else [limits.rows]
-        if limits.groups is not None and limits.rows_per_group is not None:
-            rows.append(limits.groups * limits.rows_per_group)
-        return replace(counts, limits=Limits(rows=min(rows)))
+        return self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
 
     def _measure(self, measure: Measure) -> int:
         if measure not in self.measures:
@@ -187,7 +180,7 @@ class _Lowering:
         """Count units: by their column, or as rows where each row is one."""
         if base(self.query.relation).table.unit is not None:
             return self._measure(Measure(MeasureKind.UNITS))
-        if multiplicity(self.query.relation) > 1:
+        if (self.query.relation.m or 0) > 1:
             raise ParameterError(
                 "after a join that repeats rows, units can only be counted by a unit column",
                 hint='unit = "person_id" in the policy',
@@ -256,8 +249,8 @@ class _Lowering:
             shifted = Arithmetic("-", AsNumber(expr), first)
             leaf = Rescale(shifted, Fraction(width), mode="floor")
             key = Key("\x00leaf", leaf, tuple(range(leaves)))
-            aggregate = self._histogram(key)
-            self.extra.append(aggregate)
+            counts = self._histogram(key)
+            self.extra.append(counts)
             step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
             self.trees.append(
                 Tree(
@@ -267,7 +260,7 @@ class _Lowering:
                     t.lo * step,
                     width * step,
                     t.hi * step,
-                    sensitivity(aggregate, aggregate.measures[0]),
+                    sensitivity(counts, counts.measures[0]),
                 )
             )
             self.tree_index[expr] = len(self.trees) - 1
@@ -280,9 +273,9 @@ class _Lowering:
         if s.top > len(labels):
             raise ParameterError(f"MODE asks for {s.top} of {len(labels)} values")
         key = Key("\x00value", s.expr, tuple(range(t.lo, t.hi + 1)))
-        aggregate = self._histogram(key)
-        self.extra.append(aggregate)
-        moves = sensitivity(aggregate, aggregate.measures[0])
+        counts = self._histogram(key)
+        self.extra.append(counts)
+        moves = sensitivity(counts, counts.measures[0])
         self.picks.append(Pick(len(self.extra), s.top, labels, moves))
         return Mode(len(self.picks) - 1)
 

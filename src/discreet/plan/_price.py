@@ -54,8 +54,7 @@ from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan._formula import Total
 from discreet.plan._lower import Lowered
 from discreet.plan._query import Of
-from discreet.plan._relation import Limits
-from discreet.plan._stability import Sensitivity
+from discreet.plan._stability import Sensitivity, reach
 from discreet.privacy import Neighbours, Pure, gaussian_sigma
 
 Law = DiscreteLaplace | DiscreteGaussian
@@ -282,9 +281,8 @@ def _gaussian_plan(lowered: Lowered, law: _LawOf, cost: Cost, failure: Fraction,
 
 def _coordinates(lowered: Lowered, parts: int) -> int:
     """Bound the noisy integers that one unit can move."""
-    limits = lowered.query.limits
-    rows = limits.rows or (limits.groups or 1) * (limits.rows_per_group or 1)
-    return 2 * parts * rows
+    rows = [a.relation.m or 0 for a in lowered.aggregates]
+    return 2 * parts * max(rows)
 
 
 def _calibrate(epsilon: Fraction, delta: Fraction, d: int) -> tuple[Fraction, Fraction]:
@@ -304,22 +302,18 @@ def _calibrate(epsilon: Fraction, delta: Fraction, d: int) -> tuple[Fraction, Fr
 
 def groups_touched(lowered: Lowered) -> int:
     """Bound the groups in whose content one unit can make a difference."""
-    query = lowered.query
-    if not query.keys:
-        return 1
-    limits: Limits = query.limits
-    bounds = [x for x in (limits.groups, limits.rows) if x is not None]
-    twice = 2 if query.neighbours is Neighbours.CHANGE_ONE else 1
-    return min(bounds) * twice
+    return _touched(lowered, 0)
 
 
 def groups_picked(lowered: Lowered) -> int:
     """Bound the groups in which one unit can influence a pick (see ``_histogram``)."""
-    if not lowered.query.keys or not lowered.picks:
-        return 1
-    rows = lowered.aggregates[lowered.picks[0].aggregate].limits.rows
-    assert rows is not None
-    return rows * (2 if lowered.query.neighbours is Neighbours.CHANGE_ONE else 1)
+    return _touched(lowered, lowered.picks[0].aggregate) if lowered.picks else 1
+
+
+def _touched(lowered: Lowered, index: int) -> int:
+    touched = reach(lowered.aggregates[index], len(lowered.query.keys))
+    changed = lowered.query.keys and lowered.query.neighbours is Neighbours.CHANGE_ONE
+    return touched * (2 if changed else 1)
 
 
 def _threshold(lowered: Lowered, vector: int, law: Law, delta: Fraction) -> Threshold:
