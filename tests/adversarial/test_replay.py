@@ -160,7 +160,9 @@ class Unlimited(Reference):
     """Mutant: contribution limits are declared but not enforced."""
 
     def execute(self, aggregate, salt):
-        return super().execute(replace(aggregate, limits=pl.Limits(rows=10**6)), salt)
+        assert isinstance(aggregate.relation, pl.LimitRows)
+        loose = replace(aggregate.relation, n=10**6)
+        return super().execute(replace(aggregate, relation=loose), salt)
 
 
 class Unclipped(Reference):
@@ -171,10 +173,11 @@ class Unclipped(Reference):
         super().__init__(wide)
 
     def execute(self, aggregate, salt):
-        table = aggregate.relation.table
+        table = pl.base(aggregate.relation).table
         loose = pol.Table("t", [*(c for c in table.columns.values() if c.name != "age"),
                                 pol.Integer("age", min=-(10**9), max=10**9)])  # fmt: skip
-        return super().execute(replace(aggregate, relation=pl.Scan(loose)), salt)
+        relation = replace(aggregate.relation, below=pl.Scan(loose))
+        return super().execute(replace(aggregate, relation=relation), salt)
 
 
 class FloatSum(Reference):

@@ -34,7 +34,7 @@ from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
 from discreet.inference._testoftests import plan_parts, rejecting_parts
 from discreet.inference._ump import ump_test
-from discreet.plan import Aggregate, Kind, Limits, Query, charge, digest, lower
+from discreet.plan import Aggregate, Kind, Limits, Query, aggregate, charge, digest, lower
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -181,15 +181,16 @@ def _rows_of(
         asked = asked.where(where)
     keys = {f"c{i}": column for i, column in enumerate(wanted)}
     query = asked.group_by(**keys).agg(n=frame.count()).query
-    aggregate = lower(query).aggregates[0]
-    if len(aggregate.measures) != 1 or len(aggregate.keys) != len(wanted):
+    found = lower(query).aggregates[0]
+    one = aggregate(query.relation, found.keys, found.measures, Limits(rows=1), query.neighbours)
+    if len(one.measures) != 1 or len(one.keys) != len(wanted) or one.relation.m != 1:
         raise ParameterError("columns are row expressions of one table", hint='"income"')
-    for key, name in zip(aggregate.keys, columns, strict=False):
+    for key, name in zip(one.keys, columns, strict=False):
         if key.expr.type.kind not in (Kind.NUMBER, Kind.BOOLEAN):
             raise ParameterError(f"{name!r} is no number", hint="a numeric column")
-    if aggregate.keys[-1].codes is None:
+    if one.keys[-1].codes is None:
         raise ParameterError(f"the values of {by!r} are private", hint="a column of public values")
-    return replace(aggregate, limits=Limits(rows=1)), query
+    return one, query
 
 
 def _samples(curator: Curator, aggregate: Aggregate, *, split: bool) -> list[list[Any]]:

@@ -67,9 +67,12 @@ class Assembly:
         """Contribution limits: the policy's, or lower ones that the question asks for.
 
         `asked` may name rows, groups and rows_per_group. A question may lower
-        the policy's limits and never raise them.
+        the policy's limits and never raise them. Where a row is a unit nothing
+        could enforce a lower limit, so none is set.
         """
         limits = limits_of(self.scope.relation, grouped=bool(self.keys))
+        if self.scope.unit is None:
+            return limits
         if not self.keys:
             # all rows are one group, so a limit per group is a limit on rows
             rows = [n for n in (asked.get("rows"), asked.get("rows_per_group")) if n is not None]

@@ -13,6 +13,7 @@ from discreet.plan._relation import (
     JoinPublic,
     JoinUnit,
     Key,
+    LimitRows,
     Limits,
     Relation,
     Scan,
@@ -98,7 +99,11 @@ def _relation(relation: Relation) -> list[str]:
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
         case JoinUnit(below, other, _):
-            return [f"join {other.table.name} on the unit", *_relation(below)]
+            side = " ".join(reversed(_relation(other))).removeprefix("scan ")
+            return [f"join {side} on the unit", *_relation(below)]
+        case LimitRows(below, n):
+            limit = f"limit each {base(below).table.unit} to {_plural(n, 'row')}"
+            return [limit, *_relation(below)]
     raise AssertionError(relation)
 
 

@@ -20,8 +20,8 @@ from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._query import Query
-from discreet.plan._relation import Aggregate, Key, Limits, Measure, MeasureKind, base, multiplicity
-from discreet.plan._stability import linear_sensitivity, sensitivity
+from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, aggregate, base
+from discreet.plan._stability import linear_sensitivity, reach, sensitivity
 from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
@@ -117,12 +117,12 @@ class Lowering:
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
         shifted = Arithmetic("-", AsNumber(expr), first)
         leaf = Rescale(shifted, Fraction(width), mode="floor")
-        aggregate = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
+        counts = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
         step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
         part = Tree(
             len(self.extra),
-            sensitivity(aggregate, aggregate.measures[0]),
-            self._coordinates(aggregate),
+            sensitivity(counts, counts.measures[0]),
+            self._coordinates(counts),
             levels,
             leaves,
             t.lo * step,
@@ -138,15 +138,15 @@ class Lowering:
         codes = tuple(range(t.lo, t.hi + 1))
         if top > len(codes):
             raise ParameterError(f"MODE asks for {top} of {len(codes)} values")
-        aggregate = self._histogram(Key("\x00value", expr, codes))
+        counts = self._histogram(Key("\x00value", expr, codes))
         part = Pick(
             len(self.extra),
-            sensitivity(aggregate, aggregate.measures[0]),
-            self._coordinates(aggregate),
+            sensitivity(counts, counts.measures[0]),
+            self._coordinates(counts),
             top,
             codes,
             tuple(t.value(c) for c in codes),
-            self._cells_touched(aggregate),
+            self._cells_touched(counts),
         )
         return self._add(lambda _: part)
 
@@ -171,30 +171,22 @@ class Lowering:
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
-        return Aggregate(q.relation, keys, measures, q.limits, q.neighbours)
+        return aggregate(q.relation, keys, measures, q.limits, q.neighbours, groups=len(q.keys))
 
     def _histogram(self, key: Key) -> Aggregate:
-        """Counts by one more key, limited by rows alone.
+        """Counts by one more key, limited like the question's own groups.
 
-        A leaf or label is not a group of the question, so limits on groups would
-        mean something else here. With rows alone, a unit's rows may all meet in
-        one node of any level of a tree, and the sensitivity says so.
+        The limits count rows and groups of the question, not leaves: all rows of a
+        unit in one group may meet in one node of any level of a tree.
         """
-        limits, q = self.query.limits, self.query
-        rows = [] if limits.rows is None else [limits.rows]
-        if limits.groups is not None and limits.rows_per_group is not None:
-            rows.append(limits.groups * limits.rows_per_group)
-        counts = (Measure(MeasureKind.SUM, ONE),)
-        aggregate = Aggregate(
-            q.relation, (*q.keys, key), counts, Limits(rows=min(rows)), q.neighbours
-        )
-        self.extra.append(aggregate)
-        return aggregate
+        counts = self._aggregate((*self.query.keys, key), (Measure(MeasureKind.SUM, ONE),))
+        self.extra.append(counts)
+        return counts
 
     def _units(self) -> Measure:
         if base(self.query.relation).table.unit is not None:
             return Measure(MeasureKind.UNITS)
-        if multiplicity(self.query.relation) > 1:
+        if (self.query.relation.m or 0) > 1:
             raise ParameterError(
                 "after a join that repeats rows, units can only be counted by a unit column",
                 hint='unit = "person_id" in the policy',
@@ -212,9 +204,8 @@ class Lowering:
 
         def slot(main: Aggregate) -> Part:
             moves = sensitivity(main, measure)
-            touched = _groups_of_unit(main.limits)
             coordinates = self._coordinates(main)
-            return Keys(0, moves, coordinates, place, column, touched, self.query.other)
+            return Keys(0, moves, coordinates, place, column, reach(main), self.query.other)
 
         self.slots[index] = slot
         return index
@@ -233,23 +224,14 @@ class Lowering:
     def _sides(self) -> int:
         return 2 if self.query.neighbours is Neighbours.CHANGE_ONE else 1
 
-    def _coordinates(self, aggregate: Aggregate) -> int:
+    def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
-        return self._sides() * _rows_of_unit(aggregate.limits)
+        return self._sides() * reach(counts)
 
-    def _cells_touched(self, aggregate: Aggregate) -> int:
+    def _cells_touched(self, counts: Aggregate) -> int:
         """Bound the cells of the question whose histogram one unit can change."""
-        if not self.query.keys:
-            return 1
-        return self._sides() * _rows_of_unit(aggregate.limits)
-
-
-def _rows_of_unit(limits: Limits) -> int:
-    return limits.rows or (limits.groups or 1) * (limits.rows_per_group or 1)
-
-
-def _groups_of_unit(limits: Limits) -> int:
-    return min(n for n in (limits.groups, limits.rows) if n is not None)
+        cells = reach(counts, len(self.query.keys))
+        return cells * self._sides() if self.query.keys else cells
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:

@@ -13,7 +13,6 @@ from fractions import Fraction
 from math import prod
 from typing import Literal as Choice
 
-from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._relation import (
     Key,
@@ -21,8 +20,8 @@ from discreet.plan._relation import (
     Relation,
     base,
     digest,
-    multiplicity,
     private_tables,
+    rows_of_unit,
 )
 from discreet.plan._statistics import Statistic
 from discreet.privacy import Neighbours
@@ -115,20 +114,12 @@ class Query:
         return describe(self)
 
 
-def rows_of_unit(table: pol.Table) -> int:
-    """Most rows of one unit that the policy lets into an aggregate."""
-    if table.max_rows_per_unit is not None:
-        return table.max_rows_per_unit
-    assert table.max_groups_per_unit is not None
-    assert table.max_rows_per_group is not None
-    return table.max_groups_per_unit * table.max_rows_per_group
-
-
 def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     """Contribution limits that the policy sets for a relation."""
     table = base(relation).table
     if table.unit is None:
-        return Limits(rows=multiplicity(relation))
+        # a row is a unit, and what a join makes of it is all that it contributes
+        return Limits(rows=max(relation.m or 1, 1))
     joined = private_tables(relation)
     if len(joined) > 1:
         return Limits(rows=prod(rows_of_unit(t) for t in joined))
