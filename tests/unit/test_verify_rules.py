@@ -69,8 +69,8 @@ PROVED = [
     (BOTH, "least(b, 100) + 1"),
     (BOTH, "text = 'o''clock'"),
     (BOTH, "text IN ('a', 'b')"),
-    (BOTH, "CASE WHEN day >= DATE '2000-01-01' AND day <= DATE '2020-01-01' "
-           "THEN CAST(EXTRACT(year FROM day) AS BIGINT) END"),
+    (BOTH, ("CASE WHEN day >= DATE '2000-01-01' AND day <= DATE '2020-01-01' "
+           "THEN CAST(EXTRACT(year FROM day) AS BIGINT) END")),
     (BOTH, f"DATE '1970-01-01' + CAST({CLAMP} AS INTEGER)"),
     (DUCK, "h % 2147483647"),
     (DUCK, "CAST(ub % 2147483647 AS BIGINT) + 2147483647"),
@@ -88,35 +88,35 @@ PROVED = [
     (DUCK, "EXTRACT(month FROM day) + 1"),
     (DUCK, "epoch_us(ts)"),
     (DUCK, "epoch_ns(ns) // 1000 - CASE WHEN epoch_ns(ns) % 1000 < 0 THEN 1 ELSE 0 END"),
-    (DUCK, "CASE WHEN sec >= CAST('1600-01-01' AS TIMESTAMP_S) "
-           "AND sec <= CAST('9000-01-01' AS TIMESTAMP_S) THEN epoch_us(sec) END"),
-    (DUCK, "CASE WHEN tz >= CAST('0001-01-01 00:00:00+00' AS TIMESTAMP WITH TIME ZONE) "
-           "THEN epoch_us(tz) END"),
+    (DUCK, ("CASE WHEN sec >= CAST('1600-01-01' AS TIMESTAMP_S) "
+           "AND sec <= CAST('9000-01-01' AS TIMESTAMP_S) THEN epoch_us(sec) END")),
+    (DUCK, ("CASE WHEN tz >= CAST('0001-01-01 00:00:00+00' AS TIMESTAMP WITH TIME ZONE) "
+           "THEN epoch_us(tz) END")),
     (DUCK, "CAST('0x' || md5(text)[1:15] AS BIGINT) + 1"),
     (DUCK, "CAST(enum_code(TRY_CAST(CAST(text AS VARCHAR) AS ENUM('a', 'b'))) AS BIGINT) + 1"),
     (DUCK, "TRY_CAST(x AS BIGINT)"),
     (DUCK, "TRY_CAST(x * CAST('1e300' AS DOUBLE) AS BIGINT)"),
-    (DUCK, "CASE WHEN isfinite(x) AND x >= CAST('0.0' AS DOUBLE) "
-           "AND x <= CAST('9.0' AS DOUBLE) THEN CAST(x * CAST('100.0' AS DOUBLE) AS BIGINT) END"),
+    (DUCK, ("CASE WHEN isfinite(x) AND x >= CAST('0.0' AS DOUBLE) "
+           "AND x <= CAST('9.0' AS DOUBLE) THEN CAST(x * CAST('100.0' AS DOUBLE) AS BIGINT) END")),
     (DUCK, "xor(b & CAST(7 AS BIGINT), 3) + 1"),
     (DUCK, "CAST(e AS VARCHAR) = 'a'"),
     (DUCK, "('x' COLLATE \"C\") = text"),
     (POST, "CASE WHEN isfinite(day) THEN day - DATE '1970-01-01' END"),
     (POST, f"{in_inside('x', 'float8')} CAST(x * CAST('100.0' AS float8) AS BIGINT) END"),
-    (POST, f"{in_inside('x', 'float8')} CASE WHEN x > CAST('-0.25' AS float8) AND "
+    (POST, (f"{in_inside('x', 'float8')} CASE WHEN x > CAST('-0.25' AS float8) AND "
            "x < CAST('0.25' AS float8) THEN CAST('0.0' AS float8) ELSE x / CAST('5.0' AS float8) "
-           "END END"),
+           "END END")),
     (POST, "CAST(b AS numeric) * b"),
     (POST, "CAST(div(CAST(b AS numeric), CAST(2 AS numeric)) AS bigint)"),
-    (POST, "CAST(CASE WHEN n = 'NaN' THEN NULL WHEN n > CAST('1e300' AS numeric) THEN 'Infinity' "
+    (POST, ("CAST(CASE WHEN n = 'NaN' THEN NULL WHEN n > CAST('1e300' AS numeric) THEN 'Infinity' "
            "WHEN n < -CAST('1e300' AS numeric) THEN '-Infinity' "
            "WHEN n > -CAST('1e-300' AS numeric) AND n < CAST('1e-300' AS numeric) THEN 0 "
-           "ELSE n END AS float8)"),
-    (POST, "CASE WHEN NULLIF(n, CAST('NaN' AS numeric)) >= CAST(0 AS BIGINT) AND "
+           "ELSE n END AS float8)")),
+    (POST, ("CASE WHEN NULLIF(n, CAST('NaN' AS numeric)) >= CAST(0 AS BIGINT) AND "
            "NULLIF(n, CAST('NaN' AS numeric)) <= CAST(9 AS BIGINT) "
-           "THEN CAST(NULLIF(n, CAST('NaN' AS numeric)) AS BIGINT) END"),
-    (POST, "CASE WHEN isfinite(ts) THEN EXTRACT(EPOCH FROM ts) * 1000000 "
-           "WHEN ts = 'infinity' THEN 1e30 END"),
+           "THEN CAST(NULLIF(n, CAST('NaN' AS numeric)) AS BIGINT) END")),
+    (POST, ("CASE WHEN isfinite(ts) THEN EXTRACT(EPOCH FROM ts) * 1000000 "
+           "WHEN ts = 'infinity' THEN 1e30 END")),
     (POST, "CAST(CAST('x0' || substr(md5(text), 1, 15) AS bit(64)) AS bigint) + 1"),
     (POST, "CAST(CAST('{\"a\": 1, \"b\": 2}' AS jsonb) ->> CAST(text AS text) AS bigint) + 1"),
     (POST, "(b & CAST(7 AS BIGINT)) # 3"),
@@ -171,11 +171,12 @@ REFUSED = [
     (DUCK, "wide BETWEEN 1 AND 100"),
     (DUCK, "CASE WHEN wide BETWEEN 1 AND 100 AND wide = floor(wide) THEN CAST(wide AS BIGINT) END"),
     (DUCK, "CASE d WHEN CAST('100.0000' AS DECIMAL(5,4)) THEN CAST(0 AS BIGINT) END"),
-    (DUCK, "CASE WHEN x >= CAST('0.0' AS DOUBLE) AND x <= CAST('9.0' AS DOUBLE) "
-           "THEN CAST(x AS BIGINT) END"),
-    (DUCK, "CASE WHEN NOT isnan(x) AND x >= CAST('0.0' AS DOUBLE) AND x <= CAST('9.0' AS DOUBLE) "
-           "THEN CAST(x AS BIGINT) END"),
-    (DUCK, "CASE WHEN isfinite(x) AND x <= 9223372036854775807 AND x >= 0 THEN CAST(x AS BIGINT) END"),
+    (DUCK, ("CASE WHEN x >= CAST('0.0' AS DOUBLE) AND x <= CAST('9.0' AS DOUBLE) "
+           "THEN CAST(x AS BIGINT) END")),
+    (DUCK, ("CASE WHEN NOT isnan(x) AND x >= CAST('0.0' AS DOUBLE) AND x <= CAST('9.0' AS DOUBLE) "
+           "THEN CAST(x AS BIGINT) END")),
+    (DUCK, ("CASE WHEN isfinite(x) AND x <= 9223372036854775807 AND x >= 0 THEN "
+           "CAST(x AS BIGINT) END")),
     (DUCK, "epoch_us(sec)"),
     (DUCK, "isfinite(ms)"),
     (DUCK, "CASE WHEN isfinite(sec) THEN epoch_us(sec) END"),
@@ -192,8 +193,8 @@ REFUSED = [
     (DUCK, "CAST(x AS BIGINT)"),
     (POST, "xor(b, 3)"),
     (POST, "x * CAST('2.0' AS float8)"),
-    (POST, "CASE WHEN x <= CAST('9.0' AS float8) AND x >= CAST('-9.0' AS float8) "
-           "THEN x / CAST('5.0' AS float8) END"),
+    (POST, ("CASE WHEN x <= CAST('9.0' AS float8) AND x >= CAST('-9.0' AS float8) "
+           "THEN x / CAST('5.0' AS float8) END")),
     (POST, "CASE WHEN x >= CAST('0.0' AS float8) THEN CAST(x AS BIGINT) END"),
     (POST, "day - DATE '1970-01-01'"),
     (POST, "CAST(EXTRACT(year FROM day) AS BIGINT)"),
@@ -288,7 +289,9 @@ def test_one_proof_covers_all_salts():
 
 def test_the_error_says_nothing_but_public_facts_and_survives_a_process():
     with pytest.raises(UnprovenStatementError) as first:
-        verify.prove(statement("b + 1"), dialect="duckdb", tables={'"z"': verify.Table({"b": "BIGINT"})})
+        verify.prove(
+            statement("b + 1"), dialect="duckdb", tables={'"z"': verify.Table({"b": "BIGINT"})}
+        )
     with pytest.raises(UnprovenStatementError) as second:
         verify.prove("nonsense", dialect="duckdb", tables={})
     assert first.value.message == second.value.message
@@ -314,7 +317,9 @@ def test_sums_of_more_than_sixty_four_bits_need_room():
     assert reason('SELECT COALESCE(sum(b), 0) FROM "z"', "duckdb") is None
     assert reason('SELECT COALESCE(sum(h), 0) FROM "z"', "duckdb")
     proof = verify.prove(
-        'SELECT COALESCE(sum(i), 0) FROM "z"', dialect="duckdb", tables={'"z"': verify.Table({"i": "INTEGER"})}
+        'SELECT COALESCE(sum(i), 0) FROM "z"',
+        dialect="duckdb",
+        tables={'"z"': verify.Table({"i": "INTEGER"})},
     )
     assert proof.measures[0].magnitude == 2**31
     assert math.isinf(
