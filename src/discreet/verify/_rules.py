@@ -320,7 +320,7 @@ class Rules:
         """Value of a branch, and whether a row can come there."""
         merged, live = meet(facts, told), True
         for subject in told:
-            v = self.value(subject, scope, facts)
+            v = self.value(subject, scope, merged)
             if not v.constant and narrowed(v, merged[subject], self.dialect) is None:
                 # NULL and NaN may pass where no number does
                 live = live and (
