@@ -43,7 +43,7 @@ class Operators(Rules):
         out = Value("i64", null=a.null or b.null, dep=a.dep | b.dep, sure=sure)
         if a.type == "date":
             return self._date(sign, a, b, node, out)
-        if not (a.number and b.number):
+        if not (a.number and b.number) or a.infinite or b.infinite:
             raise Unproven(f"{a.type} {sign} {b.type}")
         kind = self.common(a, b, node)
         out = out._replace(type=kind, nan=a.nan or b.nan, whole=a.whole and b.whole)

@@ -320,10 +320,12 @@ class Rules:
         """Value of a branch, and whether a row can come there."""
         merged, live = meet(facts, told), True
         for subject in told:
-            v = self.value(subject, scope, facts)
+            v = self.value(subject, scope, merged)
             if not v.constant and narrowed(v, merged[subject], self.dialect) is None:
                 # NULL and NaN may pass where no number does
-                live = live and (v.nan or (v.null and not merged[subject].known))
+                live = live and (
+                    v.nan or v.infinite or (v.null and not merged[subject].known)
+                )
         outside, self.dead = self.dead, self.dead or not live
         v = self.value(node, scope, merged)
         self.dead = outside
@@ -347,6 +349,9 @@ class Rules:
             if live:
                 values.append(v)
         kind = head.type
+        finite = [v for v in values if not (v.lo == v.hi and abs(v.lo) == INF)]
+        infinite = len(finite) < len(values) or any(v.infinite for v in values)
+        values = finite or values
         hull = [(v.lo, v.hi) for v in values] or [(0, 0)]
         if kind in ("f32", "f64"):
             hull = [(float(lo), float(hi)) for lo, hi in hull]
@@ -357,7 +362,9 @@ class Rules:
             null,
             any(v.nan for v in values),
             min((v.away for v in values), default=0),
-            all(v.whole for v in values),
+            min((v.clear for v in values), default=0),
+            infinite,
+            all(v.whole for v in values) and not infinite,
             dep=dep,
             form=head.form if kind == "dec" else (),
         )
