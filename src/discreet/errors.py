@@ -8,6 +8,7 @@
     ├── PrivacyError                  a privacy statement that would not be true
     │   ├── RelationError             losses under different neighbour relations or units mixed
     │   ├── NotProvedError            a combination nobody has proved; refused, not guessed
+    │   ├── UnprovenStatementError    a statement that the verifier refuses; has .reason
     │   └── TaintedNoiseError         noise from the deterministic test source near a release
     ├── PolicyError                   a policy that cannot be used; has .line, .path
     ├── QueryError                    a question that cannot be asked like this; has .line, .column
@@ -107,6 +108,31 @@ class NotProvedError(PrivacyError):
     """A combination for which no proof is known; refused rather than guessed."""
 
     code = "not-proved"
+
+
+class UnprovenStatementError(PrivacyError):
+    """A statement for an engine that is not proved safe; it does not run, and costs nothing.
+
+    Parameters
+    ----------
+    message, hint
+        As for every error; the message is always the same.
+    reason
+        What could not be proved, from the statement and public types alone.
+    """
+
+    code = "unproven-statement"
+
+    def __init__(self, message: str, *, hint: str | None = None, reason: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_unproven, (self.message, self.hint, self.reason))
+
+
+def _rebuild_unproven(message: str, hint: str | None, reason: str) -> UnprovenStatementError:
+    return UnprovenStatementError(message, hint=hint, reason=reason)
 
 
 class TaintedNoiseError(PrivacyError):

@@ -67,6 +67,10 @@ class Dialect:
         """Absolute value."""
         return f"abs({x})"
 
+    def xor(self, a: str, b: str) -> str:
+        """Bitwise exclusive-or of two integers."""
+        return f"xor({a}, {b})"
+
     def bit(self, truth: str) -> str:
         """Turn a truth value into 0, 1 or NULL."""
         return f"CAST(CAST({truth} AS INTEGER) AS BIGINT)"
@@ -249,6 +253,10 @@ class Postgres(Dialect):
         """Search the sorted keys of a constant JSON object."""
         table = json.dumps({str(v): i for i, v in enumerate(values)}, ensure_ascii=False)
         return f"CAST(CAST({self.text(table)} AS jsonb) ->> CAST({x} AS text) AS bigint)"
+
+    def xor(self, a: str, b: str) -> str:
+        """Write the operator."""
+        return f"(({a}) # {b})"
 
     def divide(self, n: str, d: str, *, wide: bool = False) -> str:
         """Divide; the slash between integers cuts off, between numerics it does not."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from discreet import policy as pol
 from discreet.engines._physical import Held
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Groups, JoinPublic, Relation, Salt, Scan
+from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], 
     Sensitivities rest on it. Public tables hold nothing private, so the refusal
     may say so.
     """
-    for join in _nodes(aggregate.relation):
+    for join in nodes(aggregate.relation):
         if isinstance(join, JoinPublic):
             most = fanout(join.public, tuple(right for _, right in join.on))
             if most > join.fanout:
@@ -105,7 +105,7 @@ def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], 
 
 def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
     """Refuse a plan over tables that are not, column by column, those of the policy."""
-    for node in _nodes(aggregate.relation):
+    for node in nodes(aggregate.relation):
         if isinstance(node, Scan):
             own = policy.tables.get(node.table.name)
             if own is None or not _part(node.table, own):
@@ -118,15 +118,6 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
     """Whether a table is a policy's own, possibly with fewer columns."""
     same = (table.unit, table.public, table.neighbours) == (own.unit, own.public, own.neighbours)
     return same and all(own.columns.get(n) == c for n, c in table.columns.items())
-
-
-def _nodes(relation: Relation) -> Iterator[Relation]:
-    """Every node of a relation, whatever its kind."""
-    yield relation
-    for part in ("below", "other", "public"):
-        inner = getattr(relation, part, None)
-        if inner is not None:
-            yield from _nodes(inner)
 
 
 def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from discreet._exact import Number, decimal, show
+from discreet._text import plain_str
 from discreet.errors import PolicyError
 
 T = TypeVar("T")
@@ -132,11 +133,12 @@ def text(value: object, subject: str, key: str, *, limit: int | None = None) -> 
     """Accept any text that every engine can store: no NUL, no half characters."""
     if not isinstance(value, str) or isinstance(value, FloatText):
         raise refusal(f"{subject}: {key} must be text in quotes", key, fix=_example(key))
+    value = plain_str(value)
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise refusal(f"{subject}: {key} holds a NUL or half of a surrogate pair", key)
     if limit is not None and len(value) > limit:
         raise refusal(f"{subject}: {key} is longer than {limit} characters", key)
-    return str(value)
+    return value
 
 
 def name(value: object, kind: str) -> str:
