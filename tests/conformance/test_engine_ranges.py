@@ -78,9 +78,7 @@ class Extremes:
 @pytest.fixture(scope="module")
 def extremes(postgres_url, nasty):
     source = random.Random(5)
-    rows = [
-        {name: source.choice(pool) for name, (_, _, pool) in SPEC.items()} for _ in range(60)
-    ]
+    rows = [{name: source.choice(pool) for name, (_, _, pool) in SPEC.items()} for _ in range(60)]
     types = {name: kind for name, (_, kind, _) in SPEC.items()}
     with duckdb.connect() as duck, psycopg.connect(postgres_url, autocommit=True) as postgres:
         postgres.execute("CREATE SCHEMA IF NOT EXISTS ranges")
@@ -250,7 +248,7 @@ def test_a_missing_part_is_noticed():
 
 def test_without_guards_the_generator_finds_a_failure(extremes, monkeypatch):
     """The planted mutant: bounds that WHERE proves, merely believed."""
-    from discreet.plan import _scope  # noqa: PLC0415 - only the mutant reaches inside
+    from discreet.plan import _scope
 
     def believed(column, known):
         return ex.Column(column.name, known.narrow(column.type))
