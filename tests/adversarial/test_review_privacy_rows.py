@@ -405,9 +405,9 @@ def test_what_is_no_text_is_refused(value):
 
 
 def test_a_false_class_is_seen_through():
-    class False_:
+    class Pretender:
         __class__ = str
 
-    assert isinstance(False_(), str)
+    assert isinstance(Pretender(), str)
     with pytest.raises(ParameterError, match="must be text"):
-        plain_str(False_())
+        plain_str(Pretender())
