@@ -33,7 +33,7 @@ from typing import Any, ClassVar, Protocol
 
 from discreet._exact import show
 from discreet.errors import ParameterError
-from discreet.plan._types import Code, Kind, Type
+from discreet.plan._types import LIMIT, Code, Kind, Type
 
 Row = Mapping[str, Code]
 
@@ -201,13 +201,15 @@ class Constant(Expr):
 
     @classmethod
     def number(cls, value: Fraction) -> Constant:
-        """Return a numeric constant on the coarsest grid that holds it.
+        """Return a numeric constant: a whole number of parts, or itself the step if that is large.
 
-        >>> Constant.number(Fraction(5, 2)).code
-        5
+        >>> Constant.number(Fraction(5, 2)).code, Constant.number(Fraction(10**30)).code
+        (5, 1)
         """
-        code = value.numerator
-        return cls(code, Type.number(code, code, Fraction(1, value.denominator), null=False))
+        code, step = value.numerator, Fraction(1, value.denominator)
+        if abs(code) >= LIMIT:
+            code, step = (1 if code > 0 else -1), abs(value)
+        return cls(code, Type.number(code, code, step, null=False))
 
     @classmethod
     def like(cls, code: int, t: Type) -> Constant:
