@@ -21,7 +21,7 @@ EPSILONS = ("0.1", "0.5", "1", "2", "3", "4")
 
 
 def worst_ratio(laws):
-    """Largest likelihood ratio over all outputs; infinite if an output is possible for some only."""
+    """Largest ratio over all outputs; infinite if an output is possible for some only."""
     rows = [law if isinstance(law, dict) else dict(enumerate(law)) for law in laws]
     outputs = set().union(*rows)
     worst = Fraction(1)

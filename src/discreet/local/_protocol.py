@@ -276,16 +276,17 @@ class Client:
                 "a client randomises the value of one person at a time",
                 hint="protocol.randomize(values)",
             )
-        self._count()
-        return self.protocol.randomize(value)
+        self._check()
+        report = self.protocol.randomize(value)
+        self.sent += 1
+        return report
 
-    def _count(self) -> None:
+    def _check(self) -> None:
         if self.sent >= self.max_reports:
             raise BudgetExceededError(
                 f"this client has sent all of its reports ({self.max_reports})",
                 hint=f"protocol.client(max_reports={self.max_reports + 1})",
             )
-        self.sent += 1
 
 
 def total_loss(protocol: LocalProtocol, reports: int, unit: str | None = None) -> p_.PrivacyLoss:

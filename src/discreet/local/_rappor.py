@@ -350,7 +350,8 @@ class RapporClient(Client):
         words, scalar = self.protocol.parse(value)
         if not scalar:
             raise ParameterError("a client randomises one value at a time")
-        self._count()
+        self._check()
+        self.sent += 1
         word = int(words[0])
         if word not in self.permanent:
             self.permanent[word] = self._permanent(words)
