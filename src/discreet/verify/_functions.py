@@ -65,7 +65,8 @@ class Functions(Casts):
         if name == "count":
             return out._replace(form=("sum",))
         if name == "count distinct":
-            return out._replace(form=("once",) if v.unit else ("sum",))
+            codes = v.hi - v.lo + 1 if v.type in INTEGERS else INF
+            return out._replace(form=("once",) if v.unit else ("distinct", codes, v.id))
         if name == "max":
             return v._replace(null=True, id=None, per=None, fields=(), unit=False, literal=False)
         if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):

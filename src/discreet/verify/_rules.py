@@ -20,6 +20,7 @@ from discreet.verify._domain import (
     INF,
     INTEGERS,
     TEXTS,
+    VOID,
     Fact,
     Facts,
     Value,
@@ -346,7 +347,7 @@ class Rules:
                 raise Unproven("decimals of different scales in one CASE")
             if head.literal or head.type != kind:
                 head = v if v.type == kind else head._replace(type=kind)
-            if live:
+            if live and v.form != VOID:
                 values.append(v)
         kind = head.type
         finite = [v for v in values if not (v.lo == v.hi and abs(v.lo) == INF)]
