@@ -57,7 +57,10 @@ class Operators(Rules):
             out = out._replace(lo=lo, hi=hi, fields=fields, id=_shifted(a, b))
             return self.fit(out, node, a, b)
         if sign == "*":
-            return self.fit(_product(a, b, out), node, a, b)
+            product = _product(a, b, out)
+            if left is right:
+                product = product._replace(lo=a.away**2)
+            return self.fit(product, node, a, b)
         if sign == "%":
             return self._remainder(a, b, node, out)
         if sign != ("//" if self.duck else "/") or kind == "num":

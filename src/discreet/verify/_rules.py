@@ -38,6 +38,7 @@ _PARTS: Final = {
 _TINY: Final = Fraction(1, 10**300)
 _SINGLE: Final = 2**24
 _DIGITS: Final = 38
+_LEAVES: Final = frozenset({"number", "string", "hole", "truth", "null"})
 _EXACT_IN_DOUBLE: Final = frozenset({"i8", "i16", "i32", "u8", "u16", "u32", "f32"})
 
 
@@ -63,6 +64,7 @@ class Rules:
         self.dialect = dialect
         self.duck = dialect == "duckdb"
         self.dead = False
+        self.constants: dict[Node, Value] = {}
         kinds = re.findall(
             r"\w+", "number column collate negative binary bit cast trycast case extract call"
         )
@@ -77,7 +79,7 @@ class Rules:
     def value(self, node: Node, scope: Scope, facts: Facts) -> Value:
         """Value of an expression where `facts` hold."""
         memo = facts.memo if facts else scope.memo
-        found = memo.get(node)
+        found = memo.get(node) or self.constants.get(node)
         if found is not None:
             return found
         rule = self.rules.get(node.kind)
@@ -89,7 +91,8 @@ class Rules:
         if fact is not None and not v.constant:
             v = narrowed(v, fact, self.dialect) or v
         if not self.dead:
-            memo[node] = v
+            known = self.constants if _bare(node) else memo
+            known[node] = v
         return v
 
     def converted(self, v: Value, kind: str, form: tuple[Any, ...], node: Node) -> Value:
@@ -368,6 +371,11 @@ class Rules:
             dep=dep,
             form=head.form if kind == "dec" else (),
         )
+
+
+def _bare(node: Node) -> bool:
+    """Whether an expression is a constant wherever it stands."""
+    return node.kind in _LEAVES or (node.kind == "cast" and node.args[0].kind in _LEAVES)
 
 
 def _one(node: Node, **what: Any) -> Facts:
