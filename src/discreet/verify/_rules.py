@@ -326,9 +326,7 @@ class Rules:
             v = self.value(subject, scope, merged)
             if not v.constant and narrowed(v, merged[subject], self.dialect) is None:
                 # NULL and NaN may pass where no number does
-                live = live and (
-                    v.nan or v.infinite or (v.null and not merged[subject].known)
-                )
+                live = live and (v.nan or v.infinite or (v.null and not merged[subject].known))
         outside, self.dead = self.dead, self.dead or not live
         v = self.value(node, scope, merged)
         self.dead = outside
