@@ -57,10 +57,11 @@ class Operators(Rules):
             out = out._replace(lo=lo, hi=hi, fields=fields, id=_shifted(a, b))
             return self.fit(out, node, a, b)
         if sign == "*":
-            product = _product(a, b, out)
-            if left is right:
-                product = product._replace(lo=a.away**2)
-            return self.fit(product, node, a, b)
+            out = _product(a, b, out)
+            if left == right:  # a value times itself is never negative
+                ends = sorted((_times(a.lo, a.lo), _times(a.hi, a.hi)))
+                out = out._replace(lo=0 if a.lo <= 0 <= a.hi else ends[0], hi=ends[1])
+            return self.fit(out, node, a, b)
         if sign == "%":
             return self._remainder(a, b, node, out)
         if sign != ("//" if self.duck else "/") or kind == "num":
