@@ -25,7 +25,7 @@ from discreet.plan._nodes import (
 )
 from discreet.plan._types import EPOCH_TIME, Code, Kind, Type
 
-_ARITHMETIC: Final[dict[str, Callable[[int, int], int]]] = {"+": add, "-": sub, "*": mul}
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul}
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Arithmetic(Binary):
         a, b = self.left.type, self.right.type
         need(a.is_numeric and b.is_numeric, f"{self.op} needs two numbers", a, b)
         p, q, r, s = self._ends()
-        ends = [_ARITHMETIC[self.op](x, y) for x in (p, q) for y in (r, s)]
+        ends = [ARITHMETIC[self.op](x, y) for x in (p, q) for y in (r, s)]
         step = a.step * b.step if self.op == "*" else common_step(a, b)
         return Type.number(min(ends), max(ends), step, null=self.nullable)
 
     def _apply(self, *codes: Any) -> Code:
         (x, y), (f, g) = codes, self.factors
-        return _ARITHMETIC[self.op](x * f, y * g)
+        return int(ARITHMETIC[self.op](x * f, y * g))
 
     def sql(self, w: Writer) -> str:
         x, y = self._sides(w)
