@@ -26,10 +26,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, TypeAlias, cast
 
+from discreet import _text
 from discreet._exact import show
-from discreet._text import nearest as nearest
-from discreet._text import plain_str
-from discreet._text import quote as quote
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._expr import (
     Abs,
@@ -72,7 +70,7 @@ class Word:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", plain_str(self.text))
+        object.__setattr__(self, "text", _text.plain_str(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +80,9 @@ class Null:
 
 Operand: TypeAlias = Expr | Word | Null
 """What a row expression is made of while its type is still being decided."""
+
+
+nearest, quote = _text.nearest, _text.quote
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
