@@ -20,29 +20,17 @@ if TYPE_CHECKING:
         errors,
         inference,
         ledger,
+        local,
         meaning,
         mechanisms,
         noise,
         policy,
         privacy,
+        release,
     )
     from discreet.answer import Answer
     from discreet.curator import Curator
     from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
-    from discreet.frame import (
-        count,
-        count_distinct,
-        max,  # noqa: A004 - dc.max is the statistic
-        mean,
-        median,
-        min,  # noqa: A004
-        mode,
-        proportion,
-        quantile,
-        std,
-        sum,  # noqa: A004
-        var,
-    )
 
 __version__ = "0.1.0"
 
@@ -56,6 +44,7 @@ __all__ = [
     "errors",
     "inference",
     "ledger",
+    "local",
     "max",
     "mean",
     "meaning",
@@ -69,6 +58,7 @@ __all__ = [
     "privacy",
     "proportion",
     "quantile",
+    "release",
     "std",
     "sum",
     "var",
@@ -80,27 +70,19 @@ _SUBMODULES = frozenset(
         "errors",
         "inference",
         "ledger",
+        "local",
         "meaning",
         "mechanisms",
         "noise",
         "policy",
         "privacy",
+        "release",
     }
 )
 _STATISTICS = (
-    "count",
-    "count_distinct",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "mode",
-    "proportion",
-    "quantile",
-    "std",
-    "sum",
-    "var",
-)
+    "count", "count_distinct", "max", "mean", "median", "min", "mode", "proportion", "quantile",
+    "std", "sum", "var",
+)  # fmt: skip
 _NAMES = {
     "Answer": ("answer", "Answer"),
     "Curator": ("curator", "Curator"),

@@ -4,10 +4,12 @@
 
     DiscreetError                     root; has .code (stable), .hint (one line to paste)
     ├── ParameterError (ValueError)   a number, name or shape that cannot be used
-    │   └── LatticeError              a value off the public lattice of an integer mechanism
+    │   ├── LatticeError              a value off the public lattice of an integer mechanism
+    │   └── ForeignReportError        local reports of another protocol or other parameters
     ├── PrivacyError                  a privacy statement that would not be true
     │   ├── RelationError             losses under different neighbour relations or units mixed
     │   ├── NotProvedError            a combination nobody has proved; refused, not guessed
+    │   ├── UnprovenStatementError    a statement that the verifier refuses; has .reason
     │   └── TaintedNoiseError         noise from the deterministic test source near a release
     ├── PolicyError                   a policy that cannot be used; has .line, .path
     ├── QueryError                    a question that cannot be asked like this; has .line, .column
@@ -91,6 +93,12 @@ class LatticeError(ParameterError):
     code = "lattice"
 
 
+class ForeignReportError(ParameterError):
+    """Local reports made by another protocol, or with other parameters, than the aggregator's."""
+
+    code = "foreign-report"
+
+
 class PrivacyError(DiscreetError):
     """A privacy statement that would not be true."""
 
@@ -107,6 +115,31 @@ class NotProvedError(PrivacyError):
     """A combination for which no proof is known; refused rather than guessed."""
 
     code = "not-proved"
+
+
+class UnprovenStatementError(PrivacyError):
+    """A statement for an engine that is not proved safe; it does not run, and costs nothing.
+
+    Parameters
+    ----------
+    message, hint
+        As for every error; the message is always the same.
+    reason
+        What could not be proved, from the statement and public types alone.
+    """
+
+    code = "unproven-statement"
+
+    def __init__(self, message: str, *, hint: str | None = None, reason: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_unproven, (self.message, self.hint, self.reason))
+
+
+def _rebuild_unproven(message: str, hint: str | None, reason: str) -> UnprovenStatementError:
+    return UnprovenStatementError(message, hint=hint, reason=reason)
 
 
 class TaintedNoiseError(PrivacyError):

@@ -341,6 +341,29 @@ def meaning(
     deliver("meaning", work, as_json=as_json)
 
 
+@app.command()
+def audit(
+    *,
+    gallery: Annotated[
+        bool, typer.Option("--gallery", help="Audit known-broken mechanisms and the shipped ones.")
+    ] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Add other libraries' noise, where installed.")
+    ] = False,
+    draws: Annotated[
+        int | None, typer.Option(min=100, help="Draws per input, instead of each one's own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try to break mechanisms by running them on neighbouring inputs."""
+
+    def work() -> Any:
+        done = _module("_audit")
+        return done.of_gallery(peers=peers, draws=draws) if gallery else done.nothing_asked()
+
+    deliver("audit", work, as_json=as_json)
+
+
 # -- budget ---------------------------------------------------------------------------
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Final
 
 from discreet._exact import show
 from discreet.plan._expr import plain_column
 from discreet.plan._nodes import quoted
-from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Stat, Statistic, Text
+from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Text
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
     JoinUnit,
     Key,
+    LimitRows,
     Limits,
     Relation,
     Scan,
@@ -99,30 +99,18 @@ def _relation(relation: Relation) -> list[str]:
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
         case JoinUnit(below, other, _):
-            return [f"join {other.table.name} on the unit", *_relation(below)]
+            side = " ".join(reversed(_relation(other))).removeprefix("scan ")
+            return [f"join {side} on the unit", *_relation(below)]
+        case LimitRows(below, n):
+            limit = f"limit each {base(below).table.unit} to {_plural(n, 'row')}"
+            return [limit, *_relation(below)]
     raise AssertionError(relation)
-
-
-def _statistic(s: Statistic) -> str:
-    arg = "*" if s.expr is None else s.expr.describe()
-    match s.kind:
-        case Stat.COUNT_UNITS:
-            return "count(units)"
-        case Stat.COUNT_DISTINCT:
-            return f"count(distinct {arg})"
-        case Stat.QUANTILE:
-            return f"quantile({arg}, {show(s.at or Fraction(0))})"
-        case Stat.MODE if s.top > 1:
-            return f"mode({arg}, {s.top})"
-        case Stat.VAR | Stat.STDDEV if not s.sample:
-            return f"{s.kind}_pop({arg})"
-    return f"{s.kind}({arg})"
 
 
 def _out(query: Query, out: Out) -> str:
     match out:
         case Of(index):
-            return _statistic(query.statistics[index])
+            return str(query.statistics[index])
         case KeyOf(name):
             return name
         case Number(value):

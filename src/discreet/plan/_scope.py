@@ -46,7 +46,16 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._logic import MIRROR, OPPOSITE
-from discreet.plan._relation import Filter, JoinPublic, JoinUnit, Key, Relation, Scan, base
+from discreet.plan._relation import (
+    Filter,
+    JoinPublic,
+    JoinUnit,
+    Key,
+    Relation,
+    Scan,
+    base,
+    bounded,
+)
 from discreet.plan._types import Kind, Type
 
 MAX_KEYS: Final = 100_000
@@ -348,7 +357,8 @@ class Scope:
             raise QueryError(f"two tables are called {quote(name)}", hint="JOIN visits AS v2 …")
         taken = self.relation.schema.keys()
         prefix = f"{name}." if any(c in taken for c in other.schema) else ""
-        joined = JoinUnit(self.relation, other, prefix)
+        # each side is limited first: neither rows nor time grow with what a unit holds
+        joined = JoinUnit(bounded(self.relation), bounded(other), prefix)
         seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in other.schema}
         return replace(self, relation=joined, sources=(*self.sources, Source(name, seen)))
 

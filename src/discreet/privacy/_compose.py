@@ -35,7 +35,7 @@ import numpy as np
 from discreet._exact import Number, ceil_float, floor_float
 from discreet._lazy import special
 from discreet.errors import ParameterError
-from discreet.privacy._additive import Gaussian
+from discreet.privacy._additive import DiscreteGaussian, Gaussian, smoothed_log_delta
 from discreet.privacy._loss import (
     Array,
     PrivacyLoss,
@@ -161,6 +161,8 @@ class Composition(PrivacyLoss):
 
     def log_delta(self, epsilon: Array) -> Array:
         """Return ln δ(ε) elementwise; each point costs one convolution."""
+        if self._smoothed:
+            return smoothed_log_delta(self._smoothed, epsilon)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log([self.delta_at(float(e)) for e in epsilon]))
 
@@ -168,8 +170,17 @@ class Composition(PrivacyLoss):
         """Return an upper bound on δ(ε)."""
         if epsilon >= self.top:
             return decimal_up(self.mass_at_infinity)
+        if self._smoothed:
+            return PrivacyLoss.delta_at(self, epsilon)
         found = max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
         return found if self.rho == math.inf else min(found, self._concentrated.delta_at(epsilon))
+
+    @property
+    def _smoothed(self) -> list[tuple[DiscreteGaussian, int]]:
+        """All terms, if they are discrete Gaussians too large to be summed: one lemma for all."""
+        gaussians = [(t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian)]
+        closed = len(gaussians) == len(self.terms) and not all(t.summed for t, _ in gaussians)
+        return gaussians if closed else []
 
     @property
     def _concentrated(self) -> Zcdp:
@@ -182,6 +193,8 @@ class Composition(PrivacyLoss):
         gap = target - self.mass_at_infinity
         if gap < 0:
             return math.inf
+        if self._smoothed:
+            return PrivacyLoss.epsilon(self, delta)
         basic = self.top if isinstance(self.top, float) else decimal_up(self.top)
         if gap == 0:
             return basic

@@ -1,0 +1,206 @@
+"""Functions and aggregates: the closed list of those that statements may call."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+from typing import Final
+
+from discreet.verify._casts import Casts
+from discreet.verify._domain import DAYS, INF, INSTANTS, INTEGERS, ROWS, Facts, Value
+from discreet.verify._read import Node, Unproven
+from discreet.verify._rules import Scope, deps
+
+_PARTS: Final = {
+    "month": (1, 12), "day": (1, 31), "isodow": (1, 7), "quarter": (1, 4), "week": (1, 53),
+    "doy": (1, 366),
+}  # fmt: skip
+
+
+class Functions(Casts):
+    """Rules for calls; each method ``_f_name`` is a function that may be called."""
+
+    def _extract(self, node: Node, scope: Scope, facts: Facts) -> Value:
+        part, inner = node.args
+        v = self.value(inner, scope, facts)
+        out = Value("i64" if self.duck else "num", null=v.null, dep=v.dep)
+        if part == "epoch" and not self.duck and v.type in ("ts", "tz"):
+            lo, hi = (x if abs(x) == INF else Fraction(x, 10**6) for x in (v.lo, v.hi))
+            return out._replace(lo=lo, hi=hi)
+        if v.type != "date":
+            raise Unproven(f"{part} of {v.type}")
+        if part == "year":
+            if v.lo < DAYS[self.dialect][0] or v.hi > DAYS[self.dialect][1]:
+                if not self.duck:
+                    return out
+                v = v._replace(lo=DAYS["duckdb"][0], hi=DAYS["duckdb"][1])
+                out = out._replace(null=True)
+            return out._replace(lo=_year(int(v.lo)), hi=_year(int(v.hi)), whole=True)
+        if part not in _PARTS:
+            raise Unproven(f"part {part}")
+        return out._replace(lo=_PARTS[part][0], hi=_PARTS[part][1], null=True, whole=True)
+
+    def _call(self, node: Node, scope: Scope, facts: Facts) -> Value:
+        name, *arguments = node.args
+        if name in ("sum", "count", "count distinct", "max"):
+            return self._aggregate(name, arguments, node, scope, facts)
+        values = [self.value(a, scope, facts) for a in arguments]
+        out = Value("i64", null=any(v.null for v in values), dep=deps(values))
+        rule = getattr(self, f"_f_{name}", None)
+        if rule is None:
+            raise Unproven(f"function {name}")
+        result: Value = rule(values, node, out)
+        return result
+
+    def _aggregate(
+        self, name: str, arguments: list[Node], node: Node, scope: Scope, facts: Facts
+    ) -> Value:
+        if facts or len(arguments) != 1:
+            raise Unproven("an aggregate in a branch")
+        (argument,) = arguments
+        if name == "count" and argument.kind == "star":
+            return Value("i64", 0, ROWS, null=False, whole=True, per=(0, 1), form=("sum",))
+        v = self.value(argument, scope, facts)
+        out = Value("i64", 0, ROWS, null=False, whole=True, dep=v.dep, per=(0, 1))
+        if name == "count":
+            return out._replace(form=("sum",))
+        if name == "count distinct":
+            codes = v.hi - v.lo + 1 if v.type in INTEGERS else INF
+            return out._replace(form=("once",) if v.unit else ("distinct", codes, v.id))
+        if name == "max":
+            return v._replace(null=True, id=None, per=None, fields=(), unit=False, literal=False)
+        if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):
+            raise Unproven(f"the sum of {v.type}")
+        per = v.per or (v.lo, v.hi)
+        kind = "i128" if self.duck else "i64" if v.type in ("i16", "i32") else "num"
+        lo, hi = min(per[0], 0) * ROWS, max(per[1], 0) * ROWS
+        return self.fit(out._replace(type=kind, lo=lo, hi=hi, null=True, per=per,
+                                     form=("sum", "null" if v.null and not v.per else "")),
+                        node, v)  # fmt: skip
+
+    def _f_coalesce(self, values: list[Value], node: Node, out: Value) -> Value:
+        v = self.chosen([(x, True) for x in values], node, out.dep)
+        first, rest = values[0], values[1:]
+        v = v._replace(null=all(x.null for x in values))
+        if not first.null:
+            return v._replace(id=first.id, per=first.per, form=first.form)
+        if len(rest) == 1 and rest[0].constant and rest[0].lo == rest[0].hi:
+            if first.per is not None and rest[0].lo == 0:
+                return v._replace(per=first.per, form=first.form)
+            if first.type in INTEGERS and not first.lo <= rest[0].lo <= first.hi:
+                return v._replace(id=first.id)
+        return v
+
+    def _f_nullif(self, values: list[Value], node: Node, out: Value) -> Value:
+        x, y = values
+        self.aligned(x, y, node)
+        x = x._replace(literal=False, fields=(), per=None, dep=out.dep, unit=False,
+                       id=x.id if x.present else None, null=True)  # fmt: skip
+        if y.form == ("nan",):
+            return x._replace(nan=False)
+        if not (y.constant and y.lo == y.hi and x.whole):
+            return x
+        if y.lo == 0:
+            x = x._replace(far=max(x.far, 1))
+        if x.lo < x.hi:
+            x = x._replace(lo=x.lo + (x.lo == y.lo), hi=x.hi - (x.hi == y.lo))
+        return x
+
+    def _f_abs(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        if v.type not in INTEGERS and not (v.type == "num" and v.whole):
+            raise Unproven(f"abs of {v.type}")
+        out = out._replace(type=v.type, lo=v.away, hi=v.size, far=v.away, whole=True)
+        return self.fit(out, node, v)
+
+    def _f_least(self, values: list[Value], node: Node, out: Value) -> Value:
+        v = self.chosen([(x, True) for x in values], node, out.dep)
+        sure = [x.hi for x in values if not x.null]
+        v = v._replace(null=all(x.null for x in values), hi=min([v.hi, *sure]), far=0)
+        first = values[0]
+        if first.form == ("sum",) and first.per == (0, 1) and v.hi == 1 and v.lo == 0:
+            return v._replace(per=(0, 1), form=("once",))
+        return v
+
+    def _f_greatest(self, values: list[Value], node: Node, out: Value) -> Value:
+        v = self.chosen([(x, True) for x in values], node, out.dep)
+        sure = [x.lo for x in values if not x.null]
+        return v._replace(null=all(x.null for x in values), lo=max([v.lo, *sure]), far=0)
+
+    def _f_isfinite(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        if v.type not in ("f32", "f64", "date", "ts", "tz") and (
+            v.type != "ts_ns" or not self.duck
+        ):
+            # seconds and milliseconds are cast to microseconds first, which may fail
+            self.fail(f"isfinite of {v.type}", node, v)
+        return out._replace(type="bool", lo=0, hi=1)
+
+    def _f_isnan(self, values: list[Value], node: Node, out: Value) -> Value:
+        if values[0].type not in ("f32", "f64") or not self.duck:
+            raise Unproven(f"isnan of {values[0].type}: {str(node)[:80]}")
+        return out._replace(type="bool", lo=0, hi=1)
+
+    def _f_epoch_us(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        lo, hi = INTEGERS["i64"]
+        if v.type not in INSTANTS or not self.duck:
+            raise Unproven(f"epoch_us of {v.type}")
+        if v.type in ("ts_s", "ts_ms") and (v.lo < -(2**62) or v.hi > 2**62):
+            self.fail(f"{v.type} beyond microseconds", node, v)
+        if v.type in ("ts_ns", "tz_ns"):
+            raise Unproven("epoch_us rounds nanoseconds")
+        null = v.null or v.lo == -INF or v.hi == INF
+        return out._replace(lo=max(v.lo, lo), hi=min(v.hi, hi), null=null, whole=True)
+
+    def _f_epoch_ns(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        lo, hi = INTEGERS["i64"]
+        if v.type not in ("ts_ns", "tz_ns") or not self.duck:
+            raise Unproven(f"epoch_ns of {v.type}: {str(node)[:80]}")
+        lo, hi = max(v.lo * 1000, lo), min(v.hi * 1000, hi)
+        return out._replace(lo=lo, hi=hi, null=True, whole=True)
+
+    def _f_xor(self, values: list[Value], node: Node, out: Value) -> Value:
+        if not self.duck:
+            raise Unproven("xor is no function here")
+        return self._xor(values[0], values[1], node, out._replace(whole=True))
+
+    def _f_floor(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        if v.type not in ("f32", "f64", "dec", "num"):
+            raise Unproven(f"floor of {v.type}: {str(node)[:80]}")
+        return v._replace(lo=v.lo - 1, far=0, id=None, dep=out.dep, literal=False)
+
+    def _f_md5(self, values: list[Value], node: Node, out: Value) -> Value:
+        if values[0].type != "text":
+            raise Unproven(f"md5 of {values[0].type}: {str(node)[:80]}")
+        return out._replace(type="text", form=("digits", 32))
+
+    def _f_substr(self, values: list[Value], node: Node, out: Value) -> Value:
+        v, first, last = values
+        if v.form[:1] != ("digits",) or (first.lo, first.hi) != (1, 1) or last.lo != last.hi:
+            raise Unproven(f"substr: {str(node)[:80]}")
+        if not (last.literal and first.literal and 1 <= last.lo <= v.form[1]):
+            raise Unproven("substr beyond the text")
+        return out._replace(type="text", form=("digits", int(last.lo)))
+
+    def _f_div(self, values: list[Value], node: Node, out: Value) -> Value:
+        a, b = values
+        if self.duck or self.common(a, b, node) != "num":
+            raise Unproven("div of other than numerics")
+        return self.quotient(a, b, node, out._replace(type="num", whole=a.whole and b.whole))
+
+    def _f_enum_code(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        if v.form[:1] != ("enum",):
+            raise Unproven(f"enum_code: {str(node)[:80]}")
+        kind = "u8" if v.form[1] < 2**8 else "u16" if v.form[1] < 2**16 else "u32"
+        return out._replace(type=kind, lo=v.lo, hi=v.hi, whole=True)
+
+
+def _year(day: int) -> int:
+    try:
+        return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).year
+    except OverflowError:
+        return 1970 + int(day / 365.2425) + (2 if day > 0 else -2)

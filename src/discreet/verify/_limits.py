@@ -1,0 +1,541 @@
+r"""Statements: every expression in them, and the limits that they keep.
+
+What is read back
+-----------------
+A relation is followed through the tower of subqueries with, per unit, the most
+rows it can have (``rows``), the most values of some columns (``groups``) and the
+most rows per value of some columns (``shares``):
+
+* a scan of a table with a unit column has no bound, one of a table whose rows
+  are the units has one row;
+* a join with a public table multiplies by its fan-out, which is handed in; a
+  join of private tables on their units multiplies the bounds of both;
+* ``row_number() OVER (PARTITION BY unit[, X] ORDER BY O)``, kept up to k, bounds
+  rows (per value of X); ``dense_rank()`` bounds the values of O.
+
+Each of these maps a unit's own rows to that unit's own rows, whatever other
+units hold, provided that ties in O are between rows that agree in all columns
+carried on. So columns that the order does not determine cannot be named above.
+A window over anything else, or a private join on anything but units, mixes
+units: no later limit undoes that (``mixed``).
+
+A sum over groups then moves, when a unit comes or goes, by at most
+:math:`a\,c_g` in group g, where :math:`a` bounds one row's addend and the counts
+obey all bounds. :math:`\sum c_g` and :math:`\sum c_g^2` are largest for the most
+unequal counts that the bounds allow. When a unit is replaced, two such vectors
+x, y are subtracted: :math:`|x-y|_1 \le 2|x|_1`; with addends of one sign
+:math:`\langle x, y\rangle \ge 0`, so the squared length at most doubles, else it
+at most quadruples; a cell moves by at most the width of its interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
+from discreet.verify._functions import Functions
+from discreet.verify._read import From, Join, Node, Select, Unproven
+from discreet.verify._rules import NOTHING, Scope
+
+Tokens = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one unit can move a column of integers, by norm; infinite if nothing bounds it."""
+
+    l1: Number
+    l2_squared: Number
+    linf: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One column of a statement's result, as the text alone shows it.
+
+    Attributes
+    ----------
+    key
+        Whether it names the group; a key has no sensitivity.
+    lo, hi
+        Least and greatest addend of one row.
+    rows, groups, rows_per_group
+        Most rows of a unit, groups it reaches, and rows in one group.
+    cells
+        Most groups there can be.
+    once
+        Whether a unit counts once per group, however many rows it has there.
+    certain
+        Whether each unit adds exactly one value: rows are units, none is dropped.
+    """
+
+    key: bool
+    lo: Number = 0
+    hi: Number = 0
+    rows: Number = INF
+    groups: Number = INF
+    rows_per_group: Number = INF
+    cells: Number = INF
+    once: bool = False
+    certain: bool = False
+
+    @property
+    def magnitude(self) -> Number:
+        """Largest absolute addend of one row."""
+        return max(abs(self.lo), abs(self.hi))
+
+    def _filling(self) -> tuple[Number, Number, Number]:
+        """The most unequal rows per group: size of a full group, how many, and the rest."""
+        most = min(self.groups, self.cells)
+        share = 1 if self.once else min(self.rows_per_group, self.rows)
+        if share == INF or min(self.rows, most) == INF:
+            return share, INF, 0
+        if self.rows == INF:
+            return share, most, 0
+        full = min(self.rows // share if share else 0, most)
+        rest = min(self.rows - full * share, share) if full < most else 0
+        return share, full, rest
+
+    def sensitivity(self, neighbours: str) -> Reach:
+        """Bound of the move, under ``"add-remove"`` or ``"change-one"``.
+
+        >>> Reading(key=False, lo=0, hi=5, rows=3).sensitivity("add-remove")
+        Reach(l1=15, l2_squared=225, linf=15)
+        """
+        share, full, rest = self._filling()
+        up, down = max(self.hi, 0), max(-self.lo, 0)
+        a, b = max(up, down), min(up, down)
+        if a == 0:
+            return Reach(0, 0, 0)
+        if INF in (a, share, full):
+            return Reach(INF, INF, INF)
+        total, squares = full * share + rest, full * share**2 + rest**2
+        largest = share if full else rest
+        if neighbours == "add-remove":
+            return Reach(a * total, a * a * squares, a * largest)
+        if neighbours != "change-one":
+            raise ValueError(neighbours)
+        move = largest * (a + b)
+        if self.cells == 1:
+            move = self.hi - self.lo if self.certain else move
+            return Reach(move, move * move, move)
+        second = max(2 * a * a, (a + b) ** 2)
+        if rest and b:
+            # a full group of one unit meets the rest of the other: by Cauchy, or filled up
+            second = min(second * (full + 1) * share**2, 2 * (a * a + b * b) * squares)
+        else:
+            second *= squares
+        return Reach(
+            min(2 * a * total, self.cells * move), min(second, self.cells * move**2), move
+        )
+
+    def within(self, l1: Number, l2_squared: Number, linf: Number, neighbours: str) -> bool:
+        """Whether declared bounds are at least what the text shows."""
+        reach = self.sensitivity(neighbours)
+        return bool(l1 >= reach.l1 and l2_squared >= reach.l2_squared and linf >= reach.linf)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A source table: physical columns with their native types, and whom rows belong to.
+
+    Attributes
+    ----------
+    columns
+        Native type of each physical column, by its name.
+    unit
+        Column that tells units apart; None where each row is a unit.
+    public
+        Whether the table holds nothing private.
+    """
+
+    columns: dict[str, str]
+    unit: str | None = None
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """A window's number of a row: what it counts, per what, in what order."""
+
+    function: str
+    per: Tokens
+    order: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A relation: its columns, and what holds for each unit's rows in it."""
+
+    columns: tuple[tuple[str, str, Value], ...]
+    private: bool = False
+    by_row: bool = False
+    known: bool = False  # rows without a unit are gone
+    certain: bool = False
+    mixed: bool = False
+    grouped: bool = False
+    rows: Number = INF
+    groups: tuple[tuple[int, Tokens], ...] = ()
+    shares: tuple[tuple[Number, Tokens], ...] = ()
+    identities: tuple[Tokens, ...] = ()
+    ranks: tuple[tuple[int, _Rank], ...] = ()
+    sizes: dict[int, int] = field(default_factory=dict)
+
+
+class Statement:
+    """Follows one statement."""
+
+    def __init__(
+        self,
+        dialect: str,
+        tables: dict[str, Table],
+        fanouts: dict[tuple[str, frozenset[str]], int],
+    ) -> None:
+        self.rules = Functions(dialect)
+        self.dialect = dialect
+        self.tables = tables
+        self.fanouts = fanouts
+        self.made: dict[int, Tokens] = {}
+        self.origins: dict[int, tuple[str, str]] = {}
+        self.sums: set[int] = set()
+        self.units: set[int] = set()
+        self.next = 0
+
+    def token(self) -> int:
+        self.next += 1
+        return self.next
+
+    def readings(self, select: Select) -> tuple[Reading, ...]:
+        """Prove the statement and read its result columns back."""
+        rows, group, outputs = self.select(select)
+        if group is None:
+            raise Unproven("the statement adds nothing up")
+        keys = [v for v in group if not v.constant]
+        cells = self.cells(rows, group)
+        known = self.closure(keys)
+        most, share = self.bounds(rows, keys, known)
+        total = self.total(rows)
+        readings = []
+        for (node, _), v in zip(select.items, outputs, strict=True):
+            if not _aggregates(node):
+                readings.append(Reading(key=True))
+                continue
+            if v.type not in INTEGERS and not v.whole:
+                raise Unproven("a result that is not an integer")
+            if v.per is None or v.null or not rows.private or rows.mixed:
+                readings.append(Reading(key=False, lo=-INF, hi=INF))
+                continue
+            certain = rows.certain and "null" not in v.form
+            few = share
+            if v.form[:1] == ("distinct",):
+                few = min(share, v.form[1], rows.sizes.get(v.form[2], INF))
+            readings.append(Reading(False, *v.per, total, most, few, cells,
+                                    v.form[:1] == ("once",), certain))  # fmt: skip
+        return tuple(readings)
+
+    # what determines what
+
+    def closure(self, values: list[Value]) -> Tokens:
+        """Tokens that can be computed back from values: their own and those of packed fields."""
+        found = {v.id for v in values} | {f.id for v in values for f in v.fields}
+        return frozenset(t for t in found if t is not None)
+
+    def determined(self, tokens: Tokens, known: Tokens) -> bool:
+        return all(t in known or (t in self.made and self.determined(self.made[t], known))
+                   for t in tokens)  # fmt: skip
+
+    def roots(self, tokens: Tokens) -> set[int]:
+        """Columns of tables, windows and sums that tokens are made of."""
+        found: set[int] = set()
+        for t in tokens:
+            found |= self.roots(self.made[t]) if t in self.made else {t}
+        return found
+
+    def impure(self, tokens: Tokens) -> bool:
+        """Whether something other than adding up was done with sums."""
+        return bool(self.sums) and not self.sums.isdisjoint(self.roots(tokens))
+
+    def pure(self, node: Node, scope: Scope) -> bool:
+        """Whether an aggregate adds up rows, or sums of rows, and nothing made of sums."""
+        name, argument = node.args
+        if argument.kind == "star":
+            return True
+        v = self.rules.value(argument, scope, NOTHING)
+        return (name == "sum" and v.per is not None) or not self.impure(v.dep)
+
+    def cells(self, rows: _Rows, group: list[Value]) -> Number:
+        cells: Number = 1
+        for v in group:
+            size: Number = INF
+            if v.type in INTEGERS:
+                size = v.hi - v.lo + 1 + (not v.present)
+            cells *= min(size, rows.sizes.get(v.id or 0, INF))
+        return cells
+
+    def bounds(self, rows: _Rows, keys: list[Value], known: Tokens) -> tuple[Number, Number]:
+        """Groups of a unit, and rows in one of them."""
+        unit = frozenset(self.units)
+        asked = frozenset().union(*(v.dep for v in keys))
+        groups = [k for k, order in rows.groups if self.determined(asked, order | unit)]
+        shares = [k for k, per in rows.shares if self.determined(per, known | unit)]
+        return min(groups, default=INF), min(shares, default=INF)
+
+    def total(self, rows: _Rows) -> Number:
+        """Most rows of a unit: stated, or groups times what each of them holds."""
+        unit = frozenset(self.units)
+        products = [
+            groups * share
+            for groups, order in rows.groups
+            for share, per in rows.shares
+            if self.determined(per, order | unit)
+        ]
+        return min([rows.rows, *products])
+
+    # relations
+
+    def select(self, select: Select) -> tuple[_Rows, list[Value] | None, list[Value]]:
+        """Relation that a SELECT makes; its groups, if it adds up; its outputs."""
+        rows = self.source(select.source)
+        for join in select.joins:
+            rows = self.joined(rows, join)
+        scope = Scope(rows.columns)
+        if select.where is not None:
+            before, rows = rows.columns, self.filtered(rows, select.where, scope)
+            scope = scope if rows.columns is before else Scope(rows.columns)
+        group = None
+        if select.group or any(_aggregates(node) for node, _ in select.items):
+            group = self.group(select, scope)
+            rows = replace(rows, mixed=rows.mixed or self.impure(_all(group)))
+        made: list[tuple[str, str, Value]] = []
+        outputs: list[Value] = []
+        ties: list[tuple[Value, Tokens]] = []
+        for node, name in select.items:
+            if node.kind == "star":
+                made += [c for c in rows.columns if node.args[0] in (None, c[0])]
+                continue
+            if node.kind == "window":
+                rows, v, decided = self.window(rows, node, scope)
+                ties += [(v, decided)] if decided is not None else []
+            else:
+                v = self.rules.value(node, scope, NOTHING)
+                summed = _aggregates(node)
+                if summed and not all(self.pure(part, scope) for part in _sums(node)):
+                    v = v._replace(per=None)
+                v = self.bound(v, summed=summed)
+            outputs.append(v)
+            made.append(("", name or f"?{len(made)}", v))
+        for rank, decided in ties:
+            # rows that tie agree in what is left, so which of them is which does not matter
+            made = [c for c in made if c[2] is rank or self.determined(c[2].dep, decided)]
+        if len({name for _, name, _ in made}) != len(made):
+            raise Unproven("two columns of one name")
+        return replace(rows, columns=tuple(made)), group, outputs
+
+    def bound(self, v: Value, *, summed: bool) -> Value:
+        """Value of a named expression: a token of its own, unless it is an image or a constant."""
+        if summed:
+            token = self.token()
+            self.sums.add(token)
+            return v._replace(id=token, dep=frozenset((token,)), literal=False)
+        if v.constant:
+            return v._replace(literal=False)
+        if v.id is not None:
+            return v._replace(dep=frozenset((v.id,)), literal=False)
+        token = self.token()
+        self.made[token] = v.dep
+        return v._replace(id=token, dep=frozenset((token,)), literal=False)
+
+    def group(self, select: Select, scope: Scope) -> list[Value]:
+        names = {name: node for node, name in select.items if name}
+        for node in select.group:
+            if node.kind != "column" and self.rules.value(node, scope, NOTHING).constant:
+                continue
+            if node.kind != "column" or names.get(node.args[1], node) is not node:
+                raise Unproven("grouping by other than a column of the source")
+        for node, _ in select.items:
+            if not _aggregates(node) and node not in select.group:
+                raise Unproven("an output that is neither a key nor added up")
+        return [self.rules.value(node, scope, NOTHING) for node in select.group]
+
+    def source(self, source: From) -> _Rows:
+        alias = source.alias
+        if isinstance(source.source, Select):
+            rows, group, _ = self.select(source.source)
+            columns = tuple((alias, name, v) for _, name, v in rows.columns)
+            if group is None:
+                return replace(rows, columns=columns)
+            # what a unit adds to sums is counted by its rows below; nothing else survives
+            return _Rows(columns, rows.private, rows.by_row, rows.known, rows.certain, rows.mixed,
+                         grouped=True, rows=rows.rows)  # fmt: skip
+        table = self.tables.get(source.source)
+        if table is None:
+            raise Unproven("a table that was not declared")
+        found: list[tuple[str, str, Value]] = []
+        for name, native in table.columns.items():
+            token = self.token()
+            self.origins[token] = (source.source, name)
+            unit = name == table.unit and not table.public
+            if unit:
+                self.units.add(token)
+            found.append((alias, name, column(native, self.dialect, token, unit=unit)))
+        by_row = table.unit is None and not table.public
+        return _Rows(tuple(found), not table.public, by_row, known=by_row, certain=by_row,
+                     rows=1 if by_row else INF)  # fmt: skip
+
+    def filtered(self, rows: _Rows, where: Node, scope: Scope) -> _Rows:
+        """Relation after WHERE: its rows are fewer, though it guards no evaluation."""
+        condition = self.rules.truth(where, scope, NOTHING)
+        rows = replace(rows, certain=False, mixed=rows.mixed or self.impure(condition.dep))
+        ranks = dict(rows.ranks)
+        for part in where.args if where.kind == "and" else (where,):
+            if part.kind == "not" and part.args[0].kind == "isnull":
+                v = self.rules.value(part.args[0].args[0], scope, NOTHING)
+                rows = replace(rows, known=rows.known or v.unit)
+                rows = self.present(rows, v)
+            if part.kind == "in":
+                v = self.rules.value(part.args[0], scope, NOTHING)
+                rows = self.sized(rows, v, len(set(part.args[1:])))
+            if part.kind != "compare":
+                continue
+            v, k = (self.rules.value(n, scope, NOTHING) for n in part.args[1:])
+            if not (k.constant and k.type in INTEGERS and k.lo == k.hi):
+                continue
+            rank = ranks.get(v.id or 0) if v.form == ("rank",) else None
+            if rank is not None and part.args[0] in ("<", "<=", "="):
+                most = 1 if part.args[0] == "=" else max(0, int(k.lo) - (part.args[0] == "<"))
+                rows = self.limited(rows, rank, most)
+        for node, fact in self.rules.facts(where, scope, NOTHING, "true").items():
+            v = self.rules.value(node, scope, NOTHING)
+            if fact.known:
+                rows = self.present(rows, v)
+            if v.type in INTEGERS:
+                lo, hi = max(fact.lo, v.lo), min(fact.hi, v.hi)
+                rows = self.sized(rows, v, max(0, int(hi) - int(lo) + 1))
+        return rows
+
+    def present(self, rows: _Rows, v: Value) -> _Rows:
+        """Relation whose rows all have a value in some column."""
+        if v.id is None or v.present:
+            return rows
+        columns = ((a, n, x._replace(sure=True) if x is v else x) for a, n, x in rows.columns)
+        return replace(rows, columns=tuple(columns))
+
+    def sized(self, rows: _Rows, v: Value, size: int) -> _Rows:
+        """Relation in which a column takes at most so many values."""
+        if v.id is None:
+            return rows
+        known = rows.sizes.get(v.id, size)
+        return replace(rows, sizes=rows.sizes | {v.id: min(size, known)})
+
+    def limited(self, rows: _Rows, rank: _Rank, most: int) -> _Rows:
+        if not rows.private or rows.mixed:
+            return rows
+        if rank.function == "dense_rank":
+            return replace(rows, groups=(*rows.groups, (most, rank.order)))
+        if rank.per:
+            return replace(rows, shares=(*rows.shares, (most, rank.per)))
+        return replace(rows, rows=min(rows.rows, most))
+
+    def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value, Tokens | None]:
+        """Relation beside a rank, the rank, and what the order decides where it is not total."""
+        function, partition, order = node.args
+        if function not in ("row_number", "dense_rank"):
+            raise Unproven(f"window {function}")
+        per = [self.rules.value(n, scope, NOTHING) for n in partition]
+        by = [self.rules.value(n, scope, NOTHING) for n in order]
+        token = self.token()
+        v = Value("i64", 1, ROWS, null=False, whole=True, id=token, dep=frozenset((token,)),
+                  form=("rank",))  # fmt: skip
+        if not rows.private:
+            return rows, v, None
+        others = [x for x in per if not x.unit]
+        if len(others) == len(per) or not rows.known or rows.by_row or rows.grouped:
+            return replace(rows, mixed=True), v, None
+        rank = _Rank(function, _all(others), self.closure(by))
+        if function == "dense_rank":
+            ranks = rows.ranks if others else (*rows.ranks, (token, rank))
+            return replace(rows, ranks=ranks), v, None
+        decided = self.closure(per + by)
+        total = any(i <= decided for i in rows.identities)
+        rows = replace(rows, ranks=(*rows.ranks, (token, rank)),
+                       identities=(*rows.identities, self.closure(others) | {token}))  # fmt: skip
+        return rows, v, None if total else decided
+
+    def joined(self, left: _Rows, join: Join) -> _Rows:
+        right = self.source(join.source)
+        scope = Scope(left.columns + right.columns)
+        condition = self.rules.truth(join.on, scope, NOTHING)
+        others = right.columns
+        if join.left:
+            others = tuple((a, n, self.optional(v)) for a, n, v in others)
+        rows = replace(left, columns=left.columns + others, certain=False,
+                       mixed=left.mixed or right.mixed or self.impure(condition.dep),
+                       sizes=left.sizes | ({} if join.left else right.sizes),
+                       identities=(), ranks=())  # fmt: skip
+        if not left.private and not right.private:
+            return rows
+        if not left.private:
+            raise Unproven("a public table joined with a private one")
+        pairs = self.equalities(join.on, left, right)
+        if not right.private:
+            most = self.fanout([r for _, r in pairs])
+        elif any(x.unit and y.unit for x, y in pairs) and not (left.grouped or right.grouped):
+            most = right.rows
+            rows = replace(rows, known=rows.known or not join.left)
+        else:
+            raise Unproven("private tables joined on other than their units")
+        most = max(most, 1) if join.left else most
+        return replace(rows, rows=_times(rows.rows, most), grouped=left.grouped,
+                       shares=tuple((_times(k, most), x) for k, x in rows.shares))  # fmt: skip
+
+    def optional(self, v: Value) -> Value:
+        """Value of a row that may have no partner."""
+        if v.id is not None:
+            return v._replace(null=True, sure=False, unit=False, literal=False)
+        token = self.token()
+        return v._replace(null=True, sure=False, id=token, dep=frozenset((token,)))
+
+    def equalities(self, on: Node, left: _Rows, right: _Rows) -> list[tuple[Value, Value]]:
+        one, two = Scope(left.columns), Scope(right.columns)
+        pairs = []
+        for part in on.args if on.kind == "and" else (on,):
+            if part.kind != "compare" or part.args[0] != "=":
+                continue
+            for a, b in (part.args[1:], part.args[:0:-1]):
+                if a.kind == b.kind == "column" and a.args[0] and b.args[0]:
+                    x, y = one.columns.get(a.args), two.columns.get(b.args)
+                    if x is not None and y is not None:
+                        pairs.append((x, y))
+        return pairs
+
+    def fanout(self, keys: list[Value]) -> Number:
+        """Most rows of a public table that share the joined columns; infinite if not handed in."""
+        roots = [self.roots(v.dep) for v in keys]
+        # a key made of two columns fixes neither of them
+        found = {self.origins[t] for ts in roots if len(ts) == 1 for t in ts if t in self.origins}
+        known = [
+            most for (table, columns), most in self.fanouts.items()
+            if columns and {(table, c) for c in columns} <= found
+        ]  # fmt: skip
+        return min(known, default=INF)
+
+
+def _times(x: Number, y: Number) -> Number:
+    return 0 if 0 in (x, y) else x * y
+
+
+def _all(values: list[Value]) -> Tokens:
+    return frozenset().union(*(v.dep for v in values))
+
+
+def _sums(node: Node) -> list[Node]:
+    """Aggregates inside an expression."""
+    if node.kind == "call" and node.args[0] in ("sum", "count", "count distinct", "max"):
+        return [node]
+    if node.kind in ("column", "case", "window"):
+        return []  # the rules refuse an aggregate in a branch
+    return [found for a in node.args if isinstance(a, Node) for found in _sums(a)]
+
+
+def _aggregates(node: Node) -> bool:
+    return bool(_sums(node))

@@ -1,0 +1,458 @@
+"""A strict reader of the SQL that engines are handed.
+
+It knows the little language that statements are written in and nothing else:
+one SELECT, subqueries in FROM, inner and left joins, WHERE, GROUP BY of names,
+``OFFSET 0``, windows with PARTITION BY and ORDER BY. Whatever it does not know
+is refused; so is a mix of bit and arithmetic operators without parentheses,
+whose precedence engines do not agree on.
+
+Equal expressions are one and the same :class:`Node`, so that a fact about an
+expression is found again by identity wherever the expression stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+PRIME: Final = 2**31 - 1
+"""Modulus of the ranking: coefficients that stand as placeholders lie below it."""
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+      (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
+    | (?P<string>'(?:[^']|'')*')
+    | (?P<quoted>"(?:[^"]|"")+")
+    | (?P<hole>:[a-z][a-z0-9_]*)
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<sign>->>|<=|>=|<>|\|\||>>|<<|//|[-+*/%&\#=<>(),.\[\]:])
+    )""",
+    re.VERBOSE,
+)
+_KEYWORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "SELECT FROM WHERE GROUP BY ORDER AS AND OR NOT IS NULL BETWEEN IN CASE WHEN THEN ELSE END "
+        "CAST TRY_CAST EXTRACT OVER PARTITION INNER LEFT JOIN ON OFFSET COLLATE TRUE FALSE NULLS "
+        "LAST DATE DISTINCT",
+    )
+)
+_COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
+_BITS: Final = frozenset({">>", "<<", "&", "#", "||", "->>"})
+_SUMS: Final = frozenset({"+", "-"})
+_PRODUCTS: Final = frozenset({"*", "/", "//", "%"})
+_TESTS: Final = frozenset({"IS", "BETWEEN", "IN"})
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+_DEPTH: Final = 90
+
+
+class Unproven(Exception):  # noqa: N818 - internal; leaves the package as an error of the tree
+    """The statement cannot be read or proved; the text says where."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """An expression: what kind it is, and its parts (nodes, names, numbers)."""
+
+    kind: str
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        inner = ", ".join(str(a) for a in self.args if a is not None)
+        return f"{self.kind}({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """A source of rows: a table by its text, or a subquery; and its alias."""
+
+    source: str | Select
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A joined source."""
+
+    left: bool
+    source: From
+    on: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One SELECT; an item is an expression and its name, a star has no name."""
+
+    items: tuple[tuple[Node, str | None], ...]
+    source: From
+    joins: tuple[Join, ...]
+    where: Node | None
+    group: tuple[Node, ...]
+
+
+def read(sql: str) -> Select:
+    """Read one statement, whole."""
+    return _Reader(sql).statement()
+
+
+def fill(sql: str, values: dict[str, int]) -> str:
+    """Put numbers in place of the placeholders of a proved statement.
+
+    What runs is then the text that was proved, but for numbers that the proof
+    covers.
+
+    >>> fill("SELECT u * :salt0 FROM t", {"salt0": 5})
+    'SELECT u * CAST(5 AS BIGINT) FROM t'
+    """
+    written, end = [], 0
+    for kind, text, start, stop in _scan(sql):
+        if kind != "hole":
+            continue
+        value = values[text[1:]]
+        least = 0 if text == ":offset" else 1
+        assert least <= value < PRIME, "outside the range that was proved"
+        written += [sql[end:start], f"CAST({value} AS BIGINT)"]
+        end = stop
+    return "".join([*written, sql[end:]])
+
+
+def _scan(sql: str) -> list[tuple[str, str, int, int]]:
+    out, at, end = [], 0, len(sql.rstrip())
+    match = _TOKEN.match
+    while at < end:
+        found = match(sql, at)
+        if found is None:
+            raise Unproven("a character outside the language")
+        kind = found.lastgroup
+        assert kind is not None
+        start, at = found.span(kind)
+        out.append((kind, sql[start:at], start, at))
+    return out
+
+
+class _Reader:
+    def __init__(self, sql: str) -> None:
+        self.texts = []
+        self.kinds = []
+        for kind, text, _, _ in _scan(sql):
+            # a sign or a keyword is its own kind
+            if kind == "word":
+                upper = text.upper()
+                self.kinds.append(upper if upper in _KEYWORDS else kind)
+            else:
+                self.kinds.append(text if kind == "sign" else kind)
+            self.texts.append(text)
+        self.kinds += ["end"] * 4  # room to look ahead
+        self.texts += [""] * 4
+        self.at = 0
+        self.depth = 0
+        self.known: dict[tuple[Any, ...], Node] = {}
+
+    def node(self, kind: str, *args: Any) -> Node:
+        key = (kind, *args)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Node(kind, args)
+        return found
+
+    # tokens
+
+    def take(self, *kinds: str) -> bool:
+        """Step over signs or keywords if they are what comes next."""
+        at = self.at
+        for kind in kinds:
+            if self.kinds[at] != kind:
+                return False
+            at += 1
+        self.at = at
+        return True
+
+    def text(self, kind: str) -> str:
+        """Step over a token that must be of a kind, and give its text."""
+        self.need(self.kinds[self.at] == kind)
+        self.at += 1
+        return self.texts[self.at - 1]
+
+    def fail(self) -> NoReturn:
+        near = " ".join(self.texts[self.at : self.at + 4])
+        raise Unproven(f"cannot read on at: {near[:80]}")
+
+    def need(self, found: bool) -> None:
+        if not found:
+            self.fail()
+
+    def name(self) -> str:
+        kind, text = self.kinds[self.at], self.texts[self.at]
+        # engines fold the case of bare names in different ways
+        if kind == "quoted":
+            text = text[1:-1].replace('""', '"')
+        elif kind != "word" or not _NAME.fullmatch(text):
+            self.fail()
+        self.at += 1
+        return text
+
+    # statements
+
+    def statement(self) -> Select:
+        found = self.select()
+        self.need(self.kinds[self.at] == "end")
+        return found
+
+    def select(self) -> Select:
+        self.depth += 1
+        if self.depth > _DEPTH:
+            raise Unproven("nested too deep")
+        self.need(self.take("SELECT"))
+        items = [self.item()]
+        while self.take(","):
+            items.append(self.item())
+        self.need(self.take("FROM"))
+        source, joins = self.source(), []
+        while (left := self.take("LEFT", "JOIN")) or self.take("INNER", "JOIN"):
+            other = self.source()
+            self.need(self.take("ON"))
+            joins.append(Join(left, other, self.expression()))
+        where = self.expression() if self.take("WHERE") else None
+        group = tuple(self.listed()) if self.take("GROUP", "BY") else ()
+        if self.take("OFFSET"):
+            self.need(self.text("number") == "0")
+        self.depth -= 1
+        return Select(tuple(items), source, tuple(joins), where, group)
+
+    def item(self) -> tuple[Node, str | None]:
+        if self.take("*"):
+            return self.node("star", None), None
+        if self.kinds[self.at : self.at + 3] == ["word", ".", "*"]:
+            found = self.node("star", self.name())
+            self.at += 2
+            return found, None
+        found = self.expression()
+        if self.take("AS"):
+            return found, self.name()
+        return found, found.args[1] if found.kind == "column" else ""
+
+    def source(self) -> From:
+        if self.take("("):
+            inner = self.select()
+            self.need(self.take(")") and self.take("AS"))
+            return From(inner, self.name())
+        parts, texts = [], []
+        while True:
+            texts.append(self.texts[self.at])
+            parts.append(self.name())
+            if not self.take("."):
+                break
+        return From(".".join(texts), self.name() if self.take("AS") else parts[-1])
+
+    def listed(self) -> list[Node]:
+        found = [self.expression()]
+        while self.take(","):
+            found.append(self.expression())
+        return found
+
+    # expressions, loosest first
+
+    def expression(self) -> Node:
+        self.depth += 1
+        if self.depth > _DEPTH:
+            raise Unproven("nested too deep")
+        found = [self.conjunction()]
+        while self.take("OR"):
+            found.append(self.conjunction())
+        self.depth -= 1
+        return found[0] if len(found) == 1 else self.node("or", *found)
+
+    def conjunction(self) -> Node:
+        found = [self.negation()]
+        while self.take("AND"):
+            found.append(self.negation())
+        return found[0] if len(found) == 1 else self.node("and", *found)
+
+    def negation(self) -> Node:
+        if self.take("NOT"):
+            return self.node("not", self.negation())
+        return self.comparison()
+
+    def comparison(self) -> Node:
+        left = self.bits()
+        kind = self.kinds[self.at]
+        if kind in _COMPARISONS:
+            self.at += 1
+            return self.node("compare", kind, left, self.bits())
+        if kind not in _TESTS:
+            return left
+        if self.take("IS", "NOT", "NULL"):
+            return self.node("not", self.node("isnull", left))
+        if self.take("IS", "NULL"):
+            return self.node("isnull", left)
+        if self.take("BETWEEN"):
+            low = self.bits()
+            self.need(self.take("AND"))
+            high = self.bits()
+            return self.node(
+                "and", self.node("compare", ">=", left, low), self.node("compare", "<=", left, high)
+            )
+        if self.take("IN"):
+            self.need(self.take("("))
+            values = self.listed()
+            self.need(self.take(")"))
+            return self.node("in", left, *values)
+        return left
+
+    def bits(self) -> Node:
+        found, loose = self.sum()
+        while (sign := self.kinds[self.at]) in _BITS:
+            self.at += 1
+            right, also = self.sum()
+            if loose or also:
+                raise Unproven("bit and arithmetic operators mixed without parentheses")
+            found = self.node("bit", sign, found, right)
+        return found
+
+    def sum(self) -> tuple[Node, bool]:
+        found, loose = self.product()
+        while (sign := self.kinds[self.at]) in _SUMS:
+            self.at += 1
+            found, loose = self.node("binary", sign, found, self.product()[0]), True
+        return found, loose
+
+    def product(self) -> tuple[Node, bool]:
+        found, loose = self.unary(), False
+        while (sign := self.kinds[self.at]) in _PRODUCTS:
+            self.at += 1
+            found, loose = self.node("binary", sign, found, self.unary()), True
+        return found, loose
+
+    def unary(self) -> Node:
+        if self.take("-"):
+            if self.kinds[self.at] == "number":
+                return self.node("number", "-" + self.text("number"))
+            return self.node("negative", self.unary())
+        found = self.atom()
+        while True:
+            if self.take("["):
+                first = self.expression()
+                self.need(self.take(":"))
+                last = self.expression()
+                self.need(self.take("]"))
+                found = self.node("call", "substr", found, first, last)
+            elif self.take("COLLATE"):
+                self.need(self.text("quoted") == '"C"')
+                found = self.node("collate", found)
+            else:
+                return found
+
+    def atom(self) -> Node:
+        kind, text = self.kinds[self.at], self.texts[self.at]
+        if kind in ("word", "quoted"):
+            return self.named(kind)
+        self.at += 1
+        if kind == "number":
+            return self.node("number", text)
+        if kind == "string":
+            return self.node("string", text[1:-1].replace("''", "'"))
+        if kind == "hole":
+            return self.node("hole", text[1:])
+        if kind == "(":
+            found = self.expression()
+            self.need(self.take(")"))
+            return found
+        if kind in _KEYWORDS:
+            return self.keyword(kind)
+        self.at -= 1
+        return self.fail()
+
+    def keyword(self, text: str) -> Node:
+        if text in ("TRUE", "FALSE"):
+            return self.node("truth", text == "TRUE")
+        if text == "NULL":
+            return self.node("null")
+        if text == "CASE":
+            return self.case()
+        if text == "DATE":
+            return self.node("cast", self.node("string", self.text("string")[1:-1]), "DATE", ())
+        if text in ("CAST", "TRY_CAST"):
+            self.need(self.take("("))
+            inner = self.expression()
+            self.need(self.take("AS"))
+            name, parameters = self.type()
+            self.need(self.take(")"))
+            return self.node("cast" if text == "CAST" else "trycast", inner, name, parameters)
+        if text == "EXTRACT":
+            self.need(self.take("("))
+            part = self.text("word").lower()
+            self.need(self.take("FROM"))
+            inner = self.expression()
+            self.need(self.take(")"))
+            return self.node("extract", part, inner)
+        self.at -= 1
+        return self.fail()
+
+    def case(self) -> Node:
+        subject = None if self.kinds[self.at] == "WHEN" else self.expression()
+        branches = []
+        while self.take("WHEN"):
+            condition = self.expression()
+            if subject is not None:
+                condition = self.node("compare", "=", subject, condition)
+            self.need(self.take("THEN"))
+            branches.append((condition, self.expression()))
+        other = self.expression() if self.take("ELSE") else self.node("null")
+        self.need(bool(branches) and self.take("END"))
+        return self.node("case", tuple(branches), other)
+
+    def named(self, kind: str) -> Node:
+        if kind == "word" and self.kinds[self.at + 1] == "(":
+            name = self.texts[self.at].lower()
+            self.at += 2
+            return self.call(name)
+        name = self.name()
+        if self.take("."):
+            return self.node("column", name, self.name())
+        return self.node("column", None, name)
+
+    def call(self, name: str) -> Node:
+        distinct = self.take("DISTINCT")
+        arguments: list[Node] = []
+        if self.take("*"):
+            arguments = [self.node("star", None)]
+            self.need(self.take(")"))
+        elif not self.take(")"):
+            arguments = self.listed()
+            self.need(self.take(")"))
+        if distinct:
+            name += " distinct"
+        if not self.take("OVER"):
+            return self.node("call", name, *arguments)
+        self.need(not arguments and self.take("("))
+        self.need(self.take("PARTITION", "BY"))
+        partition, order = self.listed(), []
+        if self.take("ORDER", "BY"):
+            order.append(self.ordered())
+            while self.take(","):
+                order.append(self.ordered())
+        self.need(self.take(")"))
+        return self.node("window", name, tuple(partition), tuple(order))
+
+    def ordered(self) -> Node:
+        found = self.expression()
+        self.take("NULLS", "LAST")
+        return found
+
+    def type(self) -> tuple[str, tuple[str, ...]]:
+        words = []
+        while self.kinds[self.at] in ("word", "DATE"):
+            words.append(self.texts[self.at].upper())
+            self.at += 1
+        parameters = []
+        if self.take("("):
+            while True:
+                kind = self.kinds[self.at]
+                self.need(kind in ("number", "string"))
+                text = self.text(kind)
+                parameters.append(text[1:-1].replace("''", "'") if kind == "string" else text)
+                if not self.take(","):
+                    break
+            self.need(self.take(")"))
+        return " ".join(words), tuple(parameters)
