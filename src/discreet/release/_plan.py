@@ -16,6 +16,7 @@ from discreet.release._ahp import Ahp
 from discreet.release._counts import LARGEST, read_counts
 from discreet.release._gradual import IReduct
 from discreet.release._grids import AdaptiveGrid, UniformGrid
+from discreet.release._groups import CountOfCounts
 from discreet.release._hdmm import hdmm
 from discreet.release._hierarchy import HB, Hierarchical, IdentityStrategy, Wavelet
 from discreet.release._marginals import marginals
@@ -27,6 +28,7 @@ from discreet.release._price import Price
 from discreet.release._privtree import PrivTree
 from discreet.release._publication import Publication
 from discreet.release._questions import conduct, whole_loss
+from discreet.release._topdown import TopDown
 from discreet.release._workload import Marginals, Products, Workload
 
 METHODS: dict[str, Callable[..., Mechanism]] = {
@@ -45,6 +47,8 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "uniform-grid": UniformGrid,
     "adaptive-grid": AdaptiveGrid,
     "privtree": PrivTree,
+    "count-of-counts": CountOfCounts,
+    "topdown": TopDown,
 }
 """Every method by its name."""
 
