@@ -368,6 +368,7 @@ class Rules:
             infinite,
             all(v.whole for v in values) and not infinite,
             dep=dep,
+            sure=all(v.present for v, live in results if live),
             form=head.form if kind == "dec" else (),
         )
 
