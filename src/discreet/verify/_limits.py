@@ -207,6 +207,7 @@ class Statement:
         cells = self.cells(rows, group)
         known = self.closure(keys)
         most, share = self.bounds(rows, keys, known)
+        together = self.together(rows)
         readings = []
         for (node, _), v in zip(select.items, outputs, strict=True):
             if not _aggregates(node):
@@ -218,7 +219,7 @@ class Statement:
                 readings.append(Reading(key=False, lo=-INF, hi=INF))
                 continue
             certain = rows.certain and "null" not in v.form
-            readings.append(Reading(False, *v.per, rows.rows, most, share, cells,
+            readings.append(Reading(False, *v.per, together, most, share, cells,
                                     v.form[:1] == ("once",), certain))  # fmt: skip
         return tuple(readings)
 
@@ -268,6 +269,17 @@ class Statement:
         groups = [k for k, order in rows.groups if self.determined(asked, order | unit)]
         shares = [k for k, per in rows.shares if self.determined(per, known | unit)]
         return min(groups, default=INF), min(shares, default=INF)
+
+    def together(self, rows: _Rows) -> Number:
+        """Rows of a unit: as limited, or so many groups of so many rows each."""
+        unit = frozenset(self.units)
+        products = [
+            _times(most, share)
+            for most, order in rows.groups
+            for share, per in rows.shares
+            if self.determined(per, order | unit)
+        ]
+        return min([rows.rows, *products])
 
     # relations
 
