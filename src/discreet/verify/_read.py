@@ -44,7 +44,8 @@ _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "//", "%"})
 _TESTS: Final = frozenset({"IS", "BETWEEN", "IN"})
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DEPTH: Final = 90
+_SELECTS: Final = 200
+_DEPTH: Final = 60
 
 
 class Unproven(Exception):  # noqa: N818 - internal; leaves the package as an error of the tree
@@ -146,7 +147,7 @@ class _Reader:
         self.kinds += ["end"] * 4  # room to look ahead
         self.texts += [""] * 4
         self.at = 0
-        self.depth = 0
+        self.depth = self.selects = 0
         self.known: dict[tuple[Any, ...], Node] = {}
 
     def node(self, kind: str, *args: Any) -> Node:
@@ -200,8 +201,8 @@ class _Reader:
         return found
 
     def select(self) -> Select:
-        self.depth += 1
-        if self.depth > _DEPTH:
+        self.selects += 1
+        if self.selects > _SELECTS:
             raise Unproven("nested too deep")
         self.need(self.take("SELECT"))
         items = [self.item()]
@@ -217,7 +218,7 @@ class _Reader:
         group = tuple(self.listed()) if self.take("GROUP", "BY") else ()
         if self.take("OFFSET"):
             self.need(self.text("number") == "0")
-        self.depth -= 1
+        self.selects -= 1
         return Select(tuple(items), source, tuple(joins), where, group)
 
     def item(self) -> tuple[Node, str | None]:
