@@ -296,10 +296,18 @@ class _Reader:
             )
         if self.take("IN"):
             self.need(self.take("("))
-            values = self.listed()
+            values = [self.member()]
+            while self.take(","):
+                values.append(self.member())
             self.need(self.take(")"))
             return self.node("in", left, *values)
         return left
+
+    def member(self) -> Node:
+        """Term of a list; lists may be long, so a plain constant takes the short way."""
+        if self.kinds[self.at] in ("number", "string") and self.kinds[self.at + 1] in (",", ")"):
+            return self.atom()
+        return self.expression()
 
     def bits(self) -> Node:
         found, loose = self.sum()
