@@ -338,7 +338,8 @@ class Statement:
     def group(self, select: Select, scope: Scope) -> list[Value]:
         names = {name: node for node, name in select.items if name}
         for node in select.group:
-            if node.kind != "column" and self.rules.value(node, scope, NOTHING).constant:
+            # a bare number would count columns
+            if node.kind == "cast" and self.rules.value(node, scope, NOTHING).constant:
                 continue
             if node.kind != "column" or names.get(node.args[1], node) is not node:
                 raise Unproven("grouping by other than a column of the source")

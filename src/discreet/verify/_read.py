@@ -20,7 +20,7 @@ PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
+    r"""[ \n]*(?:
       (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
     | (?P<string>'(?:[^']|'')*')
     | (?P<quoted>"(?:[^"]|"")+")
@@ -28,7 +28,7 @@ _TOKEN: Final = re.compile(
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<sign>->>|<=|>=|<>|\|\||>>|<<|//|[-+*/%&\#=<>(),.\[\]:])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _KEYWORDS: Final = frozenset(
     re.findall(
@@ -42,6 +42,15 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
 _BITS: Final = frozenset({">>", "<<", "&", "#", "||", "->>"})
 _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "//", "%"})
+_OPERATORS: Final = _COMPARISONS | _BITS | _SUMS | _PRODUCTS
+_SPECIAL: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "user current_user session_user current_role current_catalog current_schema current_date "
+        "current_time current_timestamp localtime localtimestamp rowid",
+    )
+)
+"""Bare words that an engine does not take for columns."""
 _TESTS: Final = frozenset({"IS", "BETWEEN", "IN"})
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _SELECTS: Final = 200
@@ -119,15 +128,20 @@ def fill(sql: str, values: dict[str, int]) -> str:
 
 
 def _scan(sql: str) -> list[tuple[str, str, int, int]]:
-    out, last = [], 0
+    out, last, operator = [], 0, False
     for found in _TOKEN.finditer(sql):
         kind = found.lastgroup
         assert kind is not None
         if found.start() != last:
             break
-        start, last = found.span(kind)
-        out.append((kind, found[kind], start, last))
-    if sql[last:].strip():
+        start, end = found.span(kind)
+        text = found[kind]
+        # engines take signs that touch for one operator, or for a comment
+        if operator and start == last and text in _OPERATORS:
+            raise Unproven("operators that touch")
+        operator, last = kind == "sign" and text in _OPERATORS, end
+        out.append((kind, text, start, end))
+    if sql[last:].strip(" \n"):
         raise Unproven("a character outside the language")
     return out
 
@@ -188,7 +202,7 @@ class _Reader:
         # engines fold the case of bare names in different ways
         if kind == "quoted":
             text = text[1:-1].replace('""', '"')
-        elif kind != "word" or not _NAME.fullmatch(text):
+        elif kind != "word" or not _NAME.fullmatch(text) or text in _SPECIAL:
             self.fail()
         self.at += 1
         return text
