@@ -17,7 +17,7 @@ import pytest
 from discreet import engines, plan, sql
 from discreet import policy as pol
 from discreet.errors import EngineError, ParameterError, QueryError
-from discreet.plan import Aggregate, Key, Limits, Measure, MeasureKind, Scan
+from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
 HUGE = 2**62 - 1
@@ -218,9 +218,9 @@ def test_operators_agree_on_the_ends_of_their_ranges(extremes):
     ]  # fmt: skip
     for e in exprs:
         sums = (Measure(MeasureKind.SUM, e), Measure(MeasureKind.SUM, ex.IsNull(e)))
-        extremes.agree(Aggregate(relation, (), sums, Limits(rows=1)))
+        extremes.agree(aggregate(relation, (), sums, Limits(rows=1)))
         codes = tuple(range(e.type.lo, min(e.type.hi, e.type.lo + 5) + 1))
-        extremes.agree(Aggregate(relation, (Key("k", e, codes),), sums, Limits(rows=1)))
+        extremes.agree(aggregate(relation, (Key("k", e, codes),), sums, Limits(rows=1)))
 
 
 @pytest.mark.parametrize("operator", ex.operators(), ids=lambda c: c.__name__)
