@@ -162,6 +162,13 @@ class Question:
         return text + (f" GROUP BY {', '.join(self.keys)}" if self.keys else "")
 
 
+def condition(rng, name):
+    """Draw a condition that some value of a column meets."""
+    low, high = RANGE[name]
+    op, edge = rng.choice(["<", ">"]), rng.randint(low, high - 1)
+    return name, op, edge + (op == "<")
+
+
 def question(rng, w):
     """Draw a question that the policy allows."""
     join, public = w.unit and rng.random() < 0.4, rng.choice([None, None, "inner", "left"])
@@ -172,7 +179,7 @@ def question(rng, w):
     return Question(
         join,
         public,
-        rng.choice([None, (rng.choice(numbers), rng.choice(["<", ">"]), rng.choice([-1, 0, 1]))]),
+        rng.choice([None, condition(rng, rng.choice(numbers))]),
         tuple(rng.sample(keys, rng.randint(0, min(2, len(keys))))),
         tuple(rng.sample(asked, rng.randint(1, 3))),
         rng.choice([None, None, 1, 2, 5]),
@@ -293,17 +300,12 @@ def lowered(w, q):
 
 
 def measured(low, engine):
-    """Everything that is measured: (declared, exact) where exact maps keys to integers."""
+    """Everything that is measured, part by part: declared, and exact integers by key."""
     results = [engine.execute(a, SALT) if a.measures else {} for a in low.aggregates]
-    for v in low.vectors:
-        declared = pl.Sensitivity(0, 0, 0) if v.public else v.sensitivity
-        yield declared, {k: n[v.measure] for k, n in results[v.aggregate].items()}
-    for tree in low.trees:
-        for level in range(tree.levels):
-            nodes = Counter()
-            for key, (n,) in results[tree.aggregate].items():
-                nodes[*key[:-1], key[-1] // pl.BRANCHING**level] += n
-            yield tree.sensitivity, dict(nodes)
+    return [
+        (part.sensitivity, [exact for _, exact in part.measurements(results[part.aggregate])])
+        for part in low.parts
+    ]
 
 
 def distances(a, b):
@@ -325,12 +327,13 @@ def plain(q, found):
 def faults(w, q, left, right):
     """What is wrong with one question, or nothing."""
     low = lowered(w, q)
-    a, b = list(measured(low, left)), list(measured(low, right))
-    for (declared, one), (_, two) in zip(a, b, strict=True):
-        seen = distances(one, two)
+    a, b = measured(low, left), measured(low, right)
+    for (declared, ones), (_, twos) in zip(a, b, strict=True):
         told = (declared.l1, declared.l2_squared, declared.linf)
-        if any(s > t for s, t in zip(seen, told, strict=True)):
-            return f"moved by {seen}, declared {told}"
+        for one, two in zip(ones, twos, strict=True):
+            seen = distances(one, two)
+            if any(s > t for s, t in zip(seen, told, strict=True)):
+                return f"moved by {seen}, declared {told}"
     for tables, found in ((w.left, a), (w.right, b)):
         if fault := _amiss(w, q, tables, found):
             return fault
@@ -338,15 +341,15 @@ def faults(w, q, left, right):
 
 
 def _amiss(w, q, tables, found):
-    """Compare measured vectors with the oracle's answers; medians have trees instead."""
-    truths = [t for t, (k, _) in zip(meaning(w, q, tables), q.asked, strict=True) if k != "median"]
-    kinds = [k for k, _ in q.asked if k != "median"]
+    """Compare measured vectors with the oracle's answers (medians are measured in trees)."""
     free = not exceeded(w, q, tables)
     rows, groups, each = bounds(w, q)
     most = min(n for n in (rows, groups and each and groups * each) if n is not None)
     people = {u for u, _ in joined(w, q, tables)}
-    for kind, truth, (_, exact) in zip(kinds, truths, found, strict=False):
-        got, true = plain(q, exact), {k: v for k, v in truth.items() if v}
+    for (kind, _), truth, (_, exact) in zip(q.asked, meaning(w, q, tables), found, strict=True):
+        if kind == "median":
+            continue
+        got, true = plain(q, exact[0]), {k: v for k, v in truth.items() if v}
         if free and got != true:
             return f"{kind} is {got}, the oracle says {true}"
         if kind in ("count", "units"):
@@ -434,7 +437,7 @@ def stores(postgres_url):
 
 
 def test_random_questions_on_duckdb_and_postgresql(stores):
-    assert list(replayed(stores, range(40))) == []
+    assert list(replayed(stores, range(30))) == []
 
 
 @pytest.mark.long
@@ -501,7 +504,7 @@ def _unmatched(self, columns):
     return (_unrepeated(self, columns) or 0) * self.fanout
 
 
-def _flat(self, columns):
+def _flat(self, _columns):
     return self.n
 
 

@@ -1,4 +1,3 @@
-
 """Attacks on sources that once worked, each a test: no row decides about a run or another row.
 
 Every check is exact; nothing here is random without a fixed seed, so no test

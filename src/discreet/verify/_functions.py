@@ -59,7 +59,7 @@ class Functions(Casts):
             raise Unproven("an aggregate in a branch")
         (argument,) = arguments
         if name == "count" and argument.kind == "star":
-            return Value("i64", 0, ROWS, null=False, whole=True, per=(0, 1), form=("sum",))
+            return Value("i64", 0, ROWS, null=False, whole=True, per=(1, 1), form=("sum",))
         v = self.value(argument, scope, facts)
         out = Value("i64", 0, ROWS, null=False, whole=True, dep=v.dep, per=(0, 1))
         if name == "count":

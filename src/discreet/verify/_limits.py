@@ -31,6 +31,7 @@ at most quadruples; a cell moves by at most the width of its interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
 from discreet.verify._functions import Functions
@@ -125,9 +126,7 @@ class Reading:
             second = min(second * (full + 1) * share**2, 2 * (a * a + b * b) * squares)
         else:
             second *= squares
-        return Reach(
-            min(2 * a * total, self.cells * move), min(second, self.cells * move**2), move
-        )
+        return Reach(min(2 * a * total, self.cells * move), min(second, self.cells * move**2), move)
 
     def within(self, l1: Number, l2_squared: Number, linf: Number, neighbours: str) -> bool:
         """Whether declared bounds are at least what the text shows."""
@@ -161,6 +160,8 @@ class _Rank:
     function: str
     per: Tokens
     order: Tokens
+    places: Number = INF
+    """How many values that what it counts per can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +268,9 @@ class Statement:
         cells: Number = 1
         for v in group:
             size: Number = INF
-            if v.type in INTEGERS:
+            if len(v.fields) > 1 and v.present:
+                size = prod(min(f.hi - f.lo + 1, rows.sizes.get(f.id or 0, INF)) for f in v.fields)
+            elif v.type in INTEGERS:
                 size = v.hi - v.lo + 1 + (not v.present)
             cells *= min(size, rows.sizes.get(v.id or 0, INF))
         return cells
@@ -433,7 +436,8 @@ class Statement:
         if rank.function == "dense_rank":
             return replace(rows, groups=(*rows.groups, (most, rank.order)))
         if rank.per:
-            return replace(rows, shares=(*rows.shares, (most, rank.per)))
+            shares = (*rows.shares, (most, rank.per))
+            return replace(rows, shares=shares, rows=min(rows.rows, most * rank.places))
         return replace(rows, rows=min(rows.rows, most))
 
     def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value, Tokens | None]:
@@ -451,7 +455,7 @@ class Statement:
         others = [x for x in per if not x.unit]
         if len(others) == len(per) or not rows.known or rows.by_row or rows.grouped:
             return replace(rows, mixed=True), v, None
-        rank = _Rank(function, _all(others), self.closure(by))
+        rank = _Rank(function, _all(others), self.closure(by), self.cells(rows, others))
         if function == "dense_rank":
             ranks = rows.ranks if others else (*rows.ranks, (token, rank))
             return replace(rows, ranks=ranks), v, None
