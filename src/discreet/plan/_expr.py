@@ -11,67 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from inspect import isabstract
 
 from discreet.errors import ParameterError
-from discreet.plan._logic import (
-    Case,
-    Coalesce,
-    Compare,
-    Comparison,
-    IsNull,
-    Logic,
-    Not,
-    OneOf,
-    union,
-)
-from discreet.plan._nodes import Column, Constant, Expr, Row, Writer, common_step
-from discreet.plan._numbers import (
-    Abs,
-    Arithmetic,
-    AsNumber,
-    Bucket,
-    Clamp,
-    DatePart,
-    Divide,
-    Guard,
-    Part,
-    Rescale,
-    Square,
-)
+from discreet.plan._logic import *  # noqa: F403 - this module is the face of all operators
+from discreet.plan._nodes import *  # noqa: F403 - likewise
+from discreet.plan._nodes import Column, Expr, common_step
+from discreet.plan._numbers import *  # noqa: F403 - likewise
+from discreet.plan._numbers import Guard, Rescale
 from discreet.plan._types import Type
-
-__all__ = [
-    "Abs",
-    "Arithmetic",
-    "AsNumber",
-    "Bucket",
-    "Case",
-    "Clamp",
-    "Coalesce",
-    "Column",
-    "Compare",
-    "Comparison",
-    "Constant",
-    "DatePart",
-    "Divide",
-    "Expr",
-    "Guard",
-    "IsNull",
-    "Logic",
-    "Not",
-    "OneOf",
-    "Part",
-    "Rescale",
-    "Row",
-    "Square",
-    "Writer",
-    "align",
-    "check_columns",
-    "columns_of",
-    "common_step",
-    "operators",
-    "plain_column",
-    "union",
-    "walk",
-]
 
 
 def align(exprs: list[Expr]) -> list[Expr]:
