@@ -203,6 +203,15 @@ def clean(row):
     return cleaned
 
 
+def passes(q, row):
+    """Whether a row meets the condition, if it has the column."""
+    name, op, edge = q.where or (None, None, None)
+    if name not in row:
+        return True
+    value = row[name]
+    return value is not None and (value < edge if op == "<" else value > edge)
+
+
 def joined(w, q, tables):
     """Rows that the question sees before any limit: (unit, row)."""
     people = [(row["id"] if w.unit else i, clean(row)) for i, row in enumerate(tables["people"])]
@@ -217,10 +226,7 @@ def joined(w, q, tables):
             found = [None] if not found and q.public == "left" else found
             wide += [(u, row | {"w": value}) for value in found]
         rows = wide
-    if q.where:
-        name, op, edge = q.where
-        seen = [(u, r) for u, r in rows if r[name] is not None]
-        rows = [(u, r) for u, r in seen if (r[name] < edge if op == "<" else r[name] > edge)]
+    rows = [(u, r) for u, r in rows if passes(q, r)]
     return [(u, r) for u, r in rows if all(r[k] is not None for k in q.keys)]
 
 
@@ -285,7 +291,8 @@ def exceeded(w, q, tables):
         return False
     for name, own in (("people", w.people), ("visits", w.visits)):
         most = own.get("max_rows_per_unit") or prod(own.values())
-        counts = Counter(row["id"] for row in tables[name] if row["id"] is not None)
+        counted = [row for row in tables[name] if row["id"] is not None and passes(q, clean(row))]
+        counts = Counter(row["id"] for row in counted)
         if max(counts.values(), default=0) > most:
             return True
     return False
