@@ -46,6 +46,10 @@ TRUTH = 23456.78
 COUNT = 600
 
 
+def named(engine):
+    return (PEOPLE + REGION).replace("rows-review", f"rows-{engine}")
+
+
 def people():
     """Many modest incomes, and one man of 95 whose income is asked for."""
     return {
@@ -56,17 +60,24 @@ def people():
     }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def state(tmp_path_factory):
+    """Keep ledgers, and what remembers them, away from the home of whoever runs this."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="module")
-def duck(tmp_path_factory):
-    ledger = tmp_path_factory.mktemp("duck") / "rows.ledger"
+def duck(state):
     tables = {"people": pa.table(people()), "r": pa.table({"sex": ["F", "M", "X"], "w": [1, 2, 3]})}
-    with dc.open(tables, policy=PEOPLE + REGION, ledger=ledger) as curator:
+    with dc.open(tables, policy=named("duck"), ledger=state / "duck") as curator:
         yield curator
 
 
 @pytest.fixture(scope="module")
-def postgres(postgres_url, tmp_path_factory):
-    ledger = tmp_path_factory.mktemp("postgres") / "rows.ledger"
+def postgres(postgres_url, state):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS rows_review")
         connection.execute("SET search_path = rows_review")
@@ -79,7 +90,7 @@ def postgres(postgres_url, tmp_path_factory):
                 "INSERT INTO people VALUES (%s, %s, %s, %s)",
                 list(zip(*people().values(), strict=True)),
             )
-        with dc.open(connection, policy=PEOPLE + REGION, ledger=ledger) as curator:
+        with dc.open(connection, policy=named("postgres"), ledger=state / "pg") as curator:
             yield curator
 
 
@@ -161,9 +172,13 @@ def test_constants_outside_the_range_leave_no_branch():
         ("18 <= age", "age >= 18"),
         ("age = 17.5", "age in ()"),
         ("age <> 17.5", "not (age in ())"),
-        ("age > 115", "age in ()"),
-        ("age >= 0", "not (age in ())"),
-        ("age < 0", "age in ()"),
+        ("age > 115", "age > 115"),
+        ("age >= 0", "age >= 0"),
+        ("age < 0", "age < 0"),
+        ("age < 1e30", "age <= 115"),
+        ("age > -5.5", "age >= 0"),
+        ("age <= -1e30", "age < 0"),
+        ("age >= 1000", "age > 115"),
         ("age IN (1, 17.5, 1e30)", "age = 1"),
     ],
 )

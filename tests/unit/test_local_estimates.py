@@ -564,7 +564,7 @@ def test_a_cohort_without_reports_is_left_out():
     aggregator = rappor.aggregator().update(device.randomize("a") for _ in range(50))
     shares = aggregator.estimate()
     assert np.isnan(shares.frequencies).any(axis=1).sum() == 2
-    _, weight, _ = shares.equations()
+    _, weight, _, _ = shares.equations()
     assert np.count_nonzero(weight) == 16
 
 

@@ -218,6 +218,13 @@ def test_sums_of_sums_keep_the_addend_and_nothing_else_may_touch_sums():
         assert reading(spoiled).sensitivity("add-remove").l1 == INF
 
 
+def test_a_square_is_never_negative():
+    shifted = BASE.replace("BIGINT)) AS a", "BIGINT)) - 4 AS a")
+    squares = f"SELECT u, a * a AS a, k FROM ({shifted}) AS s"
+    r = reading(total(rows_of(squares)))
+    assert (r.lo, r.hi) == (0, 25)
+
+
 def test_where_on_keys_makes_cells_fewer():
     body = rows_of(BASE)
     assert reading(by_key(body)).cells == 3

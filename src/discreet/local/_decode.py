@@ -84,15 +84,22 @@ class BitShares:
         span = self.one - self.zero
         return Interval((low - self.zero) / span, (high - self.zero) / span, level, POPULATION)
 
-    def equations(self) -> tuple[Floats, Floats, NDArray[Any]]:
-        """Return shares and weights of all bits, and their cohorts, without empty cohorts."""
+    def equations(self) -> tuple[Floats, Floats, Floats, NDArray[Any]]:
+        """Return shares, weights, noise variances in units of the weights, and cohorts.
+
+        Weights depend on the cohorts' sizes alone: weights that follow the noisy
+        shares would pull estimates after them.
+        """
         cohorts, bits = self.frequencies.shape
-        seen = np.repeat(self.tally.state[:, -1] > 0, bits)
-        group = np.repeat(np.arange(cohorts), bits)
+        people = np.repeat(self.tally.state[:, -1], bits)
+        seen = people > 0
+        quiet = np.sqrt(self.zero * (1 - self.zero)) / (self.one - self.zero)
+        weight = np.sqrt(people) / quiet
         return (
             np.where(seen, self.frequencies.reshape(-1), 0.0),
-            np.where(seen, 1 / self.standard_errors.reshape(-1), 0.0),
-            group,
+            weight,
+            np.where(seen, (self.standard_errors.reshape(-1) * weight) ** 2, 1.0),
+            np.repeat(np.arange(cohorts), bits),
         )
 
 
@@ -174,7 +181,7 @@ def decode(
     shares: BitShares, design: Floats, names: tuple[Any, ...], confidence: Number
 ) -> Decoded:
     """Fit candidates' shares to bit shares."""
-    y, weight, group = shares.equations()
+    y, weight, spread, group = shares.equations()
     level = _exact.confidence(confidence)
     bound = float(-special.ndtri((1 - level) / len(names)))
     A, b = design * weight[:, None], y * weight
@@ -186,7 +193,7 @@ def decode(
         chosen = _preselect(A[cohorts], b[cohorts])
         test = ~cohorts
         chosen = _independent(A[test], chosen)
-    estimate, error, residual = _least_squares(A[test][:, chosen], b[test])
+    estimate, error, residual = _least_squares(A[test][:, chosen], b[test], spread[test])
     frequencies = np.zeros(len(names))
     errors = np.full(len(names), np.nan)
     frequencies[chosen], errors[chosen] = estimate, error
@@ -202,14 +209,15 @@ def decode(
     )  # fmt: skip
 
 
-def _least_squares(A: Floats, b: Floats) -> tuple[Floats, Floats, float]:
-    """Return weighted least squares, standard errors for unit noise, and the residual χ²."""
+def _least_squares(A: Floats, b: Floats, spread: Floats) -> tuple[Floats, Floats, float]:
+    """Return least squares, standard errors for noise of these variances, the residual χ²."""
     if not A.shape[1]:
-        return np.zeros(0), np.zeros(0), float(b @ b)
-    covariance = np.linalg.inv(A.T @ A)
-    x = covariance @ (A.T @ b)
+        return np.zeros(0), np.zeros(0), float(b @ (b / spread))
+    inverse = np.linalg.inv(A.T @ A)
+    T = inverse @ A.T
+    x = T @ b
     rest = b - A @ x
-    return x, np.sqrt(np.diag(covariance)), float(rest @ rest)
+    return x, np.sqrt(np.sum(T * T * spread, axis=1)), float(rest @ (rest / spread))
 
 
 def _nonnegative(A: Floats, b: Floats) -> Floats:

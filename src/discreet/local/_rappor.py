@@ -272,7 +272,9 @@ class Rappor(LocalProtocol):
         ones, people = tally.state[:, :-1], tally.state[:, -1:]
         some = np.maximum(people, 1)
         rate = ones / some
-        error = np.sqrt(np.clip(rate, 0.01, 0.99) * (1 - np.clip(rate, 0.01, 0.99)) / some)
+        # the true rate lies between p* and q*, whatever the people hold
+        likely = np.clip(rate, zero, one)
+        error = np.sqrt(likely * (1 - likely) / some)
         share = np.where(people > 0, (rate - zero) / (one - zero), np.nan)
         return _decode.BitShares(self, tally, share, error / (one - zero), one, zero)
 
