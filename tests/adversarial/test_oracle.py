@@ -12,6 +12,7 @@ Generators are seeded, so every run draws the same cases: the false-alarm probab
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ import pytest
 from discreet import engines, sql
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.curator._proof import check_statements
 from discreet.engines import Reference
 from discreet.plan import _lower as lowering
 from discreet.plan import _reference as reference
@@ -422,6 +424,8 @@ def replayed(stores, seeds, questions=4):
         for tables in (w.left, w.right):
             stores.load(tables)
             opened = [engines.connect(c, w.policy) for c in (stores.duck, stores.postgres)]
+            for e, low in itertools.product(opened, plans):
+                check_statements(e, low)  # raises if the text limits less than is declared
             sides.append([Remembered(e, plans) for e in opened])
             for e in opened:
                 e.close()
