@@ -1,4 +1,3 @@
-
 """Attacks on sources that once worked, each a test: no row decides about a run or another row.
 
 Every check is exact; nothing here is random without a fixed seed, so no test
@@ -29,6 +28,7 @@ import discreet as dc
 from discreet import engines, plan, sql
 from discreet import policy as pol
 from discreet.engines import _csv, _duckdb, _sources
+from discreet.engines._frames import MEND
 from discreet.errors import SchemaError
 from discreet.plan import Scan
 
@@ -229,7 +229,7 @@ def test_whatever_the_cells_hold_each_written_record_is_one_row(tmp_path, seed, 
     path.write_bytes(written(rows, quoting, draw.choice(["\n", "\r\n"])))
     own = policy(pol.Text("city"), pol.Text("age"))
     read = _csv.Lines(own.tables["people"], [str(path)]).batches().read_all().to_pylist()
-    wanted = [[c.decode("utf-8", "discreet-mend") or None for c in row] for row in rows]
+    wanted = [[c.decode("utf-8", MEND) or None for c in row] for row in rows]
     assert sorted(map(str, (list(r.values()) for r in read))) == sorted(map(str, wanted))
 
 
@@ -316,7 +316,7 @@ def test_text_that_is_not_utf8_fails_no_run_and_means_the_same_everywhere(tmp_pa
     plain = pa.table({"c": column, "x": column})
     coded = pa.DictionaryArray.from_arrays(pa.array(range(len(BAD))), column)
     large = texts(BAD).cast(pa.binary()).cast(pa.large_binary()).view(pa.large_string())
-    rows = [b.decode("utf-8", "discreet-mend") for b in BAD]
+    rows = [b.decode("utf-8", MEND) for b in BAD]
     rows = [{"c": r, "x": r} for r in rows]
     lines = b"c,x\n" + b"".join(b + b"," + b + b"\n" for b in BAD)
     (tmp_path / "people.csv").write_bytes(lines)
@@ -469,6 +469,19 @@ def test_a_plan_over_tables_that_are_not_the_policys_is_refused():
     (aggregate,) = aggregates("SELECT region, COUNT(*) AS n FROM people GROUP BY region", other)
     with pytest.raises(SchemaError, match="not that of the engine's policy"):
         engine.execute(aggregate, SALT)
+    duck = duckdb.connect()
+    for name, table in TABLES.items():
+        duck.register(f"given {name}", table)
+        duck.execute(f'CREATE TABLE {name} AS FROM "given {name}"')
+    forged = [pol.Table("regions", BOTH.tables["regions"].columns.values()),
+              pol.Table("people", BOTH.tables["people"].columns.values(), public=True)]  # fmt: skip
+    wrong = pol.Policy(forged, pol.Budget("1"))
+    text = "SELECT COUNT(*) AS n FROM regions JOIN people USING (region)"
+    query = sql.parse(text, wrong, public_fanout={"people": 1}).query
+    (aggregate,) = plan.lower(query).aggregates
+    for each in (engine, engines.connect(duck, BOTH)):
+        with pytest.raises(SchemaError, match="not that of the engine's policy"):
+            each.execute(aggregate, SALT)
 
 
 JOIN = "SELECT pop, COUNT(*) AS n FROM people JOIN regions USING (region) GROUP BY pop"

@@ -8,6 +8,7 @@ exactly the double it was.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
@@ -273,11 +274,15 @@ class Postgres(Dialect):
         """Cast; numerics are first brought where the cast cannot fail."""
         if found.kind is not Physical.DECIMAL:
             return f"CAST({x} AS float8)"
-        top, tiny = f"CAST('{_MAX_DOUBLE}' AS numeric)", "CAST('1e-300' AS numeric)"
+        low, up, down, high = (
+            f"CAST('{n}' AS numeric)" for n in (f"-{_MAX_DOUBLE}", "-1e-300", "1e-300", _MAX_DOUBLE)
+        )
         return (
-            f"CAST(CASE WHEN {x} = 'NaN' THEN NULL WHEN {x} > {top} THEN 'Infinity' "
-            f"WHEN {x} < -{top} THEN '-Infinity' WHEN {x} > -{tiny} AND {x} < {tiny} THEN 0 "
-            f"ELSE {x} END AS float8)"
+            f"CASE WHEN {x} >= {down} AND {x} <= {high} THEN CAST({x} AS float8) "
+            f"WHEN {x} >= {low} AND {x} <= {up} THEN CAST({x} AS float8) "
+            f"WHEN {x} > {up} AND {x} < {down} THEN {self.real(0.0)} "
+            f"WHEN {x} < {low} THEN {self.real(-math.inf)} "
+            f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(math.inf)} END"
         )
 
     def decimal(self, x: str) -> str:
