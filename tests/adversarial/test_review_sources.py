@@ -516,6 +516,31 @@ def test_a_preview_does_not_wait_for_a_run():
     assert len(done) == len(texts_)
 
 
+def test_a_preview_does_not_wait_for_a_run_in_postgres(postgres_url):
+    name = "review_waits"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        connection.execute(f"CREATE SCHEMA {name}")
+        connection.execute(f"CREATE TABLE {name}.people (region text)")
+        connection.execute(f"CREATE TABLE {name}.regions (region text, pop int, year int)")
+        connection.execute(f"INSERT INTO {name}.regions VALUES ('N', 1, 1), ('N', 1, 1)")
+    tables = [
+        pol.Table(f"{name}.{t.name}", t.columns.values(), public=t.public)
+        for t in BOTH.tables.values()
+    ]
+    engine = engines.connect(postgres_url, pol.Policy(tables, pol.Budget("1")))
+    done = []
+    with engine._lock:
+        worker = threading.Thread(
+            target=lambda: done.append(engine.fanout(Scan(tables[1]), ("region", "pop"))),
+            daemon=True,
+        )
+        worker.start()
+        worker.join(60)
+    assert done == [2]
+    engine.close()
+
+
 def test_fanouts_of_several_columns_are_measured_once_and_exactly(monkeypatch):
     engine = engines.connect(TABLES, BOTH)
     regions = Scan(REGIONS)
@@ -551,6 +576,48 @@ def test_public_files_are_read_once(tmp_path):
     before = engine.execute(aggregate, SALT)
     pq.write_table(pa.table({"region": ["S"] * 99, "pop": [2] * 99, "year": [1] * 99}), path)
     assert engine.execute(aggregate, SALT) == before
+
+
+# -- views ---------------------------------------------------------------------------
+
+
+def views(postgres):
+    """Views that fail on one row, and tables that cannot."""
+    duck = duckdb.connect()
+    for connection, kind in ((duck, "VARCHAR"), (postgres, "text")):
+        connection.execute(f"CREATE TEMP TABLE held (age {kind})")
+        connection.execute("INSERT INTO held VALUES ('7')")
+        connection.execute("CREATE TEMP VIEW people AS SELECT CAST(age AS BIGINT) AS age FROM held")
+        yield connection, "UPDATE held SET age = 'x'"
+
+
+def test_a_view_that_fails_on_a_row_is_refused_when_it_is_opened(postgres_url):
+    own = policy(pol.Integer("age", 0, 99))
+    with psycopg.connect(postgres_url, autocommit=True) as postgres:
+        for connection, damage in views(postgres):
+            assert ran(connection, own, "SELECT SUM(age) AS s FROM people") == [{(): (7,)}]
+            connection.execute(damage)
+            with pytest.raises(SchemaError, match="view that cannot be read on every row") as error:
+                engines.connect(connection, own)
+            assert error.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["text", "milliseconds"])
+def test_a_view_of_a_file_that_cannot_be_scanned_is_refused(tmp_path, kind):
+    """The same file given by its path is read: no row can fail it."""
+    column, declared = texts([b"\xff", b"F"]), pol.Text("x")
+    if kind == "milliseconds":
+        column, declared = raw(pa.timestamp("ms"), [2**62, 0]), pol.Timestamp("x", *SPAN)
+    path = parquet(tmp_path, pa.table({"x": column}))
+    own = policy(declared)
+    database = tmp_path / "people.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(f"CREATE VIEW people AS FROM '{path}'")
+        with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+            engines.connect(connection, own)
+    with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+        engines.connect(database, own)
+    assert ran(path, own, "SELECT COUNT(x) AS n FROM people") == [{(): (2,)}]
 
 
 # -- opening ---------------------------------------------------------------------------
