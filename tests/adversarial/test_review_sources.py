@@ -74,7 +74,14 @@ def parquet(folder, table, **choices):
 # -- A1, second row: integer categories over decimals -------------------------------
 
 DECIMALS = [(5, 4), (4, 4), (9, 9), (18, 18), (38, 37), (38, 38), (38, 20), (38, 0)]
-LABELS = [[0, 1], [1, 100], [1, 10**12], [-5, 3, 4 * 10**18], list(range(-3, 40, 2))]
+LABELS = [
+    [0, 1],
+    list(range(-10, 10)),
+    [1, 100],
+    [1, 10**12],
+    [-5, 3, 4 * 10**18],
+    list(range(-3, 40, 2)),
+]
 
 
 @pytest.mark.parametrize("labels", LABELS, ids=str)

@@ -188,7 +188,9 @@ class DuckDB(Dialect):
         digits, scale = (int(n) for n in found.native[8:-1].split(","))
         spelled = [f"{v}.{'0' * scale}" if scale else str(v) for v in values]
         if len(values) > _FEW:
-            return self.lookup(x, spelled)
+            # a decimal without digits before the point is printed without a zero there
+            printed = [t.removeprefix("0") if digits == scale else t for t in spelled]
+            return self.lookup(x, printed)
         branches = " ".join(
             f"WHEN CAST('{text}' AS {found.native}) THEN {self.integer(i)}"
             for i, (v, text) in enumerate(zip(values, spelled, strict=True))
