@@ -6,10 +6,10 @@ import math
 
 
 def number(value: float, margin: float | None = None) -> str:
-    """Print a number with the digits that its margin leaves meaningful.
+    r"""Print a number with the digits that its margin leaves meaningful.
 
     >>> number(1234.5678, 0.25), number(7)
-    ('1\\u2009234.57', '7')
+    ('1\u2009234.57', '7')
     """
     if not math.isfinite(value):
         return "?" if math.isnan(value) else ("∞" if value > 0 else "−∞")

@@ -1,6 +1,9 @@
-"""Text that comes from outside."""
+"""Text that comes from outside, and names in messages."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
 
 from discreet.errors import DiscreetError, ParameterError
 
@@ -23,3 +26,15 @@ def plain_str(
     if not issubclass(type(value), str):  # isinstance also believes a false __class__
         raise error(f"{what} must be text, got {type(value).__name__}")
     return str.__str__(value)
+
+
+def quote(text: str) -> str:
+    """Name something in a message: in double quotes, on one line, never long."""
+    return '"' + "".join(c if c.isprintable() else "?" for c in text[:60]) + '"'
+
+
+def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:
+    """Find the known word that was probably meant, or None."""
+    folded = {k.casefold(): k for k in known} if isinstance(word, str) else {}
+    found = difflib.get_close_matches(str(word)[:255].casefold(), folded, n=1, cutoff=cutoff)
+    return folded[found[0]] if found else None

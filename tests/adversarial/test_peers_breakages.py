@@ -79,7 +79,14 @@ def test_thresholds_count_the_mass_at_the_threshold(kind, groups):
     plan = plan_of(
         "SELECT town, COUNT(*) AS n FROM people GROUP BY town", policy(), delta=Fraction(1, 100)
     )
-    assert float(plan.parts[plan.lowered.selector].law.law.sf(plan.parts[plan.lowered.selector].law.at - 2)) <= 0.01
+    assert (
+        float(
+            plan.parts[plan.lowered.selector].law.law.sf(
+                plan.parts[plan.lowered.selector].law.at - 2
+            )
+        )
+        <= 0.01
+    )
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "change-one"])

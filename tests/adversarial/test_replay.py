@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from discreet import plan as pl
 from discreet import policy as pol
-from discreet import privacy
-from discreet import sql
+from discreet import privacy, sql
 from discreet.audit import replay
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace

@@ -600,7 +600,9 @@ def test_case_28_zero_and_negative_sensitivity():
         asked = curator(rows, columns=constant)
         for text in ("SUM(c)", "SUM(age)", "COUNT(*)", "AVG(c)", "COUNT(c)"):
             plan = asked.preview(f"SELECT {text} AS s FROM people", epsilon=1).plan
-            for law, vector in zip([part.law for part in plan.parts], plan.lowered.parts, strict=True):
+            for law, vector in zip(
+                [part.law for part in plan.parts], plan.lowered.parts, strict=True
+            ):
                 assert law is not None or vector.sensitivity.l1 == 0
             assert any(law is not None for law in (part.law for part in plan.parts))
         # a column that is always zero has a sum that is always zero: nothing to protect

@@ -64,9 +64,7 @@ def test_epsilon_means_the_whole_query():
     assert answer.cost["epsilon"] == "1/2"
     assert asked.budget.spent["epsilon"] == Fraction(1, 2)
     quote = asked.preview(GROUPED, epsilon="0.5")
-    shares = [
-        priced.part.sensitivity.l1 / priced.law.scale for priced in quote.plan.parts
-    ]
+    shares = [priced.part.sensitivity.l1 / priced.law.scale for priced in quote.plan.parts]
     assert sum(shares) == Fraction(1, 2)
 
 

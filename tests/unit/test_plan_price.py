@@ -68,7 +68,9 @@ def test_the_accountant_confirms_the_price(text, epsilon, delta, limits, relatio
 def confirm_gaussian(plan, eps, dlt, low):
     """The composed loss of the discrete laws drawn stays within (ε, δ)."""
     losses = [
-        p.DiscreteGaussian.from_variance(getattr(priced.law, "law", priced.law).sigma2, s.l2_squared, priced.part.coordinates)
+        p.DiscreteGaussian.from_variance(
+            getattr(priced.law, "law", priced.law).sigma2, s.l2_squared, priced.part.coordinates
+        )
         for priced in plan.parts
         for s in [priced.part.sensitivity] * priced.part.draws
     ]

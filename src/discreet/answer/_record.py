@@ -163,7 +163,9 @@ def _decode(data: Any, depth: int = 0) -> Any:
         if f.name not in data:
             raise damaged(f"{kind.__name__} lacks {f.name!r}")
         reader = _FIELDS.get(str(f.type))
-        values[f.name] = _decode(data[f.name], depth + 1) if reader is None else reader(data[f.name])
+        values[f.name] = (
+            _decode(data[f.name], depth + 1) if reader is None else reader(data[f.name])
+        )
     return kind(**values)
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "estimate",
     "exhibits",
     "gallery",
-    "peers",
     "measurements",
+    "peers",
     "replay",
 ]

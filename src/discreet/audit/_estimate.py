@@ -165,7 +165,8 @@ def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public
     definition
         ``"probabilistic"`` tests single outputs against probabilistic DP.
     workers
-        Threads (or processes) that draw; as many as there are cores if left out.
+        Threads (or processes) that draw; as many as there are cores if left out, 1 for
+        a mechanism that must not be called from several threads.
     processes
         Draw in processes of their own: for mechanisms in pure Python that can be
         pickled. Threads suffice for mechanisms made of NumPy calls.

@@ -13,6 +13,7 @@ value); Meiser 2018 (probabilistic DP under post-processing).
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ Array = NDArray[Any]
 
 _CONFIDENCE = "0.9999999999"
 _GRID = 4096
-_SCALAR = 8_000
+_SCALAR = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,17 @@ class Gallery:
     def __repr__(self) -> str:
         rows = self.to_dicts()
         wide = max((len(row["mechanism"]) for row in rows), default=0)
-        lines = [
+        return "\n".join(
             f"{row['mechanism']:<{wide}}  {'flagged' if row['flagged'] else 'passed':<7}"
-            f"  ε ≥ {row['epsilon_lower_bound']:<6.3g} {row['draws']:>9,} draws"
+            f"  ε ≥ {row['epsilon_lower_bound']:<6.3g} {_grouped(row['draws']):>9} draws"
             f"{row['seconds']:7.2f} s{'' if row['right'] else '  WRONG'}"
             for row in rows
-        ]
-        return "\n".join(lines)
+        )
+
+
+def _grouped(number: int) -> str:
+    """Group digits by thin spaces, as answers do."""
+    return f"{number:,}".replace(",", "\u2009")
 
 
 def gallery(
@@ -463,6 +468,15 @@ def _diffprivlib_laplace(value: float, n: int) -> Array:
     return np.array([law.randomise(value) for _ in range(n)])
 
 
+def _usable(module: str) -> bool:
+    """Tell whether a library can be imported; an installed one may clash with others."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
 def peers() -> tuple[Exhibit, ...]:
     """Return exhibits of other libraries' noise, for those that are installed.
 
@@ -472,15 +486,13 @@ def peers() -> tuple[Exhibit, ...]:
     >>> audit.peers()[0].name
     'numpy: Laplace'
     """
-    from importlib.util import find_spec  # noqa: PLC0415 - only for this optional row
-
     shown = [
         Exhibit("numpy: Laplace", float_laplace, 0.0, 1.0, 1),
         Exhibit("numpy: normal", _numpy_normal, 0.0, 1.0, 1, "1e-5"),
     ]
-    if find_spec("opendp"):
+    if _usable("opendp.prelude"):
         shown.append(Exhibit("opendp: Laplace", _opendp_laplace, 0.0, 1.0, 1, draws=20_000))
-    if find_spec("diffprivlib"):
+    if _usable("diffprivlib.mechanisms"):
         shown.append(
             Exhibit("diffprivlib: Laplace", _diffprivlib_laplace, 0.0, 1.0, 1, draws=20_000)
         )

@@ -24,7 +24,7 @@ from discreet import engines, sql
 from discreet import policy as pol
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Engine
-from discreet.plan import Draw, Plan, Salt, Scan, Sensitivity, lower
+from discreet.plan import Code, Draw, Plan, Salt, Scan, Sensitivity, lower
 
 
 @dataclass
@@ -103,11 +103,15 @@ class Measurement:
 
     name: str
     declared: Sensitivity
-    exact: Mapping[tuple[object, ...], int]
+    exact: Mapping[tuple[Code, ...], int]
 
 
 def measurements(
-    policy: pol.Policy | str, question: str, tables: Any, *, salt: Salt | bytes | str | int | None = None
+    policy: pol.Policy | str,
+    question: str,
+    tables: Any,
+    *,
+    salt: Salt | bytes | str | int | None = None,
 ) -> list[Measurement]:
     """Return everything that a question measures, before any noise.
 
@@ -131,7 +135,8 @@ def measurements(
     >>> import pyarrow as pa
     >>> from discreet.policy import Budget, Integer, Policy, Table
     >>> policy = Policy([Table("people", [Integer("age", 0, 115)])], Budget("1"))
-    >>> found = measurements(policy, "SELECT SUM(age) AS s FROM people", pa.table({"age": [31, 47]}))
+    >>> people = pa.table({"age": [31, 47]})
+    >>> found = measurements(policy, "SELECT SUM(age) AS s FROM people", people)
     >>> [(m.declared.l1, dict(m.exact)) for m in found]
     [(115, {(): 78})]
     """

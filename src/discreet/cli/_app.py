@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import discreet
+from discreet.cli._local import local_app
 from discreet.cli._outcome import MEANING, Exit, deliver, fail
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
@@ -29,6 +30,7 @@ budget_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(budget_app, name="budget")
+app.add_typer(local_app, name="local")
 
 
 class Format(StrEnum):

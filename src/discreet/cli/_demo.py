@@ -14,9 +14,8 @@ import numpy as np
 
 from discreet import meaning
 from discreet._exact import show as exactly
-from discreet.answer import Answer
 from discreet._print import number
-from discreet.answer import cell, footer
+from discreet.answer import Answer, cell, footer
 from discreet.cli._console import (
     bar,
     grid,

@@ -19,7 +19,7 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError
-from discreet.plan import Ask, Cost, Lowered, Plan, charge, fits, lower, price
+from discreet.plan import Ask, Cost, Lowered, Plan, charge, fits, price
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -77,7 +77,8 @@ class Batch:
         """Add a question: SQL text, or a table of the fluent API."""
         if self._closed:
             raise ParameterError("this batch has run; start another one")
-        lowered = lower(self._curator._question(question).query)  # noqa: SLF001 - its own batch
+        query = self._curator._question(question).query  # noqa: SLF001 - its own batch
+        lowered = self._curator._lowered(query)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
         self._questions.append(_Question(lowered, part, Pending()))
         return self._questions[-1].pending
@@ -128,9 +129,7 @@ class Batch:
         return bool(losses) and fits(losses, self._epsilon, self._delta or Fraction(0))
 
 
-def _plans(
-    questions: tuple[_Question, ...], unit: Fraction, delta: Fraction | None
-) -> list[Plan]:
+def _plans(questions: tuple[_Question, ...], unit: Fraction, delta: Fraction | None) -> list[Plan]:
     return [
         price(
             q.lowered,

@@ -19,12 +19,24 @@ from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import Offer
+from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
-from discreet.plan import Aggregate, Cost, Groups, Plan, Query, Scan, lower, price, private_tables
+from discreet.plan import (
+    Aggregate,
+    Cost,
+    Groups,
+    Lowered,
+    Plan,
+    Query,
+    Scan,
+    lower,
+    price,
+    private_tables,
+)
 
 if TYPE_CHECKING:
     from discreet import frame
@@ -233,7 +245,9 @@ class Curator:
         Whatever else the caller holds, bounds, keys and limits come from here.
         """
         if isinstance(question, str):
-            return front.parse(plain_str(question, "a question"), self.policy, public_fanout=self._fanout)
+            return front.parse(
+                plain_str(question, "a question"), self.policy, public_fanout=self._fanout
+            )
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self.policy, self._fanout)
@@ -246,7 +260,14 @@ class Curator:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
     def _plan(self, query: Query, offer: Offer) -> Plan:
-        return replace(price(lower(query), offer.ask()), least=least_cost(self.policy.budget))
+        plan = price(self._lowered(query), offer.ask())
+        return replace(plan, least=least_cost(self.policy.budget))
+
+    def _lowered(self, query: Query) -> Lowered:
+        """Lower a question whose statements are proved: safe on any data, limits in force."""
+        lowered = lower(query)
+        check_statements(self._engine, lowered)
+        return lowered
 
     def _run(
         self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False

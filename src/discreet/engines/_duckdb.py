@@ -25,10 +25,18 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Held, Physical, check, held
-from discreet.engines._protocol import Fanouts, check_joins, check_tables, sealed
+from discreet.engines._protocol import (
+    Fanouts,
+    SaltValues,
+    check_joins,
+    check_tables,
+    proved,
+    sealed,
+)
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
+from discreet.verify import Proof, fill
 
 _FAMILIES: Final = {
     "TINYINT": Physical.INTEGER,
@@ -167,8 +175,8 @@ class DuckDBEngine:
         with self._snapshot(aggregate):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                sql = render(self._dialect, self._sources, aggregate, salt, chunk)
-                for row in self._rows(sql):
+                sql = self._proved(aggregate, chunk)
+                for row in self._rows(fill(sql, SaltValues(salt))):
                     known = groups.get(row[:keys], (0,) * (len(row) - keys))
                     groups[row[:keys]] = tuple(
                         a + int(b) for a, b in zip(known, row[keys:], strict=True)
@@ -199,7 +207,19 @@ class DuckDBEngine:
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
-        return render(self._dialect, self._sources, aggregate, salt)
+        text = self._proved(aggregate)
+        return text if salt is None else fill(text, SaltValues(salt))
+
+    def proof(self, aggregate: Aggregate) -> Proof:
+        """Prove the statement that would run."""
+        sql = render(self._dialect, self._sources, aggregate, None)
+        return proved(self.name, self._sources, self._policy, aggregate, sql)
+
+    def _proved(self, aggregate: Aggregate, chunk: tuple[int, int] | None = None) -> str:
+        """Write a statement and prove it: nothing else runs."""
+        sql = render(self._dialect, self._sources, aggregate, None, chunk)
+        proved(self.name, self._sources, self._policy, aggregate, sql)
+        return sql
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""

@@ -17,10 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Held, Physical, check, held
-from discreet.engines._protocol import Fanouts, check_joins, check_tables, sealed
+from discreet.engines._protocol import (
+    Fanouts,
+    SaltValues,
+    check_joins,
+    check_tables,
+    proved,
+    sealed,
+)
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.verify import Proof, fill
 
 if TYPE_CHECKING:
     import psycopg
@@ -180,7 +188,14 @@ class PostgresEngine:
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
-        return render(self._dialect, self._sources, aggregate, salt)
+        text = render(self._dialect, self._sources, aggregate, None)
+        proved(self.name, self._sources, self._policy, aggregate, text)
+        return text if salt is None else fill(text, SaltValues(salt))
+
+    def proof(self, aggregate: Aggregate) -> Proof:
+        """Prove the statement that would run."""
+        sql = render(self._dialect, self._sources, aggregate, None)
+        return proved(self.name, self._sources, self._policy, aggregate, sql)
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""

@@ -37,6 +37,9 @@ class Reference:
         """Describe the aggregate; there is no SQL to show."""
         return f"-- reference evaluation of plan {aggregate.hash[:12]}"
 
+    def proof(self, aggregate: Aggregate) -> None:
+        """Nothing to prove: no statement runs here."""
+
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""
         table = public.table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 class Asker(Protocol):
     """Who answers: a curator."""
 
-    def ask(self, question: Table, **options: Any) -> Any:
+    @property
+    def ask(self) -> Callable[..., Any]:
         """Answer a question, spending budget."""
 
-    def preview(self, query: Table, **options: Any) -> Any:
+    @property
+    def preview(self) -> Callable[..., Any]:
         """Price a question without touching data."""
 
 

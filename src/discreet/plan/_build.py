@@ -19,16 +19,15 @@ Everything is decided from public facts: the policy and the question.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final, TypeAlias, cast
 
+from discreet import _text
 from discreet._exact import show
-from discreet._text import plain_str
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._expr import (
     Abs,
@@ -55,6 +54,7 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._logic import COMPARE, MIRROR
+from discreet.plan._numbers import ARITHMETIC
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
 
 MAX_BUCKETS: Final = 10_000
@@ -70,7 +70,7 @@ class Word:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", plain_str(self.text))
+        object.__setattr__(self, "text", _text.plain_str(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,7 @@ Operand: TypeAlias = Expr | Word | Null
 """What a row expression is made of while its type is still being decided."""
 
 
-def quote(text: str) -> str:
-    """Name something in a message: in double quotes, on one line, never long."""
-    shown = "".join(c if c.isprintable() else "?" for c in text[:60])
-    return f'"{shown}"'
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, or None."""
-    folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(word[:255].casefold(), folded, n=1, cutoff=0.65)
-    return folded[found[0]] if found else None
+nearest, quote = _text.nearest, _text.quote
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
@@ -105,9 +95,7 @@ def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     )
 
 
-def number(value: Fraction) -> Constant:
-    """Return a numeric constant."""
-    return Constant.number(value)
+number = Constant.number
 
 
 def truth(*, value: bool) -> Constant:
@@ -247,20 +235,20 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
 def _compare_place(op: Comparison, left: Expr, place: Fraction) -> Expr:
     """Compare with a constant, as one code of the left side's own grid.
 
-    A constant between two codes moves to the one that decides the same; beyond the
-    range nothing is left to decide but whether there is a value at all.
+    A constant between two codes moves to the one that decides the same, one beyond
+    the range to its end.
     """
     t = left.type
-    never = OneOf(left, ())  # false, or NULL for NULL
-    if op in ("=", "<>"):
-        if place.denominator != 1 or not t.lo <= place <= t.hi:
-            return never if op == "=" else Not(never)
-        return Compare(op, left, Constant.like(int(place), t))
     code = math.ceil(place) if op in ("<", ">=") else math.floor(place)
-    smallest, largest = COMPARE[op](t.lo, code), COMPARE[op](t.hi, code)
-    if smallest and largest:
-        return Not(never)
-    return Compare(op, left, Constant.like(code, t)) if smallest or largest else never
+    if op in ("=", "<>"):
+        if code != place or not t.lo <= code <= t.hi:
+            never = OneOf(left, ())  # false, or NULL for NULL
+            return never if op == "=" else Not(never)
+    elif COMPARE[op](t.lo, code) and COMPARE[op](t.hi, code):
+        op, code = ("<=", t.hi) if op in ("<", "<=") else (">=", t.lo)
+    elif not (COMPARE[op](t.lo, code) or COMPARE[op](t.hi, code)):
+        op, code = ("<", t.lo) if op in ("<", "<=") else (">", t.hi)
+    return Compare(op, left, Constant.like(code, t))
 
 
 def _bare(operand: Operand) -> bool:
@@ -367,13 +355,6 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     return expr
 
 
-_FOLD: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
-
-
 def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     """Add, subtract, multiply or divide two numbers."""
     a, b = as_number(left, op), as_number(right, op)
@@ -381,7 +362,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     if op == "/":
         return _divide(a, b, x, y)
     if x is not None and y is not None:
-        return number(_FOLD[op](x, y))
+        return number(ARITHMETIC[op](x, y))
     if op == "*" and (x is not None or y is not None):
         return _scaled(b, x) if x is not None else _scaled(a, y or Fraction(0))
     if op == "*" and a == b:

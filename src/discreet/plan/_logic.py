@@ -34,6 +34,7 @@ class Compare(Binary):
     op: Comparison
     left: Expr
     right: Expr
+    words = "{left} {op} {right}"
     boolean = True
 
     def _infer(self) -> Type:
@@ -50,13 +51,8 @@ class Compare(Binary):
         return int(COMPARE[self.op](x * f, y * g))
 
     def sql(self, w: Writer) -> str:
-        """Write the comparison."""
         x, y = self._sides(w)
         return f"({x} {self.op} {y})"
-
-    def describe(self) -> str:
-        """Print the comparison."""
-        return f"{self.left.words} {self.op} {self.right.words}"
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,12 @@ class OneOf(Unary):
         return int(codes[0] in self.codes)
 
     def sql(self, w: Writer) -> str:
-        """Write the list."""
         return w.member(w.value(self.arg), self.codes)
 
     def describe(self) -> str:
-        """Print the list."""
         values = [shown(self.arg.type, c) for c in self.codes]
-        if len(values) == 1:
-            return f"{self.arg.words} = {values[0]}"
-        return f"{self.arg.words} in ({', '.join(values)})"
+        listed = f"= {values[0]}" if len(values) == 1 else f"in ({', '.join(values)})"
+        return f"{self._word(self.arg)} {listed}"
 
 
 @dataclass(frozen=True)
@@ -113,15 +106,13 @@ class Logic(Expr):
         return None if None in codes else 1 - decisive
 
     def sql(self, w: Writer) -> str:
-        """Write the conditions in a row."""
         if not self.args:
             return "TRUE" if self.op == "and" else "FALSE"
         return "(" + f" {self.op.upper()} ".join(map(w.truth, self.args)) + ")"
 
     def describe(self) -> str:
-        """Print the conditions in a row."""
         return f" {self.op} ".join(
-            a.words if isinstance(a, Logic) else a.describe() for a in self.args
+            f"({a.describe()})" if isinstance(a, Logic) else a.describe() for a in self.args
         )
 
 
@@ -130,6 +121,7 @@ class Not(Unary):
     """Three-valued negation."""
 
     boolean = True
+    words = "not ({arg})"
 
     def _infer(self) -> Type:
         _conditions("NOT needs a condition", (self.arg,))
@@ -139,12 +131,7 @@ class Not(Unary):
         return 1 - int(codes[0])
 
     def sql(self, w: Writer) -> str:
-        """Write the negation."""
         return f"(NOT {w.truth(self.arg)})"
-
-    def describe(self) -> str:
-        """Print the negation."""
-        return f"not ({self.arg.describe()})"
 
 
 @dataclass(frozen=True)
@@ -153,6 +140,7 @@ class IsNull(Unary):
 
     strict = False
     boolean = True
+    words = "{arg} is null"
 
     def _infer(self) -> Type:
         return Type.boolean(null=False)
@@ -161,12 +149,7 @@ class IsNull(Unary):
         return int(codes[0] is None)
 
     def sql(self, w: Writer) -> str:
-        """Write the test."""
         return f"({w.value(self.arg)} IS NULL)"
-
-    def describe(self) -> str:
-        """Print the test."""
-        return f"{self.arg.words} is null"
 
 
 def _conditions(what: str, args: tuple[Expr, ...]) -> None:
@@ -203,14 +186,12 @@ class Case(Expr):
         return chosen
 
     def sql(self, w: Writer) -> str:
-        """Write the branches."""
         if not self.branches:
             return w.value(self.default)
         whens = " ".join(f"WHEN {w.truth(c)} THEN {w.value(v)}" for c, v in self.branches)
         return f"CASE {whens} ELSE {w.value(self.default)} END"
 
     def describe(self) -> str:
-        """Print the branches."""
         whens = " ".join(f"when {c.describe()} then {v.describe()}" for c, v in self.branches)
         return f"case {whens} else {self.default.describe()} end"
 
@@ -221,6 +202,7 @@ class Coalesce(Expr):
 
     args: tuple[Expr, ...]
     strict = False
+    words = "coalesce({args})"
 
     def _infer(self) -> Type:
         t = union([a.type for a in self.args])
@@ -231,5 +213,4 @@ class Coalesce(Expr):
         return known
 
     def sql(self, w: Writer) -> str:
-        """Write the alternatives."""
         return f"COALESCE({', '.join(map(w.value, self.args))})"

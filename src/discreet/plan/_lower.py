@@ -159,7 +159,8 @@ class Lowering:
 
         def slot(main: Aggregate) -> Part:
             moves = linear_sensitivity(main, rows)
-            return Image(0, moves, len(rows), place, rows, domain)
+            counts = sensitivity(main, main.measures[place])
+            return Image(0, moves, len(rows), place, rows, domain, counts)
 
         return self._add(slot)
 

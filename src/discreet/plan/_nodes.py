@@ -2,8 +2,8 @@
 
 An operator is one class. It says its bounds (``_infer``), its meaning (``_apply``,
 the reference that every engine must equal bit for bit), its SQL (``sql``, through
-a :class:`Writer` that an engine provides) and its words (``describe``). A class
-without one of these cannot be instantiated.
+a :class:`Writer` that an engine provides) and its words. A class without the
+first three cannot be instantiated, one without words fails a test.
 
 Guarantee
 ---------
@@ -33,46 +33,31 @@ from typing import Any, ClassVar, Protocol
 
 from discreet._exact import show
 from discreet.errors import ParameterError
-from discreet.plan._types import Code, Kind, Type
+from discreet.plan._types import LIMIT, Code, Kind, Type
 
 Row = Mapping[str, Code]
 
 
 class Writer(Protocol):
-    """How an engine spells what operators are made of."""
+    """How an engine spells what operators are made of.
 
-    def column(self, name: str) -> str:
-        """Identifier of a column."""
+    ``bind`` and ``hold`` give names to values, which may then be written more than
+    once. ``quotient`` cuts off towards zero, ``floor`` rounds an integer within
+    `bounds` over a positive constant down, and ``calendar`` reads a part of the date
+    that lies some days after 1970-01-01.
+    """
 
-    def value(self, node: Expr) -> str:
-        """Code of an expression: a 64-bit integer, a text, or NULL."""
-
-    def truth(self, node: Expr) -> str:
-        """Condition as a truth value of the engine."""
-
-    def bind(self, node: Expr) -> str:
-        """Name of an expression's value, which may then be written more than once."""
-
-    def hold(self, sql: str) -> str:
-        """Name of a computed value, likewise."""
-
-    def integer(self, code: int) -> str:
-        """Write an integer of 64 bits."""
-
-    def quotient(self, n: str, d: str) -> str:
-        """Integer quotient, cut off towards zero."""
-
-    def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str:
-        """Floor of an integer within `bounds` over a positive constant."""
-
-    def member(self, x: str, codes: tuple[int | str, ...]) -> str:
-        """Membership of a value, written once, in a public list; NULL for NULL."""
-
-    def absolute(self, x: str) -> str:
-        """Absolute value."""
-
-    def calendar(self, part: str, days: str) -> str:
-        """Part of the date that lies some days after 1970-01-01."""
+    def column(self, name: str) -> str: ...
+    def value(self, node: Expr) -> str: ...
+    def truth(self, node: Expr) -> str: ...
+    def bind(self, node: Expr) -> str: ...
+    def hold(self, sql: str) -> str: ...
+    def integer(self, code: int) -> str: ...
+    def member(self, x: str, codes: tuple[int | str, ...]) -> str: ...
+    def quotient(self, n: str, d: str) -> str: ...
+    def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str: ...
+    def absolute(self, x: str) -> str: ...
+    def calendar(self, part: str, days: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -87,8 +72,10 @@ class Expr(ABC):
     """Whether NULL in any argument gives NULL."""
     boolean: ClassVar[bool] = False
     """Whether ``sql`` writes a truth value rather than a code."""
+    words: ClassVar[str] = ""
+    """The description, with the node's fields in braces."""
     loose: ClassVar[bool] = False
-    """Whether the words need parentheses inside other words."""
+    """Whether the words are an infix: such words in such words need parentheses."""
 
     def __post_init__(self) -> None:
         found = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
@@ -118,12 +105,21 @@ class Expr(ABC):
 
     def describe(self) -> str:
         """Print close to the SQL it could have come from."""
-        return call(type(self).__name__.lower(), *self.children)
+        parts = {f.name: self._word(getattr(self, f.name)) for f in fields(self) if f.init}
+        return self.words.format(**parts)
 
-    @property
-    def words(self) -> str:
-        """The description, as it stands inside another one."""
-        return f"({self.describe()})" if self.loose else self.describe()
+    def _word(self, value: object) -> str:
+        match value:
+            case Expr():
+                text = value.describe()
+                return f"({text})" if self.loose and value.loose else text
+            case tuple():
+                return ", ".join(map(self._word, value))
+            case Fraction():
+                return show(value)
+            case int() | None:
+                return shown(self.type, value)
+        return str(value)
 
     @property
     def nullable(self) -> bool:
@@ -167,6 +163,7 @@ class Column(Expr):
 
     name: str
     of: Type
+    words = "{name}"
 
     def _infer(self) -> Type:
         return self.of
@@ -175,16 +172,10 @@ class Column(Expr):
         raise AssertionError("a column is looked up, not computed")
 
     def evaluate(self, row: Row) -> Code:
-        """Look the column up."""
         return row[self.name]
 
     def sql(self, w: Writer) -> str:
-        """Write the identifier."""
         return w.column(self.name)
-
-    def describe(self) -> str:
-        """Print the name."""
-        return self.name
 
 
 @dataclass(frozen=True)
@@ -193,6 +184,7 @@ class Constant(Expr):
 
     code: int | None
     of: Type
+    words = "{code}"
 
     def _infer(self) -> Type:
         if self.code is not None and not self.of.lo <= self.code <= self.of.hi:
@@ -201,13 +193,15 @@ class Constant(Expr):
 
     @classmethod
     def number(cls, value: Fraction) -> Constant:
-        """Return a numeric constant on the coarsest grid that holds it.
+        """Return a numeric constant: a whole number of parts, or itself the step if that is large.
 
-        >>> Constant.number(Fraction(5, 2)).code
-        5
+        >>> Constant.number(Fraction(5, 2)).code, Constant.number(Fraction(10**30)).code
+        (5, 1)
         """
-        code = value.numerator
-        return cls(code, Type.number(code, code, Fraction(1, value.denominator), null=False))
+        code, step = value.numerator, Fraction(1, value.denominator)
+        if abs(code) >= LIMIT:
+            code, step = (1 if code > 0 else -1), abs(value)
+        return cls(code, Type.number(code, code, step, null=False))
 
     @classmethod
     def like(cls, code: int, t: Type) -> Constant:
@@ -223,14 +217,9 @@ class Constant(Expr):
         return self.code
 
     def sql(self, w: Writer) -> str:
-        """Write the code."""
         if self.code is None:
             return f"CAST(NULL AS {'VARCHAR' if self.type.kind is Kind.TEXT else 'BIGINT'})"
         return w.integer(self.code)
-
-    def describe(self) -> str:
-        """Print the value."""
-        return shown(self.type, self.code)
 
 
 def _inside(value: object) -> Iterator[Expr]:
@@ -266,11 +255,6 @@ def scaled(w: Writer, node: Expr, factor: int) -> str:
     """Write a value times a factor."""
     value = w.value(node)
     return value if factor == 1 else f"({value} * {w.integer(factor)})"
-
-
-def call(name: str, *args: object) -> str:
-    """Print a call."""
-    return f"{name}({', '.join(a.describe() if isinstance(a, Expr) else str(a) for a in args)})"
 
 
 def shown(t: Type, code: Code) -> str:

@@ -11,14 +11,12 @@ from operator import add, mul, sub
 from typing import Any, Final
 from typing import Literal as Choice
 
-from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._nodes import (
     Binary,
     Expr,
     Unary,
     Writer,
-    call,
     common_step,
     need,
     scaled,
@@ -27,7 +25,7 @@ from discreet.plan._nodes import (
 )
 from discreet.plan._types import EPOCH_TIME, Code, Kind, Type
 
-_ARITHMETIC: Final[dict[str, Callable[[int, int], int]]] = {"+": add, "-": sub, "*": mul}
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul}
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class Arithmetic(Binary):
     op: Choice["+", "-", "*"]
     left: Expr
     right: Expr
+    words = "{left} {op} {right}"
 
     @property
     def factors(self) -> tuple[int, int]:
@@ -47,22 +46,17 @@ class Arithmetic(Binary):
         a, b = self.left.type, self.right.type
         need(a.is_numeric and b.is_numeric, f"{self.op} needs two numbers", a, b)
         p, q, r, s = self._ends()
-        ends = [_ARITHMETIC[self.op](x, y) for x in (p, q) for y in (r, s)]
+        ends = [ARITHMETIC[self.op](x, y) for x in (p, q) for y in (r, s)]
         step = a.step * b.step if self.op == "*" else common_step(a, b)
         return Type.number(min(ends), max(ends), step, null=self.nullable)
 
     def _apply(self, *codes: Any) -> Code:
         (x, y), (f, g) = codes, self.factors
-        return _ARITHMETIC[self.op](x * f, y * g)
+        return int(ARITHMETIC[self.op](x * f, y * g))
 
     def sql(self, w: Writer) -> str:
-        """Write the operation."""
         x, y = self._sides(w)
         return f"({x} {self.op} {y})"
-
-    def describe(self) -> str:
-        """Print the operation."""
-        return f"{self.left.words} {self.op} {self.right.words}"
 
 
 def _round_div(a: int, b: int) -> int:
@@ -78,6 +72,7 @@ class Divide(Binary):
     left: Expr
     right: Expr
     step: Fraction
+    words = "{left} / {right}"
 
     @property
     def factors(self) -> tuple[int, int]:
@@ -135,10 +130,6 @@ class Divide(Binary):
             quotient = f"({w.quotient(n, d)} - {less})"
         return _clamped(w, w.hold(quotient), self.type.lo, self.type.hi)
 
-    def describe(self) -> str:
-        """Print the quotient."""
-        return f"{self.left.words} / {self.right.words}"
-
 
 def _sum(w: Writer, x: str, f: int, y: str, g: int) -> str:
     return f"({x} * {w.integer(f)} + {y} * {w.integer(g)})"
@@ -150,6 +141,7 @@ class Rescale(Unary):
 
     step: Fraction
     mode: Choice["round", "floor"] = "round"
+    words = "{mode}({arg}, {step})"
 
     @property
     def ratio(self) -> tuple[int, int]:
@@ -174,7 +166,6 @@ class Rescale(Unary):
         return self._round(codes[0])
 
     def sql(self, w: Writer) -> str:
-        """Write a floor of a multiple, moved by one half to round."""
         (f, g), t = self.ratio, self.arg.type
         if g == 1:
             return scaled(w, self.arg, f)
@@ -183,14 +174,12 @@ class Rescale(Unary):
         twice = f"({scaled(w, self.arg, 2 * f)} + {w.integer(g)})"
         return w.floor(twice, 2 * g, (2 * f * t.lo + g, 2 * f * t.hi + g))
 
-    def describe(self) -> str:
-        """Print the mode and the step."""
-        return call(self.mode, self.arg, show(self.step))
-
 
 @dataclass(frozen=True)
 class Abs(Unary):
     """Absolute value."""
+
+    words = "abs({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -203,13 +192,14 @@ class Abs(Unary):
         return int(abs(codes[0]))
 
     def sql(self, w: Writer) -> str:
-        """Write the function."""
         return w.absolute(w.value(self.arg))
 
 
 @dataclass(frozen=True)
 class Square(Unary):
     """A number times itself: never negative, unlike a product's bounds would say."""
+
+    words = "square({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -222,7 +212,6 @@ class Square(Unary):
         return int(codes[0] ** 2)
 
     def sql(self, w: Writer) -> str:
-        """Write the product."""
         x = w.bind(self.arg)
         return f"({x} * {x})"
 
@@ -230,6 +219,8 @@ class Square(Unary):
 @dataclass(frozen=True)
 class AsNumber(Unary):
     """The code itself as a plain number: truth as 0 and 1, a date as its day."""
+
+    words = "number({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -240,12 +231,7 @@ class AsNumber(Unary):
         return int(codes[0])
 
     def sql(self, w: Writer) -> str:
-        """Write the code."""
         return w.value(self.arg)
-
-    def describe(self) -> str:
-        """Print the argument as a number."""
-        return call("number", self.arg)
 
 
 def _clamped(w: Writer, x: str, lo: int | None, hi: int | None) -> str:
@@ -260,6 +246,7 @@ class Clamp(Unary):
 
     lo: int
     hi: int
+    words = "clamp({arg}, {lo}, {hi})"
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -277,17 +264,12 @@ class Clamp(Unary):
         return self._move(codes[0])
 
     def sql(self, w: Writer) -> str:
-        """Write one comparison for each end that can act."""
         t = self.arg.type
         lo = self.lo if self.lo > t.lo else None
         hi = self.hi if self.hi < t.hi else None
         if lo is None and hi is None:
             return w.value(self.arg)
         return _clamped(w, w.bind(self.arg), lo, hi)
-
-    def describe(self) -> str:
-        """Print the bounds."""
-        return call("clamp", self.arg, shown(self.type, self.lo), shown(self.type, self.hi))
 
 
 @dataclass(frozen=True)
@@ -298,14 +280,7 @@ class Guard(Clamp):
     argument alone. Elsewhere it keeps all arithmetic above it within 64 bits.
     """
 
-    def describe(self) -> str:
-        """Print the argument."""
-        return self.arg.describe()
-
-    @property
-    def words(self) -> str:
-        """The argument's words."""
-        return self.arg.words
+    words = "{arg}"
 
 
 Part = Choice["year", "quarter", "month", "day", "weekday", "hour"]
@@ -328,6 +303,7 @@ class DatePart(Expr):
 
     part: Part
     arg: Expr
+    words = "{part}({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -354,16 +330,11 @@ class DatePart(Expr):
         return self._read(codes[0])
 
     def sql(self, w: Writer) -> str:
-        """Count days or hours since 1970, then read the calendar."""
         (f, g), t = self._ticks, self.arg.type
         ticks = w.floor(scaled(w, self.arg, f), g, (t.lo * f, t.hi * f))
         if self.part == "hour":
             return f"(({ticks} % 24 + 24) % 24)"
         return w.calendar(_PARTS[self.part][1], ticks)
-
-    def describe(self) -> str:
-        """Print the part."""
-        return call(self.part, self.arg)
 
 
 @dataclass(frozen=True)
@@ -392,7 +363,6 @@ class Bucket(Unary):
         return self.first + sum(int(codes[0] >= e) for e in self.edges)
 
     def sql(self, w: Writer) -> str:
-        """Write a division where edges are equally far apart, else a binary search."""
         x, edges, first = w.bind(self.arg), self.edges, self.first
         widths = {b - a for a, b in pairwise(edges)}
         if len(widths) != 1:
@@ -406,10 +376,9 @@ class Bucket(Unary):
         )
 
     def describe(self) -> str:
-        """Print how many edges there are, and the outermost."""
         t, edges = self.arg.type, self.edges
         ends = f" from {shown(t, edges[0])} to {shown(t, edges[-1])}" if edges else ""
-        return call("bucket", self.arg, f"{len(edges)} edges{ends}")
+        return f"bucket({self.arg.describe()}, {len(edges)} edges{ends})"
 
 
 def _search(w: Writer, x: str, edges: tuple[int, ...], below: int) -> str:

@@ -174,6 +174,11 @@ class Part(ABC):
         """Whether a unit can move it at all."""
         return self.draws > 0
 
+    @property
+    def reads(self) -> tuple[int, Sensitivity]:
+        """Which measure of its aggregate it reads, and how far one unit moves that."""
+        return 0, self.sensitivity
+
     @abstractmethod
     def price(self, rule: Rule) -> Priced:
         """Law and losses under a rule."""
@@ -308,9 +313,7 @@ class Cost:
         return Cost(**{n: max(getattr(self, n), getattr(least, n)) for n in names})
 
 
-def charge(
-    losses: Sequence[p.PrivacyLoss], claim: tuple[Fraction, Fraction] | None = None
-) -> Cost:
+def charge(losses: Sequence[p.PrivacyLoss], claim: tuple[Fraction, Fraction] | None = None) -> Cost:
     """Cost of losses together: their plain sum, or a claimed (ε, δ) if they fit it.
 
     Raises

@@ -128,7 +128,9 @@ class Count(Statistic):
     word = "count"
     needs_expr = False
     names = (Name("COUNT"), Name("COUNTIF"), Name("COUNT_IF"))
-    fluent = (Fluent("count", "COUNT", "Count rows; with an expression, those where it is not NULL."),)
+    fluent = (
+        Fluent("count", "COUNT", "Count rows; with an expression, those where it is not NULL."),
+    )
 
     @classmethod
     def of(cls, expr: Expr | None, **parameters: object) -> Self:

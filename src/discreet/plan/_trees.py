@@ -28,7 +28,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import noise
 from discreet.noise import DiscreteGaussian
 from discreet.plan._parts import (
     Cells,
@@ -45,8 +44,9 @@ from discreet.plan._parts import (
     add,
     loss_of,
 )
+from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
-from discreet.plan._vectors import Box, check_law
+from discreet.plan._vectors import Box, read_law
 
 LEAVES: Final = 4096
 """Finest resolution of a quantile tree: the public range over this."""
@@ -97,10 +97,10 @@ class Tree(Part):
         """Add noise to the counts of every node."""
         exact = np.zeros((len(cells), self.leaves), dtype=np.int64)
         place = {cell: i for i, cell in enumerate(cells.shown)}
-        for (*cell, leaf), values in groups.items():
-            i = place.get(tuple(cell))
+        for key, values in groups.items():
+            i = place.get(key[:-1])
             if i is not None:
-                exact[i, leaf] = values[0]
+                exact[i, _leaf(key)] = values[0]
         levels = []
         for depth in range(1, self.levels + 1):
             counts = exact.reshape(len(cells), BRANCHING**depth, -1).sum(axis=2)
@@ -112,10 +112,16 @@ class Tree(Part):
         """Counts of the nodes, level by level."""
         for depth in range(1, self.levels + 1):
             counts: dict[tuple[Any, ...], int] = {}
-            for (*cell, leaf), values in groups.items():
-                node = (*cell, int(leaf) * BRANCHING**depth // self.leaves)
+            for key, values in groups.items():
+                node = (*key[:-1], _leaf(key) * BRANCHING**depth // self.leaves)
                 counts[node] = counts.get(node, 0) + values[0]
             yield f" level {depth}", counts
+
+
+def _leaf(key: tuple[Code, ...]) -> int:
+    leaf = key[-1]
+    assert isinstance(leaf, int)
+    return leaf
 
 
 @dataclass(frozen=True)
@@ -149,13 +155,12 @@ class Levels(Release):
     def read(cls, data: Mapping[str, Any]) -> Self:
         """Invert :meth:`to_dict`."""
         levels = tuple(tuple(integers(row) for row in level) for level in data["levels"])
-        law = noise.law_from_dict(data["law"])
+        law = read_law(data["law"])
         ends = (rational(data[name]) for name in ("lo", "width", "hi"))
         return cls(levels, law, integer(data["branching"]), *ends)
 
     def check(self, cells: int) -> None:
         """Refuse levels that do not fit the cells or each other."""
-        check_law(self.law)
         if self.branching < 2 or not 1 <= len(self.levels) <= _DEEPEST:
             raise damaged("a tree has no levels")
         if self.width <= 0 or self.lo > self.hi:
@@ -241,9 +246,7 @@ class Levels(Release):
         return np.clip(raw, float(self.lo), float(self.hi))
 
 
-def tail_margin(
-    law: Law, squares: Floats, largest: Floats, beta: float
-) -> Floats:
+def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floats:
     """Return t with P(Σ cᵢXᵢ > t) ≤ beta, given Σcᵢ² and max|cᵢ| (elementwise).
 
     For discrete Gaussian noise E e^{θX} ≤ e^{θ²σ²/2} (Canonne et al. 2020). For

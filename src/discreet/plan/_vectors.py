@@ -43,7 +43,8 @@ from discreet.plan._parts import (
     add,
     loss_of,
 )
-from discreet.plan._valid import damaged, integer, integers
+from discreet.plan._stability import Sensitivity
+from discreet.plan._valid import LONGEST, damaged, integer, integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Numbers(Release):
         at = data["threshold"]
         return cls(
             integers(data["values"]),
-            None if data["law"] is None else noise.law_from_dict(data["law"]),
+            None if data["law"] is None else read_law(data["law"]),
             None if at is None else integer(at),
             bool(data["rest"]),
         )
@@ -122,8 +123,6 @@ class Numbers(Release):
         """Refuse values that do not fit the cells, the law or the threshold."""
         if len(self.values) != cells:
             raise damaged("its columns differ in length")
-        if self.law is not None:
-            check_law(self.law)
         if self.threshold is None:
             return
         chosen = self.values[:-1] if self.rest else self.values
@@ -131,12 +130,14 @@ class Numbers(Release):
             raise damaged("a group is shown that was not selected")
 
 
-def check_law(law: object) -> None:
-    """Refuse what is not one of the laws that parts draw from."""
+def read_law(data: Mapping[str, Any]) -> Law:
+    """Read a law that parts draw from; refuse any other."""
+    law = noise.law_from_dict(data)
     if not isinstance(law, Law):
         raise damaged("a noise law is missing")
-    if law.variance > 2.0**900:
+    if law.variance > 2.0**LONGEST:
         raise damaged("a noise law is too wide")
+    return law
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,11 @@ class Vector(Part):
     measure: int
 
     kind: ClassVar[str] = "vector"
+
+    @property
+    def reads(self) -> tuple[int, Sensitivity]:
+        """Its own measure."""
+        return self.measure, self.sensitivity
 
     def price(self, rule: Rule) -> Priced:
         """One draw; none where no unit can move it."""
@@ -178,8 +184,14 @@ class Image(Vector):
 
     rows: tuple[tuple[int, ...], ...]
     domain: tuple[tuple[int | str, ...], ...]
+    counts: Sensitivity
 
     kind: ClassVar[str] = "image"
+
+    @property
+    def reads(self) -> tuple[int, Sensitivity]:
+        """The counts that it combines."""
+        return self.measure, self.counts
 
     def exact(self, groups: Groups, cells: Cells) -> Ints:
         """Answers of the queries, in exact integers."""
@@ -218,6 +230,11 @@ class Keys(Part):
     rest: str | None = None
 
     kind: ClassVar[str] = "keys"
+
+    @property
+    def reads(self) -> tuple[int, Sensitivity]:
+        """The counts of units."""
+        return self.measure, self.sensitivity
 
     @property
     def gaussian(self) -> bool:

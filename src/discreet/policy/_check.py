@@ -7,14 +7,15 @@ the first into a line of the file and the second into text to paste.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from discreet._exact import Number, decimal, show
+from discreet._text import nearest as _nearest
 from discreet._text import plain_str
 from discreet.errors import PolicyError
 
@@ -120,13 +121,7 @@ def _example(key: str) -> dict[str, object] | None:
     return {key: _EXAMPLES[key]} if key in _EXAMPLES else None
 
 
-def nearest(word: object, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, or None."""
-    if not isinstance(word, str):
-        return None
-    folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(word[:NAME_LENGTH].casefold(), folded, n=1, cutoff=0.55)
-    return folded[found[0]] if found else None
+nearest = partial(_nearest, cutoff=0.55)
 
 
 def text(value: object, subject: str, key: str, *, limit: int | None = None) -> str:

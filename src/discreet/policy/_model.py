@@ -51,7 +51,6 @@ MINIMUM: Final = Fraction(1, 1000)
 """ε that any question costs at least, unless the policy says otherwise."""
 
 
-
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
     """How much privacy may be lost in total, and how the loss is added up.
@@ -92,6 +91,7 @@ class Budget:
         rho: Number | None = None,
         accounting: Accounting | None = None,
         shares: Mapping[str, Number] | None = None,
+        *,
         minimum: Number = MINIMUM,
     ) -> None:
         loss = None if epsilon is None else _positive(epsilon, "epsilon", "1")

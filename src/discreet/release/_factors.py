@@ -24,6 +24,8 @@ class Axis(ABC):
     name: str
     n: int
     m: int
+    counting = True
+    """Whether all weights are 0 or 1."""
 
     @abstractmethod
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -40,6 +42,10 @@ class Axis(ABC):
     @abstractmethod
     def block_forms(self, side: int) -> Array:
         """Return 1ᵀV1 for each block of `side` cells."""
+
+    @abstractmethod
+    def row(self, index: int) -> Array:
+        """Return the weights of one query."""
 
     def column_sums(self) -> Array:
         """Return Σ|w| of each column (the diagonal, for 0/1 queries)."""
@@ -78,6 +84,10 @@ class Identity(Axis):
         """V is the identity."""
         return y
 
+    def row(self, index: int) -> Array:
+        """One cell."""
+        return np.asarray(np.arange(self.n) == index, dtype=np.float64)
+
     def diagonal(self) -> Array:
         """Ones."""
         return np.ones(self.n)
@@ -103,6 +113,11 @@ class Total(Axis):
         """V is all ones."""
         return np.repeat(y.sum(axis=1, keepdims=True), self.n, axis=1)
 
+    def row(self, index: int) -> Array:
+        """All cells."""
+        del index
+        return np.ones(self.n)
+
     def diagonal(self) -> Array:
         """Ones."""
         return np.ones(self.n)
@@ -127,6 +142,10 @@ class Prefix(Axis):
     def gram_rows(self, y: Array) -> Array:
         """Cumulate forth and back."""
         return np.asarray(np.cumsum(np.cumsum(y, axis=1)[:, ::-1], axis=1)[:, ::-1])
+
+    def row(self, index: int) -> Array:
+        """The first cells."""
+        return np.asarray(np.arange(self.n) <= index, dtype=np.float64)
 
     def diagonal(self) -> Array:
         """Cell j is in n − j prefixes."""
@@ -166,6 +185,15 @@ class AllRange(Axis):
         right = np.cumsum(tail[:, ::-1], axis=1)[:, ::-1] - tail
         return np.asarray(left + right * (i + 1))
 
+    def row(self, index: int) -> Array:
+        """A range: ranges are ordered by first cell, then by last."""
+        first = 0
+        while index >= self.n - first:
+            index -= self.n - first
+            first += 1
+        cells = np.arange(self.n)
+        return np.asarray((cells >= first) & (cells <= first + index), dtype=np.float64)
+
     def diagonal(self) -> Array:
         """Cell j is in (j + 1)(n − j) ranges."""
         i = np.arange(self.n, dtype=np.float64)
@@ -189,6 +217,7 @@ class Rows(Axis):
     def __init__(self, matrix: Any) -> None:
         self.matrix = _read(matrix)
         self.m, self.n = (int(k) for k in self.matrix.shape)
+        self.counting = bool(np.isin(self.matrix.data, (0.0, 1.0)).all())
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return Wx."""
@@ -197,6 +226,10 @@ class Rows(Axis):
     def gram_rows(self, y: Array) -> Array:
         """Multiply by W, then by its transpose."""
         return np.asarray((self.matrix.T @ (self.matrix @ y.T)).T)
+
+    def row(self, index: int) -> Array:
+        """One row of the matrix."""
+        return np.asarray(self.matrix[[index]].toarray(), dtype=np.float64).ravel()
 
     def diagonal(self) -> Array:
         """Squared column norms."""

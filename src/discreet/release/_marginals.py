@@ -54,6 +54,7 @@ from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
+from discreet.release._price import variance
 from discreet.release._queries import Factor, Kron, Sum, along
 from discreet.release._questions import Course, Measurement, Question
 from discreet.release._workload import Marginals
@@ -411,7 +412,7 @@ class WeightedMarginals(_Tables):
         return out
 
     def _variances(self) -> dict[Axes, float]:
-        return {axes: self._measurement(axes, share).law.variance for axes, share in self.measured}
+        return {axes: variance(self._measurement(axes, share).law) for axes, share in self.measured}
 
     def error(self) -> float:
         """Σ t_S/λ_S with the laws drawn."""

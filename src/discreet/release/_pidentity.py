@@ -55,6 +55,10 @@ class Mixture(Axis):
         """A mixture is a Gram matrix only."""
         raise NotImplementedError
 
+    def row(self, index: int) -> Array:
+        """A mixture is a Gram matrix only."""
+        raise NotImplementedError
+
     def gram_rows(self, y: Array) -> Array:
         """Sum of the parts."""
         return np.asarray(sum(weight * axis.gram_rows(y) for weight, axis in self.parts))

@@ -11,15 +11,24 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
+from discreet.release._adaptive import TreeAdaptive
+from discreet.release._ahp import Ahp
 from discreet.release._counts import LARGEST, read_counts
+from discreet.release._gradual import IReduct
+from discreet.release._grids import AdaptiveGrid, UniformGrid
+from discreet.release._groups import CountOfCounts
 from discreet.release._hdmm import hdmm
 from discreet.release._hierarchy import HB, Hierarchical, IdentityStrategy, Wavelet
 from discreet.release._marginals import marginals
 from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mwem import Mwem
 from discreet.release._optimum import MatrixStrategy
+from discreet.release._partition import Dawa
 from discreet.release._price import Price
+from discreet.release._privtree import PrivTree
 from discreet.release._publication import Publication
 from discreet.release._questions import conduct, whole_loss
+from discreet.release._topdown import TopDown
 from discreet.release._workload import Marginals, Products, Workload
 
 METHODS: dict[str, Callable[..., Mechanism]] = {
@@ -30,6 +39,16 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "matrix": MatrixStrategy,
     "hdmm": hdmm,
     "marginals": marginals,
+    "tree-adaptive": TreeAdaptive,
+    "dawa": Dawa,
+    "mwem": Mwem,
+    "ahp": Ahp,
+    "ireduct": IReduct,
+    "uniform-grid": UniformGrid,
+    "adaptive-grid": AdaptiveGrid,
+    "privtree": PrivTree,
+    "count-of-counts": CountOfCounts,
+    "topdown": TopDown,
 }
 """Every method by its name."""
 

@@ -132,3 +132,8 @@ def _rho_below(eps: Fraction, delta: Fraction) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def variance(law: noise.Law) -> float:
+    """Return a law's variance, kept away from 0, where doubles lose it at huge prices."""
+    return max(law.variance, 1e-12)

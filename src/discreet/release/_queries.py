@@ -59,12 +59,12 @@ class Query(ABC):
         return -self.l2
 
     def l1_sensitivity(self, neighbours: Neighbours) -> int:
-        """Most that one record moves Ax in L1."""
-        return self.l1 if neighbours is Neighbours.ADD_REMOVE else self._l1_changed()
+        """Most that one record moves Ax in L1; 1 where it is not moved at all."""
+        return max(1, self.l1 if neighbours is Neighbours.ADD_REMOVE else self._l1_changed())
 
     def l2_sensitivity(self, neighbours: Neighbours) -> int:
-        """Most that one record moves Ax in squared L2."""
-        return self.l2 if neighbours is Neighbours.ADD_REMOVE else self._l2_changed()
+        """Most that one record moves Ax in squared L2; 1 where it is not moved at all."""
+        return max(1, self.l2 if neighbours is Neighbours.ADD_REMOVE else self._l2_changed())
 
     def _l1_changed(self) -> int:
         return 2 * self.l1
@@ -338,3 +338,90 @@ def along(x: NDArray[Any], axis: int, f: Any) -> NDArray[Any]:
     moved = np.moveaxis(x, axis, 0)
     table = f(moved.reshape(moved.shape[0], -1))
     return np.moveaxis(table.reshape(-1, *moved.shape[1:]), 0, axis)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped(Query):
+    """Another query, on the sums of groups of cells instead of the cells.
+
+    `labels` gives the group of each cell (row-major) and must be public: a constant, or
+    computed from released numbers. A record is in one group, so norms are the inner query's.
+    """
+
+    labels: NDArray[np.int64]
+    inner: Levels
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]
+        """Rows of the inner query."""
+        return self.inner.rows
+
+    @property
+    def l1(self) -> int:
+        """As the inner query."""
+        return self.inner.l1
+
+    @property
+    def l2(self) -> int:
+        """As the inner query."""
+        return self.inner.l2
+
+    @property
+    def lowest_inner(self) -> int:
+        """As the inner query."""
+        return self.inner.lowest_inner
+
+    def apply(self, counts: Counts) -> NDArray[Any]:
+        """Sum groups in exact integers, then apply the inner query."""
+        x, size = counts.array().ravel(), self.inner.shape[0]
+        if counts.total < 1 << 52:
+            # doubles hold these sums exactly
+            sums = np.bincount(self.labels, weights=x, minlength=size).astype(np.int64)
+        else:
+            sums = np.zeros(size, dtype=np.int64)
+            np.add.at(sums, self.labels, x)
+        return self.inner.apply(Counts(sums, None, self.inner.shape))
+
+
+def groups(labels: NDArray[np.int64], count: int) -> Grouped:
+    """Return the plain sums of `count` groups."""
+    return Grouped(labels, Levels((count,), ((1, 1),)))
+
+
+@dataclass(frozen=True, eq=False)
+class Answers(Query):
+    """The answers of a workload of whole numbers, or some rows of it."""
+
+    workload: Any
+    only: int | None = None
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]
+        """All queries, or one."""
+        return int(self.workload.queries) if self.only is None else 1
+
+    @property
+    def l1(self) -> int:
+        """Largest column sum; of one 0/1 query, 1."""
+        return round(self.workload.sensitivity(1)) if self.only is None else 1
+
+    @property
+    def l2(self) -> int:
+        """Largest squared column norm; of one 0/1 query, 1."""
+        return round(self.workload.sensitivity(2) ** 2) if self.only is None else 1
+
+    @property
+    def lowest_inner(self) -> int:
+        """0/1 columns have no negative inner products."""
+        return 0
+
+    def _l1_changed(self) -> int:
+        return 1 if self.only is not None else 2 * self.l1
+
+    def _l2_changed(self) -> int:
+        return 1 if self.only is not None else 2 * self.l2
+
+    def apply(self, counts: Counts) -> NDArray[Any]:
+        """Return the answers."""
+        answers = np.asarray(self.workload.answers(counts.array()))
+        return answers if self.only is None else answers[self.only : self.only + 1]

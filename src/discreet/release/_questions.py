@@ -258,6 +258,44 @@ def whole_loss(
     """Return the loss of a finished run: of the one question, or of the whole price."""
     if not asked:
         raise ParameterError("the mechanism asked nothing")
-    if len(asked) == 1:
-        return asked[0][0].loss
+    paid = [question for question, _ in asked if not isinstance(question, Unprotected)]
+    if len(paid) == 1:
+        return paid[0].loss
     return price.loss.under(neighbours)
+
+
+@dataclass(frozen=True)
+class Unprotected(Question):
+    """Exact numbers that the owner has declared to be unprotected.
+
+    Guarantee: none for these numbers. Whatever else is promised holds between neighbours
+    that agree on them, and only between those; replay refuses others (distance above 1).
+    """
+
+    query: Query
+    meaning: str
+    neighbours: Neighbours
+    label: str = "unprotected"
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """Refuse: what is released exactly has no finite loss."""
+        raise PrivacyError(f"{self.meaning} is released exactly: it has no privacy loss to state")
+
+    def spends(self, price: Price) -> Fraction:
+        """Nothing: it is outside the promise."""
+        del price
+        return Fraction(0)
+
+    def ask(self, counts: Counts) -> NDArray[Any]:
+        """Return the exact numbers."""
+        return self.query.apply(counts)
+
+    def distance(self, x: Counts, y: Counts) -> Fraction:
+        """Return 0 for neighbours that agree, 2 for others."""
+        same = bool((self.query.apply(x) == self.query.apply(y)).all())
+        return Fraction(0 if same else 2)
+
+    def record(self) -> dict[str, Any]:
+        """Say what is unprotected."""
+        return {"kind": "unprotected", "label": self.label, "meaning": self.meaning}

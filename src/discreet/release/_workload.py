@@ -169,6 +169,15 @@ class Workload(ABC):
     def sensitivity(self, norm: int = 1, neighbours: Neighbours | str = "add-remove") -> float:
         """Return an upper bound on how far one record moves all answers."""
 
+    @property
+    def counting(self) -> bool:
+        """Whether every query counts the records in some cells (all weights 0 or 1)."""
+        return True
+
+    @abstractmethod
+    def row(self, index: int) -> Array:
+        """Return the weights of one query, in the domain's shape."""
+
     def gram(self) -> Array:
         """Return WᵀW written out (small domains)."""
         if self.cells > 8192:
@@ -219,6 +228,23 @@ class Products(Workload):
                 y = along(y, i, axis.answers)
             parts.append(np.asarray(y).ravel())
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @property
+    def counting(self) -> bool:
+        """Whether every axis counts."""
+        return all(axis.counting for _, axes in self.terms for axis in axes)
+
+    def row(self, index: int) -> Array:
+        """Return the outer product of the axes' rows."""
+        for _, axes in self.terms:
+            sizes = [axis.m for axis in axes]
+            if index < math.prod(sizes):
+                product: Array = np.ones(())
+                for axis, i in zip(axes, np.unravel_index(index, sizes), strict=True):
+                    product = np.multiply.outer(product, axis.row(int(i)))
+                return product
+            index -= math.prod(sizes)
+        raise ParameterError("there is no such query")
 
     def diagonal(self) -> Array:
         """Return Σ weight² ⊗ diagonals."""
@@ -314,6 +340,20 @@ class Marginals(Workload):
             ]
         )
 
+    def row(self, index: int) -> Array:
+        """Return one cell of one table."""
+        for table in self.tables:
+            sizes = [self.shape[i] for i in table]
+            if index < math.prod(sizes):
+                at: list[Any] = [slice(None)] * len(self.shape)
+                for axis, i in zip(table, np.unravel_index(index, sizes or [1]), strict=False):
+                    at[axis] = int(i)
+                out = np.zeros(self.shape)
+                out[tuple(at)] = 1.0
+                return out
+            index -= math.prod(sizes)
+        raise ParameterError("there is no such query")
+
     @property
     def _copies(self) -> int:
         return sum(math.comb(len(self.shape), k) for k in self.ways)
@@ -372,6 +412,13 @@ class Boxes(Workload):
             at = tuple((self.low, self.high)[c][:, i] for i, c in enumerate(corner))
             total = total + (-1) ** (sums.ndim - sum(corner)) * sums[at]
         return np.asarray(total)
+
+    def row(self, index: int) -> Array:
+        """Return one box."""
+        out = np.zeros(self.shape)
+        box = zip(self.low[index].tolist(), self.high[index].tolist(), strict=True)
+        out[tuple(slice(a, b) for a, b in box)] = 1.0
+        return out
 
     def diagonal(self) -> Array:
         """Number of boxes over each cell, by differences at the corners."""

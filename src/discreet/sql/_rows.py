@@ -60,6 +60,11 @@ class Rows:
         """Lower a truth value."""
         return build.condition(self.lower(node))
 
+    def parts(self, node: exp.Expr, *names: str) -> list[Operand]:
+        """Lower the named arguments of a node that has no others."""
+        only(node, *names)
+        return self.many([node.args[name] for name in names])
+
     def many(self, nodes: Sequence[exp.Expr]) -> list[Operand]:
         """Lower several nodes."""
         return [self.lower(n) for n in nodes]
@@ -80,14 +85,6 @@ class Rows:
             raise QueryError("a number in the question is too long or too large")
         return build.number(Fraction(text))
 
-    def negative(self, node: exp.Expr) -> Operand:
-        """Change a sign."""
-        return build.minus(self.lower(node.this))
-
-    def negation(self, node: exp.Expr) -> Operand:
-        """Negate a condition."""
-        return build.negate(self.lower(node.this))
-
     def chain(self, node: exp.Expr) -> Operand:
         """Flatten AND or OR."""
         parts = self.many(list(node.flatten(unnest=False)))
@@ -96,14 +93,7 @@ class Rows:
 
     def infix(self, node: exp.Expr) -> Operand:
         """Compare two operands, or compute with two numbers."""
-        only(node, "this", "expression")
-        return build.infix(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
-
-    def between(self, node: exp.Expr) -> Operand:
-        """Test a closed range."""
-        only(node, "this", "low", "high")
-        low, high = node.args["low"], node.args["high"]
-        return build.between(self.lower(node.this), self.lower(low), self.lower(high))
+        return build.infix(INFIX[type(node)], *self.parts(node, "this", "expression"))
 
     def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
@@ -135,19 +125,12 @@ class Rows:
         default = node.args.get("default")
         return build.case(branches, Null() if default is None else self.lower(default))
 
-    def conditional(self, node: exp.Expr) -> Operand:
-        """IF(condition, a, b)."""
-        return self.choose([node.this, node.args["true"], node.args.get("false")])
-
     def choose(self, nodes: Sequence[exp.Expr | None]) -> Operand:
         """Choose between two values by a condition."""
         arity("IF", nodes, 3)
-        test, yes, no = nodes
-        assert test is not None
-        assert yes is not None
+        test, yes, no = (node or exp.Null() for node in nodes)
         passed = self.condition(test)
-        otherwise = Null() if no is None else self.lower(no)
-        return build.case([(passed, self.given(passed, yes))], otherwise)
+        return build.case([(passed, self.given(passed, yes))], self.lower(no))
 
     def given(self, test: Operand, node: exp.Expr) -> Operand:
         """Lower a value that counts only where `test` is true, with the bounds that proves."""
@@ -169,10 +152,6 @@ class Rows:
             return build.condition(arg)
         raise refuse(f"CAST to {target}", "CAST(married AS INTEGER)")
 
-    def extract(self, node: exp.Expr) -> Operand:
-        """EXTRACT(part FROM day)."""
-        return build.date_part(node.this.name, self.lower(node.expression))
-
     def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
         name = function_name(node) or ""
@@ -193,18 +172,18 @@ _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.Boolean: lambda _, node: build.truth(value=bool(node.this)),
     exp.Null: lambda _, __: Null(),
     exp.Paren: lambda rows, node: rows.lower(node.this),
-    exp.Neg: Rows.negative,
-    exp.Not: Rows.negation,
+    exp.Neg: lambda rows, node: build.minus(rows.lower(node.this)),
+    exp.Not: lambda rows, node: build.negate(rows.lower(node.this)),
     **dict.fromkeys(INFIX, Rows.infix),
     exp.And: Rows.chain,
     exp.Or: Rows.chain,
-    exp.Between: Rows.between,
+    exp.Between: lambda rows, node: build.between(*rows.parts(node, "this", "low", "high")),
     exp.In: Rows.membership,
     exp.Is: Rows.identity,
     exp.Case: Rows.case,
-    exp.If: Rows.conditional,
+    exp.If: lambda rows, node: rows.choose([node.this, node.args["true"], node.args.get("false")]),
     exp.Cast: Rows.cast,
     exp.TryCast: Rows.cast,
-    exp.Extract: Rows.extract,
+    exp.Extract: lambda rows, node: build.date_part(node.this.name, rows.lower(node.expression)),
     exp.Anonymous: Rows.call,
 }

@@ -9,6 +9,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._text import plain_str
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
@@ -46,6 +47,7 @@ def lower(
     root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None, other: str | None = None
 ) -> Parsed:
     """Lower the tree of one SELECT, wherever it came from."""
+    other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
         return _Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:

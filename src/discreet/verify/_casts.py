@@ -14,6 +14,7 @@ from discreet.verify._domain import (
     INSTANTS,
     INTEGERS,
     LARGEST,
+    VOID,
     Facts,
     Number,
     Value,
@@ -45,7 +46,10 @@ class Casts(Operators):
             if plain in ("inf", "infinity"):
                 end = -INF if text.startswith("-") else INF
                 return out._replace(lo=end, hi=end)
-            exact: Number = Fraction(text)
+            try:
+                exact: Number = Fraction(text)
+            except ValueError:
+                raise Unproven("a number that cannot be read") from None
             if abs(exact) > LARGEST:
                 raise Unproven("a constant beyond doubles")
             end = float(exact) if kind == "f64" else exact
@@ -67,7 +71,7 @@ class Casts(Operators):
         """A value cast to a type, where the cast cannot fail."""
         out = Value(kind, null=v.null, dep=v.dep, form=form, sure=v.sure)
         if v.type == "null":
-            return out._replace(lo=0, hi=0, whole=kind in INTEGERS)
+            return out._replace(lo=0, hi=0, whole=kind in INTEGERS, form=form or VOID)
         if kind in INTEGERS:
             return self._to_integer(v, node, out)
         if kind == "f64":
@@ -103,7 +107,7 @@ class Casts(Operators):
         if not v.number:
             self.fail(f"{v.type} read as a number", node, v)
             return out._replace(lo=lo, hi=hi)
-        if v.nan:
+        if v.nan or v.infinite:
             self.fail("NaN has no integer", node, v)
         if v.type in ("f32", "f64") and out.type in ("i64", "i128"):
             hi -= hi >> 53  # the largest double below
@@ -127,13 +131,14 @@ class Casts(Operators):
             return out._replace(lo=float(lo), hi=float(hi), nan=nan)
         if not v.number:
             raise Unproven(f"{v.type} cast to a double")
-        if v.type == "num":
-            tiny = v.away < TINY and not v.whole and (v.lo, v.hi) != (0, 0)
-            # an infinite end stands for infinity and for every finite number before it
-            exact = v.lo == v.hi and abs(v.lo) == INF
-            if (v.size > LARGEST and not exact) or tiny:
-                self.fail("a numeric that no double is near", node, v)
-                return out._replace(nan=True)
+        infinite = v.infinite or (v.lo == v.hi and abs(v.lo) == INF)
+        # an infinite end stands for infinity and for every finite number before it
+        far_out = v.size > LARGEST and not (v.lo == v.hi and infinite)
+        if v.type == "num" and (far_out or (v.clear < TINY and not v.whole)):
+            self.fail("a numeric that no double is near", node, v)
+            return out._replace(nan=True)
+        if v.infinite:
+            v = v._replace(lo=-INF, hi=INF, far=0)
         lo, hi = float(v.lo), float(v.hi)
         if v.type in ("dec", "i128", "u64"):
             lo, hi = lo - abs(lo) * 2**-50, hi + abs(hi) * 2**-50  # these round twice

@@ -3,7 +3,8 @@
 A :class:`Value` speaks of an expression's result on every row that an engine
 may choose to evaluate it on. Unless it is NULL or NaN, the result lies in
 [lo, hi]; it is not NULL (NaN) unless ``null`` (``nan``) is set; its distance
-from zero is at least ``far``. Integers, decimals and PostgreSQL's numerics have
+from zero is at least ``far``, or else ``gap`` where it is not zero; with ``infinite``
+it may also be an infinity beyond its range. Integers, decimals and PostgreSQL's numerics have
 exact ends, doubles have ends rounded outwards; dates count days and instants
 microseconds since 1970; an end at ±∞ allows the infinite value itself.
 
@@ -74,6 +75,10 @@ class Field(NamedTuple):
     id: int | None
 
 
+VOID = ("void",)
+"""Form of a value that is NULL on every row: a type, and no range."""
+
+
 class Value(NamedTuple):
     """What holds for an expression on any row; see the module's head."""
 
@@ -83,6 +88,8 @@ class Value(NamedTuple):
     null: bool = True
     nan: bool = False
     far: Number = 0
+    gap: Number = 0
+    infinite: bool = False
     whole: bool = False
     literal: bool = False
     statistics: bool = False
@@ -113,6 +120,11 @@ class Value(NamedTuple):
     def size(self) -> Number:
         """Largest absolute value."""
         return max(abs(self.lo), abs(self.hi))
+
+    @property
+    def clear(self) -> Number:
+        """Least absolute value of those that are not zero."""
+        return INF if self.lo == self.hi == 0 else max(self.gap, self.away)
 
     @property
     def away(self) -> Number:

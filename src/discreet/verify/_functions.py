@@ -59,13 +59,14 @@ class Functions(Casts):
             raise Unproven("an aggregate in a branch")
         (argument,) = arguments
         if name == "count" and argument.kind == "star":
-            return Value("i64", 0, ROWS, null=False, whole=True, per=(0, 1), form=("sum",))
+            return Value("i64", 0, ROWS, null=False, whole=True, per=(1, 1), form=("sum",))
         v = self.value(argument, scope, facts)
         out = Value("i64", 0, ROWS, null=False, whole=True, dep=v.dep, per=(0, 1))
         if name == "count":
             return out._replace(form=("sum",))
         if name == "count distinct":
-            return out._replace(form=("once",) if v.unit else ("sum",))
+            codes = v.hi - v.lo + 1 if v.type in INTEGERS else INF
+            return out._replace(form=("once",) if v.unit else ("distinct", codes, v.id))
         if name == "max":
             return v._replace(null=True, id=None, per=None, fields=(), unit=False, literal=False)
         if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):

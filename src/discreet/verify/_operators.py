@@ -43,7 +43,7 @@ class Operators(Rules):
         out = Value("i64", null=a.null or b.null, dep=a.dep | b.dep, sure=sure)
         if a.type == "date":
             return self._date(sign, a, b, node, out)
-        if not (a.number and b.number):
+        if not (a.number and b.number) or a.infinite or b.infinite:
             raise Unproven(f"{a.type} {sign} {b.type}")
         kind = self.common(a, b, node)
         out = out._replace(type=kind, nan=a.nan or b.nan, whole=a.whole and b.whole)
@@ -57,7 +57,11 @@ class Operators(Rules):
             out = out._replace(lo=lo, hi=hi, fields=fields, id=_shifted(a, b))
             return self.fit(out, node, a, b)
         if sign == "*":
-            return self.fit(_product(a, b, out), node, a, b)
+            out = _product(a, b, out)
+            if left == right:  # a value times itself is never negative
+                ends = sorted((_times(a.lo, a.lo), _times(a.hi, a.hi)))
+                out = out._replace(lo=0 if a.lo <= 0 <= a.hi else ends[0], hi=ends[1])
+            return self.fit(out, node, a, b)
         if sign == "%":
             return self._remainder(a, b, node, out)
         if sign != ("//" if self.duck else "/") or kind == "num":

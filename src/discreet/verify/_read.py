@@ -118,16 +118,16 @@ def fill(sql: str, values: dict[str, int]) -> str:
 
 
 def _scan(sql: str) -> list[tuple[str, str, int, int]]:
-    out, at, end = [], 0, len(sql.rstrip())
-    match = _TOKEN.match
-    while at < end:
-        found = match(sql, at)
-        if found is None:
-            raise Unproven("a character outside the language")
+    out, last = [], 0
+    for found in _TOKEN.finditer(sql):
         kind = found.lastgroup
         assert kind is not None
-        start, at = found.span(kind)
-        out.append((kind, sql[start:at], start, at))
+        if found.start() != last:
+            break
+        start, last = found.span(kind)
+        out.append((kind, found[kind], start, last))
+    if sql[last:].strip():
+        raise Unproven("a character outside the language")
     return out
 
 

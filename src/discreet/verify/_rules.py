@@ -20,6 +20,7 @@ from discreet.verify._domain import (
     INF,
     INTEGERS,
     TEXTS,
+    VOID,
     Fact,
     Facts,
     Value,
@@ -38,6 +39,7 @@ _PARTS: Final = {
 _TINY: Final = Fraction(1, 10**300)
 _SINGLE: Final = 2**24
 _DIGITS: Final = 38
+_LEAVES: Final = frozenset({"number", "string", "hole", "truth", "null"})
 _EXACT_IN_DOUBLE: Final = frozenset({"i8", "i16", "i32", "u8", "u16", "u32", "f32"})
 
 
@@ -63,6 +65,7 @@ class Rules:
         self.dialect = dialect
         self.duck = dialect == "duckdb"
         self.dead = False
+        self.constants: dict[Node, Value] = {}
         kinds = re.findall(
             r"\w+", "number column collate negative binary bit cast trycast case extract call"
         )
@@ -77,7 +80,7 @@ class Rules:
     def value(self, node: Node, scope: Scope, facts: Facts) -> Value:
         """Value of an expression where `facts` hold."""
         memo = facts.memo if facts else scope.memo
-        found = memo.get(node)
+        found = memo.get(node) or self.constants.get(node)
         if found is not None:
             return found
         rule = self.rules.get(node.kind)
@@ -89,7 +92,8 @@ class Rules:
         if fact is not None and not v.constant:
             v = narrowed(v, fact, self.dialect) or v
         if not self.dead:
-            memo[node] = v
+            known = self.constants if _bare(node) else memo
+            known[node] = v
         return v
 
     def converted(self, v: Value, kind: str, form: tuple[Any, ...], node: Node) -> Value:
@@ -320,10 +324,10 @@ class Rules:
         """Value of a branch, and whether a row can come there."""
         merged, live = meet(facts, told), True
         for subject in told:
-            v = self.value(subject, scope, facts)
+            v = self.value(subject, scope, merged)
             if not v.constant and narrowed(v, merged[subject], self.dialect) is None:
                 # NULL and NaN may pass where no number does
-                live = live and (v.nan or (v.null and not merged[subject].known))
+                live = live and (v.nan or v.infinite or (v.null and not merged[subject].known))
         outside, self.dead = self.dead, self.dead or not live
         v = self.value(node, scope, merged)
         self.dead = outside
@@ -344,9 +348,12 @@ class Rules:
                 raise Unproven("decimals of different scales in one CASE")
             if head.literal or head.type != kind:
                 head = v if v.type == kind else head._replace(type=kind)
-            if live:
+            if live and v.form != VOID:
                 values.append(v)
         kind = head.type
+        finite = [v for v in values if not (v.lo == v.hi and abs(v.lo) == INF)]
+        infinite = len(finite) < len(values) or any(v.infinite for v in values)
+        values = finite or values
         hull = [(v.lo, v.hi) for v in values] or [(0, 0)]
         if kind in ("f32", "f64"):
             hull = [(float(lo), float(hi)) for lo, hi in hull]
@@ -357,10 +364,18 @@ class Rules:
             null,
             any(v.nan for v in values),
             min((v.away for v in values), default=0),
-            all(v.whole for v in values),
+            min((v.clear for v in values), default=0),
+            infinite,
+            all(v.whole for v in values) and not infinite,
             dep=dep,
+            sure=all(v.present for v, live in results if live),
             form=head.form if kind == "dec" else (),
         )
+
+
+def _bare(node: Node) -> bool:
+    """Whether an expression is a constant wherever it stands."""
+    return node.kind in _LEAVES or (node.kind == "cast" and node.args[0].kind in _LEAVES)
 
 
 def _one(node: Node, **what: Any) -> Facts:
