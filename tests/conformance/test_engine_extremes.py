@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from discreet import engines, plan, sql, verify
+from discreet import engines, plan, sql
 from discreet import policy as pol
 from discreet.engines._dialect import Dialect, DuckDB
 from discreet.engines._frames import MEND
@@ -273,19 +273,15 @@ class World:
     def check(self, source, draw, count, rows=None):
         """Ask questions until `count` of them were accepted; all agree and are proved."""
         engine = engines.connect(source, self.policy)
-        held = {
-            name: verify.Table(t.columns, unit=t.unit, public=t.public)
-            for name, t in engine.catalog.items()
-        }
         asked = 0
         for _ in range(20 * count):
-            asked += self.ask(engine, held, question(self.columns, draw), rows or self.rows)
+            asked += self.ask(engine, question(self.columns, draw), rows or self.rows)
             if asked == count:
                 break
         engine.close()
         return asked
 
-    def ask(self, engine, held, text, rows):
+    def ask(self, engine, text, rows):
         try:
             aggregates = plan.lower(sql.parse(text, self.policy).query).aggregates
         except (QueryError, ParameterError):
@@ -293,12 +289,12 @@ class World:
         for aggregate in aggregates:
             if not aggregate.measures:
                 continue
+            assert engine.proof(aggregate) is not None
             try:
                 got = engine.execute(aggregate, SALT)
             except EngineError:
                 pytest.fail(f"{text}\n{self.policy.tables}\n{engine.sql(aggregate)}")
             assert got == plan.run(aggregate, {"people": rows}, SALT), (text, self.policy.tables)
-            verify.prove(engine.sql(aggregate), dialect=engine.name, tables=held)
         return 1
 
 

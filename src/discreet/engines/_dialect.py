@@ -8,13 +8,13 @@ exactly the double it was.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from discreet.engines._physical import Found, Physical
 
-_MAX_DOUBLE: Final = "1.7976931348623157e308"
+_MAX_DOUBLE: Final = repr(sys.float_info.max)
 _YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
 """Instants between these are counted exactly; a policy cannot name any other."""
 _NANOSECONDS: Final = dict.fromkeys(
@@ -273,7 +273,10 @@ class Postgres(Dialect):
         return f"CASE WHEN {near} THEN {self.real(0.0)} ELSE {x} / {self.real(step)} END"
 
     def as_double(self, x: str, found: Found) -> str:
-        """Cast; numerics are first brought where the cast cannot fail."""
+        """Cast where that cannot fail; what is farther or finer than doubles is their end or 0.
+
+        No bound of a policy comes near those ends.
+        """
         if found.kind is not Physical.DECIMAL:
             return f"CAST({x} AS float8)"
         low, up, down, high = (
@@ -283,8 +286,8 @@ class Postgres(Dialect):
             f"CASE WHEN {x} >= {down} AND {x} <= {high} THEN CAST({x} AS float8) "
             f"WHEN {x} >= {low} AND {x} <= {up} THEN CAST({x} AS float8) "
             f"WHEN {x} > {up} AND {x} < {down} THEN {self.real(0.0)} "
-            f"WHEN {x} < {low} THEN {self.real(-math.inf)} "
-            f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(math.inf)} END"
+            f"WHEN {x} < {low} THEN {self.real(-sys.float_info.max)} "
+            f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(sys.float_info.max)} END"
         )
 
     def decimal(self, x: str) -> str:
