@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import beta
 
 from discreet import audit, noise
+from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.audit import _draws, _events
 from discreet.audit._estimate import _stages
@@ -310,3 +311,18 @@ def test_a_mechanism_must_return_what_was_asked():
         audit.estimate(lambda _, n: np.zeros(n // 2), 0, 1, 1)
     with pytest.raises(ParameterError, match="numbers or texts"):
         audit.estimate(lambda _, n: np.array([object()] * n), 0, 1, 1)
+
+
+def test_probabilistic_dp_is_never_accused_by_a_union_of_outputs():
+    # probabilistic (1, 0.1) holds: a tenth of the draws is unlike the other side, the rest differs
+    # by e^0.9. Of their union, P = 0.1 + 0.9·0.71 is above δ and above e·Q = e·0.9·0.29
+    def draw(x, n):
+        rare = noise.uniform_below(10, n) == 0
+        side = np.asarray(m.randomized_response(np.full(n, x), epsilon="0.9").value)
+        usual = 1000 * side + np.asarray(noise.uniform_below(1000, n))
+        return np.where(rare, 5000 + 1000 * x + np.asarray(noise.uniform_below(900, n)), usual)
+
+    options = {"draws": 100_000, "confidence": SURE, "definition": "probabilistic"}
+    assert not audit.estimate(draw, 0, 1, 1, "0.1", **options).violated
+    union = np.array([np.isin(draw(x, 100_000) // 1000, (0, 5)).mean() for x in (0, 1)])
+    assert union[0] > max(0.2, math.e * union[1])

@@ -201,9 +201,9 @@ def test_k_anonymity_falls_to_homogeneity_and_to_a_second_release():
     )
     other = lab.k_anonymity(turned, 5)
     both = [
-        len(set(release.records.matching(TOWN.codes[i])) & set(other.records.matching(turned.codes[i])))
-        for i in range(len(TOWN))
-    ]  # fmt: skip
+        len(set(release.records.matching(a)) & set(other.records.matching(b)))
+        for a, b in zip(TOWN.codes, turned.codes, strict=True)
+    ]
     assert np.mean(np.array(both) < 5) > 0.2
 
 
