@@ -58,6 +58,30 @@ def test_false_alarms_are_as_rare_as_promised():
     assert np.mean(alarms) < 0.1 + 6 * math.sqrt(0.09 / 300)
 
 
+def test_false_alarms_with_many_features_and_a_mutant_that_tests_what_it_searched():
+    # honest: at most 10 % + six sigma of 300. The mutant chooses the event on the draws that test
+    # it, and is accused in more than a third of the audits (below the bar with p < 1e-9)
+    law, wide = noise.DiscreteLaplace(1), noise.DiscreteLaplace(3)
+    bar = 0.1 + 6 * math.sqrt(0.09 / 300)
+
+    def draw(x, n):
+        return np.column_stack([x + law.sample(n), wide.sample(n)])
+
+    def honest():
+        return audit.estimate(draw, 0, 1, 1, draws=3000, confidence="0.9", workers=1)
+
+    def mutant():
+        xs, ys = draw(0, 3000), draw(1, 3000)
+        found = _events.search(xs, ys, ((1.0, 0.0),), 1.96)
+        return audit.estimate(
+            lambda drawn, _: drawn, xs, ys, 1,
+            draws=3000, event=found.event, confidence="0.9", workers=1,
+        )  # fmt: skip
+
+    assert np.mean([honest().violated for _ in range(300)]) < bar
+    assert np.mean([mutant().violated for _ in range(300)]) > bar
+
+
 def test_power_at_ten_percent_excess():
     verdict = audit.estimate(
         shifted(noise.DiscreteLaplace("0.9")), 0, 1, 1, draws=400_000, confidence=SURE

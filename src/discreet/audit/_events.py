@@ -35,9 +35,9 @@ Point = tuple[float, float]
 
 _BINS = 400
 _COORDINATES = 16
-_FIT = 200_000
-_CHOOSE = 400_000
-_LEARN = 20_000
+_FIT = 100_000
+_CHOOSE = 200_000
+_LEARN = 10_000
 _NARROW = 6
 _WORTH = 2e-3
 _CODED = ("the whole row", "the low bits")  # their sizes mean nothing
