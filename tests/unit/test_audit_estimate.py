@@ -211,10 +211,10 @@ def test_a_profile_is_walked():
         return x * 20 + law.sample(n)
 
     assert not audit.estimate(on, 0, 1, p.Gaussian(1), confidence=SURE).violated
-    verdict = audit.estimate(on, 0, 1, p.Gaussian("0.9"), confidence=SURE)
+    verdict = audit.estimate(on, 0, 1, p.Gaussian("0.8"), confidence=SURE)
     assert verdict.violated
     assert verdict.delta > 0
-    assert audit.estimate(on, 0, 1, lambda e: p.Gaussian("0.9").delta(e), confidence=SURE).violated
+    assert audit.estimate(on, 0, 1, lambda e: p.Gaussian("0.8").delta(e), confidence=SURE).violated
 
 
 def test_probabilistic_dp_is_tested_output_by_output():
