@@ -15,6 +15,7 @@ from discreet import privacy as p
 from discreet.audit import _draws, _events
 from discreet.audit._estimate import _stages
 from discreet.errors import ParameterError
+from discreet.noise._deterministic import deterministic
 
 SURE = "0.9999999999"
 """A false accusation has probability at most 1e-10."""
@@ -264,6 +265,16 @@ def test_workers_that_repeat_each_other_are_noticed():
         _draws._refuse_repeats(parts)
     _draws._refuse_repeats([constant(1, 50), constant(1, 50)])
     _draws._refuse_repeats([noisy(0, 1000), noisy(0, 1000)])
+
+
+def test_repeatable_noise_is_drawn_by_one_thread():
+    def run():
+        with deterministic(7):
+            return audit.estimate(noisy, 0, 1, 2, draws=200_000, workers=4)
+
+    first, second = run(), run()
+    assert first.hits == second.hits
+    assert first.event.words == second.event.words
 
 
 def test_processes_draw_too():
