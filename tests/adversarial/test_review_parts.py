@@ -60,9 +60,7 @@ def profile(law, threshold, n, epsilon):
         return np.concatenate([shown, hidden])
 
     a, b = released(n), released(n - 1)
-    return max(
-        float(np.maximum(x - math.exp(epsilon) * y, 0).sum()) for x, y in ((a, b), (b, a))
-    )
+    return max(float(np.maximum(x - math.exp(epsilon) * y, 0).sum()) for x, y in ((a, b), (b, a)))
 
 
 def worst(law, threshold, epsilon):
@@ -142,7 +140,9 @@ def true_loss(priced):
 def test_random_batches_cost_at_least_the_composition_of_their_parts(seed):
     rng = random.Random(seed)
     limits, relation = rng.choice(LIMITS), rng.choice(["add-remove", "change-one"])
-    rows = [{"id": i // 2, "sex": "FMX"[i % 3], "age": i % 20, "town": "ab"[i % 2]} for i in range(90)]
+    rows = [
+        {"id": i // 2, "sex": "FMX"[i % 3], "age": i % 20, "town": "ab"[i % 2]} for i in range(90)
+    ]
     own, engine = table_of(rows, limits, relation)
     asked = Curator(own, engine, MemoryLedger(own))
     delta = rng.choice(["1e-3", "1e-5"])
@@ -246,9 +246,7 @@ def test_measurements_are_handed_out_with_what_they_declare():
     text = "SELECT sex, COUNT(*) AS n, MEDIAN(age) AS m, MODE(sex) AS k FROM t GROUP BY sex"
     data = {"id": [1, 1, 2], "sex": ["F", "M", "F"], "age": [3, 4, 5]}
     left = audit.measurements(own, text, pa.table(data), salt=b"x")
-    right = audit.measurements(
-        own, text, pa.table({k: v[:2] for k, v in data.items()}), salt=b"x"
-    )
+    right = audit.measurements(own, text, pa.table({k: v[:2] for k, v in data.items()}), salt=b"x")
     assert [a.name for a in left] == [b.name for b in right]
     assert len({a.name for a in left}) == len(left) == 4  # vector, two levels, pick
     for a, b in zip(left, right, strict=True):
@@ -425,7 +423,9 @@ def test_running_again_under_one_key_is_metered():
             return super().execute(aggregate, salt)
 
     own = pol.Policy([TOWNS], pol.Budget("2"))
-    asked = Curator(own, Killed({"people": [{"town": "a", "age": 3}]}), MemoryLedger(own), source="x")
+    asked = Curator(
+        own, Killed({"people": [{"town": "a", "age": 3}]}), MemoryLedger(own), source="x"
+    )
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, key="mine")

@@ -24,19 +24,11 @@ import duckdb
 
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
-from discreet.engines._physical import Found, Held, Physical, check, held
-from discreet.engines._protocol import (
-    Fanouts,
-    SaltValues,
-    check_joins,
-    check_tables,
-    proved,
-    sealed,
-)
-from discreet.engines._render import Source, render, render_fanout
+from discreet.engines._physical import Found, Physical
+from discreet.engines._protocol import check_joins, check_tables, sealed
+from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
-from discreet.verify import Proof, fill
 
 _FAMILIES: Final = {
     "TINYINT": Physical.INTEGER,
@@ -69,7 +61,7 @@ _PARTS: Final = (1, 8, 64)
 """Sorting spills to disk, so one pass is best; units are split only when memory runs out."""
 
 
-class DuckDBEngine:
+class DuckDBEngine(Statements):
     """Executes aggregates in DuckDB.
 
     Parameters
@@ -103,7 +95,6 @@ class DuckDBEngine:
         public: duckdb.DuckDBPyConnection | None = None,
     ) -> None:
         self._dialect = DuckDB()
-        self._policy = policy
         self._connection = connection
         self._live = live
         # also when nobody closes: at collection or at exit, without a warning
@@ -113,17 +104,7 @@ class DuckDBEngine:
         if public is not None:
             self._public = (threading.Lock(), public)
         self._switch_off()
-        found = {name: self._describe(name, tables[name]) for name in policy.tables}
-        self._sources = {
-            name: Source(tables[name], columns) for name, columns in check(policy, found).items()
-        }
-        self._fanouts = Fanouts(policy, self._measure)
-
-    @property
-    def catalog(self) -> Mapping[str, Held]:
-        """Physical columns of each table, by the name under which statements read it."""
-        tables = self._policy.tables
-        return {s.table: held(tables[name], s.columns) for name, s in self._sources.items()}
+        self._hold(policy, {n: (tables[n], self._describe(n, tables[n])) for n in policy.tables})
 
     def _switch_off(self) -> None:
         """Add to the optimizer rules that are switched off already."""
@@ -175,8 +156,7 @@ class DuckDBEngine:
         with self._snapshot(aggregate):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                sql = self._proved(aggregate, chunk)
-                for row in self._rows(fill(sql, SaltValues(salt))):
+                for row in self._rows(self._chunk(aggregate, salt, chunk)):
                     known = groups.get(row[:keys], (0,) * (len(row) - keys))
                     groups[row[:keys]] = tuple(
                         a + int(b) for a, b in zip(known, row[keys:], strict=True)
@@ -205,37 +185,10 @@ class DuckDBEngine:
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()
 
-    def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
-        """Return the SQL that would run; without a salt, with placeholders for it."""
-        text = self._proved(aggregate)
-        return text if salt is None else fill(text, SaltValues(salt))
-
-    def proof(self, aggregate: Aggregate) -> Proof:
-        """Prove the statement that would run."""
-        sql = render(self._dialect, self._sources, aggregate, None)
-        return proved(self.name, self._sources, self._policy, aggregate, sql)
-
-    def _proved(self, aggregate: Aggregate, chunk: tuple[int, int] | None = None) -> str:
-        """Write a statement and prove it: nothing else runs."""
-        sql = render(self._dialect, self._sources, aggregate, None, chunk)
-        proved(self.name, self._sources, self._policy, aggregate, sql)
-        return sql
-
-    def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
-        """Return how many rows of a public table share one value of `columns`, at most."""
-        return self._fanouts(public, columns)
-
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
         sql, (lock, connection) = self._repeats(public, columns), self._public
         with lock:
             return sealed(lambda: int(connection.execute(sql).fetchall()[0][0]))
-
-    def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
-        return render_fanout(self._dialect, self._sources, public, columns)
-
-    def close(self) -> None:
-        """Release what was opened for this engine."""
-        self._cleanup()
 
 
 def _divisible(aggregate: Aggregate) -> bool:

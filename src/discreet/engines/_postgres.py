@@ -16,19 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
-from discreet.engines._physical import Found, Held, Physical, check, held
-from discreet.engines._protocol import (
-    Fanouts,
-    SaltValues,
-    check_joins,
-    check_tables,
-    proved,
-    sealed,
-)
-from discreet.engines._render import Source, render, render_fanout
+from discreet.engines._physical import Found, Physical
+from discreet.engines._protocol import check_joins, check_tables, sealed
+from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
-from discreet.verify import Proof, fill
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,7 +59,7 @@ _COLUMNS: Final = """
 """
 
 
-class PostgresEngine:
+class PostgresEngine(Statements):
     """Executes aggregates in PostgreSQL.
 
     Parameters
@@ -104,17 +96,7 @@ class PostgresEngine:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
-        self._policy = policy
-        read = {name: self._describe(table) for name, table in policy.tables.items()}
-        matched = check(policy, {name: found for name, (_, found) in read.items()})
-        self._sources = {name: Source(read[name][0], found) for name, found in matched.items()}
-        self._fanouts = Fanouts(policy, self._measure)
-
-    @property
-    def catalog(self) -> Mapping[str, Held]:
-        """Physical columns of each table, by the name under which statements read it."""
-        tables = self._policy.tables
-        return {s.table: held(tables[name], s.columns) for name, s in self._sources.items()}
+        self._hold(policy, {name: self._describe(t) for name, t in policy.tables.items()})
 
     def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found]]:
         quoted = self._dialect.quote(*table.name.split("."))
@@ -186,30 +168,8 @@ class PostgresEngine:
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             yield
 
-    def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
-        """Return the SQL that would run; without a salt, with placeholders for it."""
-        text = render(self._dialect, self._sources, aggregate, None)
-        proved(self.name, self._sources, self._policy, aggregate, text)
-        return text if salt is None else fill(text, SaltValues(salt))
-
-    def proof(self, aggregate: Aggregate) -> Proof:
-        """Prove the statement that would run."""
-        sql = render(self._dialect, self._sources, aggregate, None)
-        return proved(self.name, self._sources, self._policy, aggregate, sql)
-
-    def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
-        """Return how many rows of a public table share one value of `columns`, at most."""
-        return self._fanouts(public, columns)
-
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
         return sealed(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
-
-    def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
-        return render_fanout(self._dialect, self._sources, public, columns)
-
-    def close(self) -> None:
-        """Release what was opened for this engine."""
-        self._cleanup()
 
 
 def family(native: str) -> Physical:

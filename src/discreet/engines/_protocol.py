@@ -6,42 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from discreet import policy as pol
-from discreet.engines._physical import Held, held
-from discreet.engines._render import Source
+from discreet.engines._physical import Held
 from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
-from discreet.verify import Proof, Table, prove
+from discreet.verify import Proof
 
 T = TypeVar("T")
-
-
-class SaltValues(dict[str, int]):
-    """Numbers for the placeholders of a statement, by their names."""
-
-    def __init__(self, salt: Salt) -> None:
-        super().__init__()
-        self.salt = salt
-
-    def __missing__(self, name: str) -> int:
-        coin, index = name.removeprefix("salt").split("_")
-        return self.salt.coefficient(int(coin), int(index))
-
-
-def proved(
-    dialect: str, sources: Mapping[str, Source], policy: pol.Policy, aggregate: Aggregate, sql: str
-) -> Proof:
-    """Prove a statement from its text, the physical types and measured fan-outs alone."""
-    tables = {}
-    for name, source in sources.items():
-        known = held(policy.tables[name], source.columns)
-        tables[source.table] = Table(dict(known.columns), known.unit, known.public)
-    fanouts = {}
-    for join in nodes(aggregate.relation):
-        if isinstance(join, JoinPublic):
-            source = sources[join.public.table.name]
-            columns = frozenset(source.columns[right].name for _, right in join.on)
-            fanouts[source.table, columns] = join.fanout
-    return prove(sql, dialect=dialect, tables=tables, fanouts=fanouts)
 
 
 class Engine(Protocol):

@@ -7,7 +7,7 @@ gives NULL, nothing overflows, nothing raises. Truth is three-valued, as in SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from inspect import isabstract
 
 from discreet.errors import ParameterError
@@ -47,16 +47,9 @@ def plain_column(expr: Expr) -> Column | None:
     return expr if isinstance(expr, Column) else None
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """All nodes of an expression, outermost first."""
-    yield expr
-    for child in expr.children:
-        yield from walk(child)
-
-
-def columns_of(expr: Expr) -> set[str]:
+def columns_of(expr: Expr) -> frozenset[str]:
     """Names of the columns an expression reads."""
-    return {node.name for node in walk(expr) if isinstance(node, Column)}
+    return frozenset(node.name for node in expr.columns)
 
 
 def check_columns(exprs: Iterable[Expr], schema: Mapping[str, Type]) -> None:
@@ -65,7 +58,7 @@ def check_columns(exprs: Iterable[Expr], schema: Mapping[str, Type]) -> None:
     A condition may prove them for the rows that count. An engine computes on other
     rows too, so such bounds are enforced by a guard and never believed.
     """
-    for node in (n for e in exprs for n in walk(e) if isinstance(n, Column)):
+    for node in (n for e in exprs for n in e.columns):
         t = schema.get(node.name)
         if t is None or (t.kind, t.step, t.labels) != (node.of.kind, node.of.step, node.of.labels):
             raise ParameterError(f"the relation has no such column: {node.name!r}, {node.of}")

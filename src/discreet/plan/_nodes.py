@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from functools import cached_property
 from math import gcd
 from typing import Any, ClassVar, Protocol
 
@@ -81,6 +82,12 @@ class Expr(ABC):
         found = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
         self._set(children=tuple(e for part in found for e in part))
         self._set(type=self._infer())
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that it reads, each once."""
+        own = (self,) if isinstance(self, Column) else ()
+        return tuple(dict.fromkeys((*own, *(c for e in self.children for c in e.columns))))
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

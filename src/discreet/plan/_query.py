@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import Literal as Choice
 
@@ -103,7 +104,7 @@ class Query:
                 "the query asks for no statistic", hint="SELECT COUNT(*) AS n FROM …"
             )
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Stable identity: equal questions have equal hashes, in every process."""
         return digest(self)
