@@ -459,7 +459,7 @@ def soak_csv(folder, seed, count):
     world = World(draw, WRITTEN)
     world.columns = [
         pol.Real(c.name, -307_200, 307_200, "0.5")
-        if isinstance(world.cells[c.name][0].held or world.cells[c.name][1].held, float) else c
+        if any(isinstance(cell.held, float) for cell in world.cells[c.name]) else c
         for c in world.columns
     ]  # fmt: skip
     table = world.policy.tables["people"]
