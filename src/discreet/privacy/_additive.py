@@ -81,7 +81,8 @@ def log_gaussian_delta(mu: float, epsilon: Array) -> Array:
     convex and the trapezium μ(−R'(x)−R'(x+μ))/2 is an upper bound too, better
     conditioned for small μ. The rounding of whichever is smaller is added.
     """
-    e = np.abs(epsilon)
+    # beyond 10^150 standard deviations squares would overflow; δ only falls there
+    e = np.minimum(np.abs(epsilon), 1e150 * mu)
     x = e / mu - 0.5 * mu
     near, far = mills(np.maximum(x, -6.0)), mills(np.maximum(x, -6.0) + mu)
     difference = near - far + 4 * ULP * (near + far)
