@@ -8,12 +8,16 @@ however it is nested.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from discreet.engines._dialect import Dialect
 from discreet.engines._ingest import floor_div
 from discreet.plan import expr as ex
+
+_WORD: Final = re.compile(r"\w+")
 
 
 @dataclass(slots=True)
@@ -23,19 +27,23 @@ class Renderer:
     dialect: Dialect
     columns: Mapping[str, str]
     names: Iterator[str]
-    bindings: dict[str, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
 
     def over(self, body: str) -> str:
-        """Select every bound operand, and all columns, from `body`."""
-        for sql, name in self.bindings.items():
-            body = f"SELECT *, {sql} AS {name} FROM ({body}) AS s{self.dialect.barrier}"
+        """Select every held value, and all columns, from `body`; a subquery for each level."""
+        for level in sorted(set(self.levels.values())):
+            named = (f"{sql} AS {name}" for sql, name in self.held.items()
+                     if self.levels[name] == level)  # fmt: skip
+            body = f"SELECT *, {', '.join(named)} FROM ({body}) AS s{self.dialect.barrier}"
         return body
 
     def hold(self, sql: str) -> str:
-        """Name of a computed value; equal texts share one."""
-        if sql not in self.bindings:
-            self.bindings[sql] = next(self.names)
-        return self.bindings[sql]
+        """Name of a computed value, one level above the names in it; equal texts share one."""
+        if sql not in self.held:
+            name = self.held[sql] = next(self.names)
+            self.levels[name] = 1 + max(self.levels.get(word, 0) for word in _WORD.findall(sql))
+        return self.held[sql]
 
     def bind(self, node: ex.Expr) -> str:
         """Name of a node's value, which may then be written more than once."""
