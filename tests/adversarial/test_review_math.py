@@ -106,8 +106,8 @@ def _moved(law, shift):
     return out
 
 
-@pytest.mark.parametrize(("name", "law"), list(_laws()))
-def test_one_shift_by_the_l1_distance_dominates_every_way_to_spread_it(name, law):
+@pytest.mark.parametrize("law", [law for _, law in _laws()], ids=[name for name, _ in _laws()])
+def test_one_shift_by_the_l1_distance_dominates_every_way_to_spread_it(law):
     for shift in [(1, 1), (1, 2), (1, -1), (2, -1)]:
         reach = sum(map(abs, shift))
         P, Q = _moved(law, (0, 0)), _moved(law, shift)
@@ -274,25 +274,25 @@ def test_the_move_that_the_review_measured():
 
 
 @pytest.mark.parametrize(
-    ("mu", "rate", "count", "epsilon", "low", "high"),
+    ("mu", "rate", "count", "epsilon", "bounds"),
     [
         # dp-accounting's pessimistic figures, and slightly less
-        ("5", "0.01", 50, "0", 0.3722, 0.3723),
-        ("5", "0.01", 50, "1", 0.3538, 0.3539),
-        ("5", "0.01", 50, "30", 0.004266, 0.004267),
-        ("1", "0.01", 1000, "0", 0.1610, 0.1611),
-        ("1", "0.01", 1000, "0.3", 0.0654, 0.0655),
-        ("1", "0.01", 1000, "3", 9.21e-10, 9.24e-10),
-        ("1", "0.01", 1000, "10", 1e-34, 1e-31),
-        ("4", "0.001", 1000, "0.1", 0.4085, 0.4086),
-        ("4", "0.001", 1000, "10", 0.02996, 0.02998),
-        ("2", "0.001", 5000, "10", 2.8e-11, 2.98e-11),
+        ("5", "0.01", 50, "0", (0.3722, 0.3723)),
+        ("5", "0.01", 50, "1", (0.3538, 0.3539)),
+        ("5", "0.01", 50, "30", (0.004266, 0.004267)),
+        ("1", "0.01", 1000, "0", (0.1610, 0.1611)),
+        ("1", "0.01", 1000, "0.3", (0.0654, 0.0655)),
+        ("1", "0.01", 1000, "3", (9.21e-10, 9.24e-10)),
+        ("1", "0.01", 1000, "10", (1e-34, 1e-31)),
+        ("4", "0.001", 1000, "0.1", (0.4085, 0.4086)),
+        ("4", "0.001", 1000, "10", (0.02996, 0.02998)),
+        ("2", "0.001", 5000, "10", (2.8e-11, 2.98e-11)),
     ],
 )
-def test_delta_of_composed_sampled_gaussians(mu, rate, count, epsilon, low, high):
+def test_delta_of_composed_sampled_gaussians(mu, rate, count, epsilon, bounds):
     """These crashed or said 1."""
     loss = p.compose([p.sample(p.Gaussian(mu), rate)] * count)
-    assert low <= loss.delta(epsilon) <= high
+    assert bounds[0] <= loss.delta(epsilon) <= bounds[1]
 
 
 def test_delta_of_a_composition_falls_in_epsilon():
@@ -500,7 +500,7 @@ def test_the_best_adaptive_strategy_stays_within_the_filter(target, units, menu)
         spent = sum(c * rho[a] for c, a in zip(counts, menu, strict=True))
         for i, a in enumerate(menu):
             if spent + rho[a] <= budget:
-                after = counts[:i] + (counts[i] + 1,) + counts[i + 1 :]
+                after = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
                 up, down = best(after, place + a), best(after, place - a)
                 value = max(value, likely[a] * up + (1 - likely[a]) * down)
         return value
@@ -527,7 +527,7 @@ def test_the_odometer_is_exceeded_no_more_often_than_it_says():
             return 1.0
         if sum(counts) == last:
             return 0.0
-        after = [counts[:i] + (counts[i] + 1,) + counts[i + 1 :] for i in range(len(menu))]
+        after = [(*counts[:i], counts[i] + 1, *counts[i + 1 :]) for i in range(len(menu))]
         return max(
             likely[a] * worst(n, place + a) + (1 - likely[a]) * worst(n, place - a)
             for a, n in zip(menu, after, strict=True)

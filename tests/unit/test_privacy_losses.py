@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError, RelationError
 from discreet.privacy._convert import pure_to_renyi, pure_to_rho
@@ -38,6 +39,7 @@ LOSSES = [
     p.sample(p.Gaussian(1), "0.1", neighbours="change-one"),
     p.parallel([p.Pure("0.3"), p.Gaussian("0.1")], "add-remove"),
     p.group(p.sample(p.Gaussian("0.5"), "0.1"), 2),
+    p.Concentrated("0.005", "0.2"),
 ]
 ids = [type(loss).__name__ + str(i) for i, loss in enumerate(LOSSES)]
 
@@ -209,26 +211,94 @@ def test_gaussian_tradeoff_equals_the_dual_of_its_profile():
 # -- R4.5: probabilistic DP and its failure under post-processing -----------------------
 
 
-def test_probabilistic_dp_fails_under_post_processing_but_implies_approximate_dp():
-    """A four-output mechanism that is (ε, δ)-PDP; merging two outputs breaks it."""
-    eps, delta = 1.0, 0.01
-    ratio = math.exp(eps)
-    # the third output is bad (loss > ε) but has probability δ only; merged with the
-    # second, which is exactly at the limit, the union is bad and likely
-    q2, q3 = 0.1, 1e-4
-    P = np.array([0, ratio * q2, delta, 0.0])
-    P[0] = 1 - P.sum()
-    Q = np.array([0, q2, q3, 0.0])
-    Q[3] = 0.3
-    Q[0] = 1 - Q.sum()
-    loss = np.log(np.divide(P, Q, out=np.ones(4), where=Q > 0), out=np.full(4, -99.0), where=P > 0)
-    assert P[loss > eps + 1e-12].sum() <= delta + 1e-12
-    mapped = [np.array([x[0], x[1] + x[2], x[3]]) for x in (P, Q)]
-    with np.errstate(divide="ignore"):
-        merged = np.log(mapped[0] / mapped[1])
-    assert mapped[0][merged > eps + 1e-12].sum() > 0.2  # far above δ: not PDP any more
-    hockey = np.maximum(mapped[0] - ratio * mapped[1], 0).sum()
-    assert hockey <= p.Probabilistic(eps, delta).approx().delta(eps) + 1e-12
+def exceeds(P, Q, epsilon):
+    """Probability under P that the loss exceeds ε: what probabilistic DP bounds."""
+    return sum(x for x, y in zip(P, Q, strict=True) if x > epsilon * y)
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)])
+@pytest.mark.parametrize("factor", [Fraction(11, 10), Fraction(3), Fraction(20)])
+def test_probabilistic_dp_fails_under_post_processing_but_implies_approximate_dp(factor, delta):
+    """Lalanne's K on {0, 1, 2, 3} and map T, exactly, with e^ε = `factor`, in both directions."""
+    high, low = (1 - delta) * factor / (1 + factor), (1 - delta) / (1 + factor)
+    K = {0: [delta, high, low, Fraction(0)], 1: [Fraction(0), low, high, delta]}
+    for D in (0, 1):
+        # K is (ε, δ)-probabilistically DP: the bad output has probability δ, and no more
+        assert exceeds(K[D], K[1 - D], factor) == delta
+    # T sends 0 and 1 to one output 4, and leaves 2 and 3
+    TK = {D: [P[0] + P[1], P[2], P[3]] for D, P in K.items()}
+    assert TK[0][0] > factor * TK[1][0]
+    assert exceeds(TK[0], TK[1], factor) == delta + high > delta  # so T∘K is not
+    assert exceeds(TK[1], TK[0], factor) == delta  # in this direction nothing was merged
+    # the approximate DP that K has survives
+    epsilon = Fraction(math.log(factor)) * (1 + Fraction(1, 2**40))
+    implied = p.Probabilistic(epsilon, delta).approx()
+    for D in (0, 1):
+        for laws in (K, TK):
+            pairs = zip(laws[D], laws[1 - D], strict=True)
+            hockey = sum(max(x - factor * y, 0) for x, y in pairs)
+            assert hockey <= implied.delta(epsilon)
+
+
+# -- R4.5: concentrated DP ---------------------------------------------------------------
+
+
+def test_concentrated_dp_of_a_gaussian_is_the_gaussian_s_own_renyi_curve():
+    gauss = p.Gaussian("0.3")
+    loss = p.Concentrated(gauss.mu2 / 2, "0.3")
+    assert loss.rho == gauss.rho
+    for alpha in (1.5, 2, 10, 100):
+        assert loss.renyi(alpha) == pytest.approx(gauss.renyi(alpha), rel=1e-12)
+    for delta in (1e-3, 1e-9):
+        assert loss.epsilon(delta) == pytest.approx(p.Zcdp(gauss.rho).epsilon(delta), rel=1e-9)
+        assert loss.epsilon(delta) >= gauss.epsilon(delta)
+
+
+def test_concentrated_dp_with_a_small_mean_is_tighter_than_its_zcdp():
+    loss = p.Concentrated("0.001", "0.3")
+    assert loss.epsilon(1e-6) < p.Zcdp(loss.rho).epsilon(1e-6)
+    # a mean above τ²/2 says nothing: E e^(−L) = 1
+    assert p.Concentrated(5, "0.3") == p.Concentrated("0.045", "0.3")
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def test_pure_dp_is_concentrated_and_never_below_its_own_profile(epsilon):
+    pure = p.Pure(epsilon)
+    loss = p.Concentrated.of(pure)
+    # Dwork and Rothblum state mean ε(e^ε − 1)/2 and τ = ε
+    assert float(loss.mean0) <= float(Fraction(epsilon)) * math.expm1(float(Fraction(epsilon))) / 2
+    for share in (0, 0.3, 0.9):
+        assert loss.delta(share * float(pure.top)) >= pure.delta(share * float(pure.top))
+    for alpha in (1.01, 2, 50):
+        assert loss.renyi(alpha) >= pure.renyi(alpha) * (1 - 1e-9)
+
+
+def test_concentrated_losses_add_up():
+    joint = p.compose([p.Concentrated("0.001", "0.1")] * 9)
+    assert joint == p.Concentrated("0.009", "0.3")
+    assert p.group(p.Concentrated("0.005", "0.1"), 3).rho == Fraction(9, 200)
+    with pytest.raises(NotProvedError):
+        p.Concentrated.of(p.Gaussian(1))
+    with pytest.raises(ParameterError):
+        p.Concentrated(-1, 1)
+
+
+# -- ε = 0: perfect privacy --------------------------------------------------------------
+
+
+def test_perfect_privacy_costs_nothing_and_adds_nothing():
+    none = p.Pure(0)
+    assert (none.epsilon(), none.delta(0), none.rho) == (0.0, 0.0, 0.0)
+    assert none.tradeoff(0.05) == pytest.approx(0.95)
+    assert p.compose([none] * 5) == none
+    assert p.compose([none, p.Pure(1)]) == p.Pure(1)
+    assert p.group(none, 9).epsilon() == 0
+    assert p.sample(none, "0.1").epsilon() == 0
+    assert p.compose([p.Approx(0, "0.1"), p.Pure("0.5")]).delta("0.5") == pytest.approx(0.1)
+    budget = p.BasicFilter(1)
+    budget.spend(none)
+    assert budget.remaining.size == 1
+    assert m.Exponential(1, 0).loss == none
 
 
 # -- R1.3 group privacy -----------------------------------------------------------------
@@ -413,6 +483,8 @@ def test_group_and_parallel_laws_for_pure_losses(eps, k):
 )
 @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, 1e-320, "x", None, True, "1/0"])
 def test_bad_parameters_get_one_clear_error(build, bad):
+    if build is p.Pure and bad == 0:
+        return  # perfect privacy
     if bad == 1e-320:
         try:
             build(bad)  # a tiny δ or rate is legal; everything else must refuse

@@ -11,7 +11,7 @@ geometric, L2 for Gaussian), under whichever relation the caller states.
   Then P(k+Z = y)/P(k'+Z = y) ≤ e^{‖k−k'‖₁/s} ≤ e^ε cell by cell (J Thm 2.2, C Thm 8, on ℤ).
   For m = 1 this is the geometric mechanism of Ghosh, Roughgarden, Sundararajan (2009).
 * :func:`gaussian` with ``rho`` is ρ-zCDP: the discrete Gaussian of parameter σ² has
-  Rényi divergence α‖k−k'‖²/(2σ²) (Canonne, Kamath, Steinke 2020, Thm 4), so
+  Rényi divergence α‖k−k'‖²/(2σ²) (Canonne, Kamath, Steinke 2020), so
   σ² = m²/(2ρ) is exact.
 * :func:`gaussian` with ``epsilon`` and ``delta`` takes the least variance at which the
   loss of the *discrete law that is drawn* is certified within (ε, δ)

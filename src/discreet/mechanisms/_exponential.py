@@ -90,8 +90,9 @@ class Exponential:
 
     @property
     def loss(self) -> p.PrivacyLoss:
-        """ε-bounded range, which is stronger than ε-DP."""
-        return p.BoundedRange(self.epsilon).under(self.neighbours)
+        """ε-bounded range, which is stronger than ε-DP; perfect privacy at ε = 0."""
+        made = p.BoundedRange(self.epsilon) if self.epsilon else p.Pure(0)
+        return made.under(self.neighbours)
 
     @property
     def temperature(self) -> Fraction:

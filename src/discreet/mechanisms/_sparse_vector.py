@@ -9,7 +9,7 @@ After c answers "above" it stops for good. The sequence of answers is (ε₁ + �
 many answers "below" it contains. Each numeric answer is k plus *fresh* noise of scale
 cm/ε₃; all of them together cost ε₃ more.
 
-Proof (Lyu, Su, Li 2017, Theorems 2–5, with sums over ℤ for integrals). Fix an output.
+Proof (after Lyu, Su, Li 2017, with sums over ℤ for integrals). Fix an output.
 For R = r let f(r) be the probability that all "below" answers come out as they do, and g(r)
 that the "above" ones do; the output has probability Σ P(R=r)·f(r)·g(r). On a neighbour,
 replace r by r + m: P(R=r) ≤ e^{ε₁}·P(R=r+m); f(r) ≤ f'(r+m), because each kᵢ rises by at

@@ -25,7 +25,7 @@ needed by at most t cells a side; ``cdf`` interpolates between them.
 References
 ----------
 .. [1] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for
-   differential privacy", 2020, Lemma 9 (sub-Gaussianity).
+   differential privacy", 2020 (the discrete Gaussian is sub-Gaussian).
 """
 
 from __future__ import annotations

@@ -39,7 +39,15 @@ from discreet.privacy._filters import (
 from discreet.privacy._keys import key_threshold, key_threshold_delta
 from discreet.privacy._kov import kov_closed_form, kov_delta, kov_epsilon, murtagh_vadhan_delta
 from discreet.privacy._loss import PrivacyLoss
-from discreet.privacy._losses import Approx, BoundedRange, Probabilistic, Pure, Renyi, Zcdp
+from discreet.privacy._losses import (
+    Approx,
+    BoundedRange,
+    Concentrated,
+    Probabilistic,
+    Pure,
+    Renyi,
+    Zcdp,
+)
 from discreet.privacy._relation import Neighbours
 from discreet.privacy._sampling import Sampled, sample
 
@@ -50,6 +58,7 @@ __all__ = [
     "BasicFilter",
     "BoundedRange",
     "Composition",
+    "Concentrated",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Filter",

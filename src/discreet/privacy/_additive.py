@@ -30,7 +30,7 @@ post-processing of N(m, τ²). In d coordinates, with u/l = ((1+η)/(1−η))^d,
 
 With s² = 2, η < 2e-17: the price is τ for σ, 0.25 % at σ = 20. Several vectors with
 variances σᵢ² are dominated in the same way by μ² = Σ Δᵢ²/(σᵢ² − s²) and the d of all of
-them together. ρ = Δ²/(2σ²) exactly in every dimension (Canonne, Kamath & Steinke 2020, Thm 14).
+them together. ρ = Δ²/(2σ²) exactly in every dimension (Canonne, Kamath & Steinke 2020).
 
 Where that price matters, for small σ, the profile is summed exactly instead. For an
 integer shift m the loss Σ(mᵢ² − 2mᵢxᵢ)/(2σ²) depends on T = Σmᵢxᵢ alone, whose law is a

@@ -37,7 +37,15 @@ from discreet.errors import NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from discreet.privacy._compose import Composition, compose, compose_counts
 from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order
-from discreet.privacy._losses import Approx, BoundedRange, Probabilistic, Pure, Renyi, Zcdp
+from discreet.privacy._losses import (
+    Approx,
+    BoundedRange,
+    Concentrated,
+    Probabilistic,
+    Pure,
+    Renyi,
+    Zcdp,
+)
 from discreet.privacy._pair import LogProfile, Pair
 from discreet.privacy._relation import Neighbours, read_neighbours, shared_label
 
@@ -83,14 +91,15 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
         case DiscreteLaplace():
             return DiscreteLaplace(loss.scale, k * loss.sensitivity)
         case DiscreteGaussian():
-            reach = k * k * loss.sensitivity2
-            return DiscreteGaussian.from_variance(loss.sigma2, reach, loss.dimension)
+            # each of the k may move coordinates of its own
+            reach, moved = k * k * loss.sensitivity2, k * loss.dimension
+            return DiscreteGaussian.from_variance(loss.sigma2, reach, moved)
         case Gaussian():
             return Gaussian.from_square(k * k * loss.mu2)
         case BoundedRange():
             return BoundedRange(k * loss.eta)
-        case Zcdp(delta0=0):
-            return Zcdp(k * k * loss.rho0)
+        case Concentrated() | Zcdp(delta0=0):
+            return Zcdp(k * k * Fraction(loss.rho))
         case Approx():
             return _group_approx(loss, k)
         case Probabilistic():

@@ -9,7 +9,7 @@ the path taken is not a bound (see :mod:`discreet.privacy._filters`).
 How
 ---
 1. Families closed under composition are merged exactly: Gaussian losses by Σμ²,
-   zCDP by Σρ, Rényi by adding divergences at common orders.
+   zCDP by Σρ, concentrated DP by Σμ and Στ², Rényi by adding divergences at common orders.
 2. One loss is left: its own exact profile answers.
 3. A few atoms are enumerated. Otherwise the dominating pairs are put on one grid and convolved
    (:mod:`discreet.privacy._pld`). If every loss lives on a lattice and the lattices
@@ -45,10 +45,12 @@ from discreet.privacy._loss import (
     read_delta,
     read_order,
 )
-from discreet.privacy._losses import Renyi, Zcdp
+from discreet.privacy._losses import Concentrated, Pure, Renyi, Zcdp
 from discreet.privacy._pair import Pair
 from discreet.privacy._pld import Composed, Enumerated, Window
 from discreet.privacy._relation import shared_label
+
+PERFECT = Pure(0)
 
 _TOLERANCE = 3e-5
 """Movement of ε that the grid may cause, roughly, when losses are not on a lattice."""
@@ -108,11 +110,14 @@ def _parts(loss: PrivacyLoss) -> Sequence[tuple[PrivacyLoss, int]]:
 def _merged(counts: Counter[PrivacyLoss]) -> tuple[tuple[PrivacyLoss, int], ...]:
     """Merge the families that compose in closed form."""
     rest: list[tuple[PrivacyLoss, int]] = []
+    mean, tau2 = Fraction(0), Fraction(0)
     mu2, rho, deltas = Fraction(0), Fraction(0), list[tuple[Fraction, int]]()
     renyi: list[tuple[Renyi, int]] = []
     for loss, k in counts.items():
         if isinstance(loss, Gaussian):
             mu2 += k * loss.mu2
+        elif isinstance(loss, Concentrated):
+            mean, tau2 = mean + k * loss.mean0, tau2 + k * loss.tau2
         elif isinstance(loss, Zcdp):
             rho += k * loss.rho0
             deltas.append((loss.delta0, k))
@@ -124,9 +129,12 @@ def _merged(counts: Counter[PrivacyLoss]) -> tuple[tuple[PrivacyLoss, int], ...]
         rest.append((Gaussian.from_square(mu2), 1))
     if rho:
         rest.append((Zcdp(rho, failures(deltas)), 1))
+    if tau2:
+        rest.append((Concentrated.from_squares(mean, tau2), 1))
     if renyi:
         rest.append((_sum_renyi(renyi), 1))
-    return tuple(rest)
+    # perfect privacy adds nothing
+    return tuple(t for t in rest if t[0] != PERFECT) or ((PERFECT, 1),)
 
 
 def _sum_renyi(losses: Sequence[tuple[Renyi, int]]) -> Renyi:

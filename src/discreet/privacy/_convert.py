@@ -72,12 +72,14 @@ def renyi_to_log_delta(excess: Array | float, divergence: Array | float, epsilon
     return np.asarray(np.minimum(bound + 2.0**-49 * size, 0.0), dtype=np.float64)
 
 
-def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
-    """Return the best bound on ln δ(ε) from D_α ≤ αρ over all orders α.
+def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array, mean: Fraction | None = None) -> Array:
+    """Return the best bound on ln δ(ε) from D_α ≤ mean + (α−1)ρ over all orders α.
 
-    The derivative in α, (2α−1)ρ − ε + ln(1−1/α), is increasing: bisection.
+    `mean` is ρ unless stated, which makes it αρ. The derivative in x = α − 1,
+    mean + 2xρ − ε − ln(1+1/x), is increasing: bisection.
     """
     r = rho if isinstance(rho, float) else ceil_float(rho)
+    start = r if mean is None else ceil_float(mean)
     if r == 0.0:
         return np.where(epsilon >= 0, -np.inf, 0.0)
     low = np.full(epsilon.shape, -40.0)
@@ -85,10 +87,10 @@ def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
     for _ in range(34):  # the bound is flat at its minimum: α to 1e-8 is plenty
         mid = 0.5 * (low + high)
         excess = np.exp(mid)  # α − 1
-        rising = (2 * excess + 1) * r - epsilon - np.log1p(1 / excess) > 0
+        rising = start + 2 * excess * r - epsilon - np.log1p(1 / excess) > 0
         low, high = np.where(rising, low, mid), np.where(rising, mid, high)
     excess = np.exp(0.5 * (low + high))
-    return renyi_to_log_delta(excess, (1 + excess) * r * (1 + 2.0**-51), epsilon)
+    return renyi_to_log_delta(excess, (start + excess * r) * (1 + 2.0**-51), epsilon)
 
 
 def largest_rho(epsilon: float, delta: float) -> float:

@@ -34,9 +34,22 @@ probability 1 − δ, at *every* time
 
     L_n ≤ R_n + 2√((R_n + γ)·ln(√((R_n + γ)/γ)/δ)),
 
-and L_n ≤ Σεᵢ always. A loss bounded with probability 1−δ at a stopping time makes what
-was seen until then (ε, δ)-DP. (The mixture method of Robbins; for privacy see
-Whitehouse et al. 2023, §4.)
+and L_n ≤ Σεᵢ always, for losses without a δ. A loss bounded with probability 1−δ at a
+stopping time makes what was seen until then (ε, δ)-DP. (The mixture method of Robbins;
+for privacy see Whitehouse et al. 2023.)
+
+*Losses with a δ of their own.* For an (εᵢ, δᵢ) mechanism neither statement holds for its own
+loss: one that is (0, δ)-DP may have L > 0 with probability ½. But each is a post-processing
+of a pair that reveals everything with probability δᵢ and is randomised response of εᵢ
+otherwise (Kairouz, Oh & Viswanath 2015). Replace each mechanism by its pair, given the past.
+The answers, and with them all later choices, are functions of what the pairs show, so
+the session is a post-processing of the session of pairs, and it is enough to bound that
+one. Up to any time none of its pairs has revealed everything but for probability
+Σδᵢ (union bound along the path, by induction as in :mod:`discreet.privacy._account`); and given
+that, its losses are those of randomised response, at most εᵢ each, with ρᵢ = εᵢ·tanh(εᵢ/2):
+both bounds above hold for it. The reading is therefore (ε, δ + Σδᵢ), which is what
+:attr:`Odometer.delta` says. A δᵢ-approximate ρᵢ-zCDP loss is treated alike: outside events of
+probability δᵢ it is ρᵢ-zCDP.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ and everything else follows from it:
 * ``epsilon(δ)`` returns an ε at which ``delta(ε) ≤ δ`` was *evaluated*, so it
   is an upper bound whatever the search did;
 * ``tradeoff(α)`` is a lower bound on the type-II error of any test of D against
-  D' with type-I error α. By duality (Dong, Roth & Su 2022, Prop. 6)
-  f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); a supremum over
-  some of the ε is still a lower bound.
+  D' with type-I error α. A test φ has 1 − E_{D'}φ ≥ 1 − δ(ε) − e^ε E_D φ, and the same
+  with D and D' exchanged for 1 − φ, so for every ε it is at least
+  max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); the supremum is the curve itself
+  (Dong, Roth & Su 2022), and one over some of the ε is still a lower bound.
 
 Numbers go in as exact rationals and come out rounded outward: doubles read as
 their shortest decimals, as budgets are, so that ``Pure("0.3").epsilon()`` is 0.3.

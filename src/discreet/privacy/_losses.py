@@ -9,6 +9,10 @@ Each class bounds *every* mechanism with its parameters, by the worst case:
   particular it is δ₀-approximate ε₀·tanh(ε₀/2)-zCDP.
 * ``Zcdp(ρ, δ₀)``: D_α ≤ αρ for all α outside events of probability δ₀ (Bun &
   Steinke 2016, §8): δ(ε) ≤ δ₀ + (1−δ₀)·δ_ρ(ε).
+* ``Concentrated(μ, τ)``: the loss has a mean of at most μ and is τ-sub-Gaussian about it
+  (Dwork & Rothblum 2016): ln E e^{λ(L−EL)} ≤ λ²τ²/2. With λ = α−1, D_α ≤ μ + (α−1)τ²/2; with
+  λ = −1 and E_P e^{−L} = 1, EL ≤ τ²/2, so a larger μ says nothing more, and the loss is
+  τ²/2-zCDP. Means and τ² add up, adaptively too.
 * ``Renyi``: D_α at some orders. (α−1)D_α is convex in α and 0 at 1 (a cumulant
   generating function), so a chord between two given orders bounds it between.
 * ``BoundedRange(η)``: the log-likelihood ratio moves within an interval of
@@ -43,6 +47,11 @@ from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order, up
 from discreet.privacy._pair import Atoms, Pair
 
 
+def _epsilon_or_zero(x: Number) -> Fraction:
+    value = decimal(x, "epsilon")
+    return value if value == 0 else _exact.epsilon(x)
+
+
 def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
     """Return ln of (e^{ε₀} − e^ε)₊/(1 + e^{ε₀}), rounded up."""
     top = ceil_float(epsilon0)
@@ -54,6 +63,9 @@ def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
 def _response_pair(loss: Pure | Approx) -> Pair:
     """Return randomised response as two atoms, beside the loss's mass at infinity."""
     kept = ceil_float(1 - loss.mass_at_infinity)
+    if loss.eps0 == 0:
+        atom = Atoms(Fraction(0), Fraction(0), np.array([kept]), ceil_float(loss.mass_at_infinity))
+        return Pair.symmetric(loss, atom)
     fade = math.exp(-floor_float(loss.eps0))
     yes, no = kept / (1 + fade), kept * fade / (1 + fade)
     masses = np.array([no, yes]) * (1 + 2.0**-48)
@@ -63,7 +75,7 @@ def _response_pair(loss: Pure | Approx) -> Pair:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Pure(PrivacyLoss):
-    """Pure ε-differential privacy.
+    """Pure ε-differential privacy; ε = 0 is perfect privacy, the same output law for all data.
 
     >>> Pure("0.1")
     Pure(epsilon=0.1)
@@ -74,7 +86,7 @@ class Pure(PrivacyLoss):
     eps0: Fraction
 
     def __init__(self, epsilon: Number) -> None:
-        assign(self, eps0=_exact.epsilon(epsilon))
+        assign(self, eps0=_epsilon_or_zero(epsilon))
 
     def _shown(self) -> dict[str, str]:
         return {"epsilon": show(self.eps0)}
@@ -108,11 +120,8 @@ class Approx(PrivacyLoss):
     delta0: Fraction
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
-        eps0 = decimal(epsilon, "epsilon")
-        # (0, δ) is a meaningful promise (total variation), unlike pure ε = 0
-        if eps0 != 0:
-            _exact.positive(eps0, "epsilon", hint='epsilon="0.1"')
-        assign(self, eps0=eps0, delta0=_exact.delta(delta))
+        # (0, δ) is a promise about total variation
+        assign(self, eps0=_epsilon_or_zero(epsilon), delta0=_exact.delta(delta))
 
     def _shown(self) -> dict[str, str]:
         return {"epsilon": show(self.eps0), "delta": show(self.delta0)}
@@ -136,10 +145,6 @@ class Approx(PrivacyLoss):
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return randomised response that fails with probability δ."""
-        if self.eps0 == 0:
-            kept = np.array([ceil_float(1 - self.delta0)])
-            atom = Atoms(Fraction(0), Fraction(0), kept, ceil_float(self.delta0))
-            return (Pair.symmetric(self, atom),)
         return (_response_pair(self),)
 
 
@@ -200,6 +205,72 @@ class Zcdp(PrivacyLoss):
     def zcdp(self) -> Zcdp:
         """Return itself."""
         return self
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return the pair of the bound's convex minorant."""
+        return (Pair.symmetric(self, convex=False),)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Concentrated(PrivacyLoss):
+    """(μ, τ)-concentrated DP: mean at most μ, sub-Gaussian about it with parameter τ.
+
+    >>> Concentrated("0.005", "0.1").rho
+    Fraction(1, 200)
+    """
+
+    mean0: Fraction
+    tau2: Fraction
+
+    def __init__(self, mu: Number, tau: Number) -> None:
+        width = _exact.positive(decimal(tau, "tau"), "tau", hint='tau="0.1"') ** 2
+        centre = decimal(mu, "mu")
+        if centre < 0:
+            raise ParameterError(f"mu must not be negative, got {show(centre)}", hint='mu="0.005"')
+        assign(self, mean0=min(centre, width / 2), tau2=width)
+
+    @classmethod
+    def from_squares(cls, mean: Fraction, tau2: Fraction) -> Concentrated:
+        """Build from the mean and τ², which stay rational under composition."""
+        made = object.__new__(cls)
+        assign(made, mean0=min(mean, tau2 / 2), tau2=tau2)
+        return made
+
+    @classmethod
+    def of(cls, loss: PrivacyLoss) -> Concentrated:
+        """Return what a bounded loss implies: mean ε·tanh(ε/2), τ = ε (Hoeffding's lemma).
+
+        >>> from discreet import privacy as p
+        >>> p.Concentrated.of(p.Pure(1)).tau2
+        Fraction(1, 1)
+        """
+        if loss.top == math.inf or loss.mass_at_infinity:
+            raise NotProvedError(
+                f"{type(loss).__name__} is not bounded, so it has no sub-Gaussian width here",
+                hint="loss.zcdp()",
+            )
+        top = Fraction(loss.top)
+        made = cls.from_squares(Fraction(pure_to_rho(top)), top**2)
+        return made.replaced(neighbours=loss.neighbours, unit=loss.unit)
+
+    def _shown(self) -> dict[str, str]:
+        return {"mu": show(self.mean0), "tau": f"{math.sqrt(self.tau2):.6g}"}
+
+    @property
+    def top(self) -> float:
+        return math.inf
+
+    def log_delta(self, epsilon: Array) -> Array:
+        return zcdp_to_log_delta(self.tau2 / 2, epsilon, self.mean0)
+
+    @property
+    def rho(self) -> Fraction:
+        """ρ = τ²/2, exactly."""
+        return self.tau2 / 2
+
+    def renyi(self, alpha: Number) -> float:
+        """Return μ + (α−1)τ²/2, rounded up."""
+        return ceil_float(self.mean0 + (read_order(alpha) - 1) * self.tau2 / 2)
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return the pair of the bound's convex minorant."""

@@ -23,9 +23,20 @@ Poisson sampling, change-one
 The two sampled laws are (1−γ)R + γA and (1−γ)R + γB: R without the unit, A and B with
 its old and new data. By advanced joint convexity (ibid., Thm 2) δ' ≤ γ·max(δ(A‖R), δ(A‖B)),
 so the base must hold for additions *and* changes (``covers_change=True``). For
-Gaussian noise μ bounds the shift of A and of B from R; the worst case is opposite
-shifts, (1−γ)N(0,1) + γN(±μ,1) (Lebeda et al. 2024), whose likelihood ratio rises in x,
-so the profile is a difference of tails beyond the root of a quadratic.
+Gaussian noise μ bounds the shift of A and of B from R, and the worst case is opposite
+shifts, (1−γ)N(0,1) + γN(±μ,1) (Lebeda et al. 2024).
+
+Proof. For α = e^ε ≥ 1 and any test φ, in any dimension, the difference to be bounded is
+γ·A(φ) − (α−1)(1−γ)·R(φ) − αγ·B(φ). Let R(φ) = Φ(z). By the lemma of Neyman and Pearson a test
+of that level has A(φ) ≤ Φ(z+‖a‖) ≤ Φ(z+μ) and B(φ) ≥ Φ(z−‖b‖) ≥ Φ(z−μ), where a and b are the
+shifts of A and B. So the difference is at most
+
+    γΦ(z+μ) − (α−1)(1−γ)Φ(z) − αγΦ(z−μ),
+
+and the test x > −z attains all three at once when a = μ and b = −μ on the line. The supremum
+over z is that pair's profile. Its likelihood ratio rises in x, so z is the root of a
+quadratic in e^{μx}. Exchanging A and B is a reflection: one profile serves both directions,
+and with it, as for every symmetric pair, ε < 0. ∎
 
 Everything else (other schemes, without replacement under add-remove, sampled
 bases) is refused: Poisson figures for shuffled or fixed-size batches can be wrong
@@ -109,7 +120,8 @@ def sample(
                 hint='scheme="poisson"',
             )
     label = Neighbours.ADD_REMOVE if kind is Kind.POISSON else Neighbours.CHANGE_ONE
-    if gamma == 1 and kind is not Kind.OPPOSITE:
+    nothing = loss.top == 0 and not loss.mass_at_infinity
+    if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
     return Sampled.of(loss.unlabelled(), gamma, kind).replaced(neighbours=label, unit=loss.unit)
 
