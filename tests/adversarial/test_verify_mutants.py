@@ -327,8 +327,8 @@ def needed(proof, sql):
     """Whether every limit in the text is needed: without it nothing else bounds as much."""
     measures = proof.measures
     limiters = len(re.findall(LIMITERS["limit dropped"][0], sql))
-    single = limiters == 1 and all(c.rows < c.cells or c.cells == 1 for c in measures)
-    pair = limiters == 2 and all(c.groups < c.cells and c.rows == math.inf for c in measures)
+    single = limiters == 1 and all(c.rows < math.inf for c in measures)
+    pair = limiters == 2 and all(c.groups < c.cells for c in measures)
     plain = not any(c.once or c.magnitude in (0, math.inf) for c in measures)
     return plain and (single or pair)
 

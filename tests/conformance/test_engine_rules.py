@@ -335,6 +335,7 @@ def test_duckdb_statistics_leave_nan_out_unless_switched_off(tmp_path):
         ("max(COALESCE(i, b))", "BIGINT", "bigint"),
         ("max(NULLIF(i, b))", "INTEGER", "integer"),
         ("max(i + 1)", "INTEGER", "integer"),
+        ("max(CASE WHEN b > 0 THEN 1 ELSE 200 END)", "INTEGER", "integer"),
         ("max(i * b)", "BIGINT", "bigint"),
     ],
 )

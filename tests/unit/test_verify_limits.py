@@ -130,7 +130,7 @@ def groups_of(body, most=2, order="k"):
 def test_groups_and_rows_per_group():
     shares = rows_of(BASE, most=5, partition="u, k")
     r = reading(by_key(groups_of(shares)))
-    assert (r.groups, r.rows_per_group, r.rows, r.cells) == (2, 5, INF, 3)
+    assert (r.groups, r.rows_per_group, r.rows, r.cells) == (2, 5, 10, 3)
     assert r.sensitivity("add-remove") == verify.Reach(90, 2 * 45**2, 45)
     # groups of another column bound nothing here
     assert reading(by_key(groups_of(shares, order="a"))).groups == INF
@@ -139,6 +139,17 @@ def test_groups_and_rows_per_group():
     assert reading(by_key(groups_of(shares, order="a, k"))).groups == 2
     coarse = f"SELECT *, k % 2 AS c FROM ({BASE}) AS s"
     assert reading(by_key(rows_of(coarse, most=5, partition="u, c"))).rows_per_group == 5
+
+
+def test_groups_of_some_of_the_keys_bound_the_rows_in_all():
+    shares = rows_of(BASE, most=5, partition="u, k")
+    finer = f"SELECT k, a, count(*) FROM ({groups_of(shares)}) AS s GROUP BY k, a"
+    r = reading(finer)
+    assert (r.rows, r.groups, r.rows_per_group, r.cells) == (10, INF, 5, 30)
+    assert r.sensitivity("add-remove") == verify.Reach(10, 50, 5)
+    # shares of what the groups do not decide add up to nothing
+    loose = rows_of(BASE, most=5, partition="u, a")
+    assert reading(by_key(groups_of(loose))).rows == INF
 
 
 def test_joins_multiply():

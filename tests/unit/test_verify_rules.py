@@ -255,6 +255,18 @@ def test_only_a_when_guards(dialect, sql):
         'SELECT count(*) FROM "z"; SELECT 1',
         'SELECT count(*) FROM "z" LIMIT 1',
         'SELECT count(*) FROM "other"',
+        'SELECT count(*) FROM "z" WHERE b = 1 --1',
+        'SELECT count(*) FROM "z" WHERE b = 1 /* */',
+        'SELECT count(*) FROM "z" WHERE b %-1 = 1',
+        'SELECT count(*) FROM "z" WHERE b\u00a0= 1',
+        'SELECT count(*) FROM "z" WHERE b = \u0661',
+        'SELECT 1, count(*) FROM "z" GROUP BY 1',
+        'SELECT count(*) FROM (SELECT b AS user FROM "z") AS s',
+        "SELECT count(*) FROM \"z\" WHERE x = CAST('1/3' AS DOUBLE)",
+        "SELECT count(*) FROM \"z\" WHERE x = CAST('1_0' AS DOUBLE)",
+        "SELECT count(*) FROM \"z\" WHERE d = CAST('1e1' AS DECIMAL(5,4))",
+        "SELECT count(*) FROM \"z\" WHERE day = DATE '20000101'",
+        "SELECT count(*) FROM \"z\" WHERE day = DATE '2000-02-31'",
         'SELECT count(*) FROM "z" WHERE b = (SELECT 1)',
         'SELECT count(*) FROM "z" UNION SELECT 1 FROM "z"',
         'SELECT count(*) -- comment\nFROM "z"',
@@ -271,6 +283,33 @@ def test_only_a_when_guards(dialect, sql):
 )
 def test_what_the_reader_does_not_know_is_refused(sql):
     assert reason(sql, "duckdb")
+
+
+def test_towers_of_subqueries_are_read_and_endless_ones_are_not():
+    body = 'SELECT i AS y0 FROM "z"'
+    for k in range(400):
+        if k == 120:
+            assert reason(f"SELECT count(*) FROM ({body}) AS s", "duckdb") is None
+        body = f"SELECT *, y{k} % 7 AS y{k + 1} FROM ({body}) AS s"
+    assert reason(f"SELECT count(*) FROM ({body}) AS s", "duckdb")
+
+
+def test_nested_conditions_take_work_in_proportion():
+    x = "i"
+    for _ in range(25):
+        x = f"CASE WHEN {x} > 5 THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END"
+    assert reason(statement(x), "duckdb") is None
+    x = "i"
+    for _ in range(12):
+        x = f"CASE {x} WHEN 1 THEN 2 WHEN 2 THEN 3 WHEN 3 THEN 4 WHEN 4 THEN 5 ELSE 1 END"
+    assert reason(statement(x), "duckdb") == "more work than a proof may take"
+
+
+def test_long_lists_are_read():
+    listed = ", ".join(str(7 * k) for k in range(30_000))
+    inside = f"CASE WHEN b IN ({listed}) THEN b + 1 END"
+    assert reason(statement(inside), "duckdb") is None
+    assert reason(statement(inside.replace("b + 1", "b + 9223372036854775807")), "duckdb")
 
 
 def test_one_proof_covers_all_salts():

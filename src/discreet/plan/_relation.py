@@ -53,7 +53,7 @@ from typing import ClassVar
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan._expr import Column, Expr, columns_of
+from discreet.plan._expr import Column, Expr, check_columns, columns_of
 from discreet.plan._types import Kind, Type, of_column
 from discreet.privacy import Neighbours
 
@@ -160,6 +160,7 @@ class Filter(Selection):
     def __post_init__(self) -> None:
         if self.condition.type.kind is not Kind.BOOLEAN:
             raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
+        check_columns([self.condition], self.below.schema)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The columns of the condition as well."""
@@ -282,6 +283,9 @@ class Project(Relation):
     below: Relation
     columns: tuple[tuple[str, Expr], ...]
     keys: tuple[Key, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_columns(self.exprs.values(), self.below.schema)
 
     @cached_property
     def exprs(self) -> Mapping[str, Expr]:

@@ -336,33 +336,30 @@ class Scope:
         alias: str | None = None,
     ) -> Scope:
         """Add the columns of a public table's matching rows."""
-        name = alias or public.table.name
-        if name.casefold() in {s.alias.casefold() for s in self.sources}:
-            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN regions AS r2 …")
+        name, prefix = self._beside(public, alias)
         pairs = tuple(_joinable(left, right, public) for left, right in on)
-        taken = self.relation.schema.keys()
-        prefix = f"{name}." if any(c in taken for c in public.schema) else ""
         joined = JoinPublic(self.relation, public, pairs, how, fanout, prefix)
-        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in public.schema}
         same = {left.casefold() for left, right in pairs if left.casefold() == right.casefold()}
-        return replace(
-            self,
-            relation=joined,
-            sources=(*self.sources, Source(name, seen)),
-            merged=self.merged | same,
-        )
+        return self._joined(joined, Source(name, _columns(joined, prefix, public)), same)
 
     def join_unit(self, other: Scan, *, alias: str | None = None) -> Scope:
         """Add the columns of the same unit's rows in another private table."""
-        name = alias or other.table.name
-        if name.casefold() in {s.alias.casefold() for s in self.sources}:
-            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN visits AS v2 …")
-        taken = self.relation.schema.keys()
-        prefix = f"{name}." if any(c in taken for c in other.schema) else ""
+        name, prefix = self._beside(other, alias)
         # each side is limited first: neither rows nor time grow with what a unit holds
         joined = JoinUnit(bounded(self.relation), bounded(other), prefix)
-        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in other.schema}
-        return replace(self, relation=joined, sources=(*self.sources, Source(name, seen)))
+        return self._joined(joined, Source(name, _columns(joined, prefix, other)))
+
+    def _beside(self, other: Scan, alias: str | None) -> tuple[str, str]:
+        """Name of a joined table, and what tells its columns from ours."""
+        name = alias or other.table.name
+        if name.casefold() in {s.alias.casefold() for s in self.sources}:
+            hint = f"JOIN {other.table.name} AS other …"
+            raise QueryError(f"two tables are called {quote(name)}", hint=hint)
+        return name, f"{name}." if other.schema.keys() & self.relation.schema.keys() else ""
+
+    def _joined(self, relation: Relation, source: Source, same: Iterable[str] = ()) -> Scope:
+        sources = (*self.sources, source)
+        return replace(self, relation=relation, sources=sources, merged=self.merged | {*same})
 
     def key(self, name: str, expr: Expr) -> Key:
         """Make a grouping key with its public codes, in the policy's order."""
@@ -388,6 +385,10 @@ class Scope:
         listed = inside if r.codes is None else sorted(c for c in r.codes if c in inside)
         # bounds and list may contradict each other; then no row passes and one empty key stands
         return Key(name, expr, tuple(listed) or (t.lo,))
+
+
+def _columns(joined: Relation, prefix: str, table: Scan) -> dict[str, Expr]:
+    return {c: Column(prefix + c, joined.schema[prefix + c]) for c in table.schema}
 
 
 def _guarded(column: Column, r: Range) -> Expr:

@@ -46,10 +46,9 @@ class Casts(Operators):
             if plain in ("inf", "infinity"):
                 end = -INF if text.startswith("-") else INF
                 return out._replace(lo=end, hi=end)
-            try:
-                exact: Number = Fraction(text)
-            except ValueError:
-                raise Unproven("a number that cannot be read") from None
+            if not _NUMBER.fullmatch(text):
+                raise Unproven("a number that cannot be read")
+            exact: Number = Fraction(text)
             if abs(exact) > LARGEST:
                 raise Unproven("a constant beyond doubles")
             end = float(exact) if kind == "f64" else exact
@@ -57,7 +56,8 @@ class Casts(Operators):
                 raise Unproven("a constant below doubles")
             return out._replace(lo=end, hi=end, far=abs(end))
         if kind == "dec":
-            return out._replace(lo=Fraction(text), hi=Fraction(text), form=_decimal(text, form))
+            out = out._replace(form=_decimal(text, form))
+            return out._replace(lo=Fraction(text), hi=Fraction(text))
         if kind == "date" or kind in INSTANTS:
             at = _moment(text, kind)
             return out._replace(lo=at, hi=at)
@@ -171,16 +171,17 @@ def _rounded(x: Number, way: int, v: Value) -> Number:
     return math.floor(x) if way < 0 else math.ceil(x)
 
 
-_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\+00)?")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\+00)?", re.ASCII)
 
 
 def _moment(text: str, kind: str) -> Number:
     """Days or microseconds since 1970 of a constant; years 1 to 9999 or an infinity."""
     if text in ("infinity", "-infinity"):
         return -INF if text.startswith("-") else INF
-    day = dt.date.fromisoformat
-    if kind == "date":
-        return (day(text) - dt.date(1970, 1, 1)).days
+    if kind == "date" and _DAY.fullmatch(text):
+        return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days
     match = _MOMENT.fullmatch(text if " " in text else text + " 00:00:00")
     if match is None or (match[3] is None) != (kind not in ("tz", "tz_ns")):
         raise Unproven("an instant that cannot be read, or that needs a time zone")
@@ -193,7 +194,9 @@ def _moment(text: str, kind: str) -> Number:
 
 def _decimal(text: str, form: tuple[int, int]) -> tuple[int, int]:
     """Width and scale of a decimal that is written out in full."""
-    digits, _, places = text.lstrip("-").partition(".")
+    digits, _, places = text.removeprefix("-").partition(".")
+    if not (digits + (places or "0")).isdecimal() or not text.isascii():
+        raise Unproven("a decimal that cannot be read")
     if len(digits.lstrip("0")) > form[0] - form[1] or len(places) > form[1]:
         raise Unproven("a constant that its decimal cannot hold")
     return form
@@ -209,4 +212,6 @@ def _object(text: str, out: Value) -> Value:
         raise Unproven("a lookup in other than an object")
     if any(type(v) is not int for v in table.values()) or "\\u0000" in text:
         raise Unproven("an object of other than integers")
+    if any("\ud800" <= c <= "\udfff" for key in table for c in key):
+        raise Unproven("half a character")
     return out._replace(lo=min(table.values()), hi=max(table.values()))

@@ -74,9 +74,10 @@ class Functions(Casts):
         per = v.per or (v.lo, v.hi)
         kind = "i128" if self.duck else "i64" if v.type in ("i16", "i32") else "num"
         lo, hi = min(per[0], 0) * ROWS, max(per[1], 0) * ROWS
-        return self.fit(out._replace(type=kind, lo=lo, hi=hi, null=True, per=per,
-                                     form=("sum", "null" if v.null and not v.per else "")),
-                        node, v)  # fmt: skip
+        empty = "null" in v.form or (v.null and not v.per)
+        out = out._replace(type=kind, lo=lo, hi=hi, null=True, per=per,
+                           form=("sum", "null" if empty else ""))  # fmt: skip
+        return self.fit(out, node, v)
 
     def _f_coalesce(self, values: list[Value], node: Node, out: Value) -> Value:
         v = self.chosen([(x, True) for x in values], node, out.dep)
@@ -151,6 +152,9 @@ class Functions(Casts):
         if v.type in ("ts_ns", "tz_ns"):
             raise Unproven("epoch_us rounds nanoseconds")
         null = v.null or v.lo == -INF or v.hi == INF
+        if v.type in ("ts_s", "ts_ms"):
+            # a constant that was compared with may have been rounded to the second
+            v = v._replace(lo=v.lo - 10**6, hi=v.hi + 10**6)
         return out._replace(lo=max(v.lo, lo), hi=min(v.hi, hi), null=null, whole=True)
 
     def _f_epoch_ns(self, values: list[Value], node: Node, out: Value) -> Value:
@@ -164,6 +168,8 @@ class Functions(Casts):
     def _f_xor(self, values: list[Value], node: Node, out: Value) -> Value:
         if not self.duck:
             raise Unproven("xor is no function here")
+        if any(v.type not in INTEGERS for v in values):
+            raise Unproven("xor of other than integers")
         return self._xor(values[0], values[1], node, out._replace(whole=True))
 
     def _f_floor(self, values: list[Value], node: Node, out: Value) -> Value:

@@ -20,7 +20,7 @@ PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""
 
 _TOKEN: Final = re.compile(
-    r"""\s*(?:
+    r"""[ \n]*(?:
       (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
     | (?P<string>'(?:[^']|'')*')
     | (?P<quoted>"(?:[^"]|"")+")
@@ -28,7 +28,7 @@ _TOKEN: Final = re.compile(
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<sign>->>|<=|>=|<>|\|\||>>|<<|//|[-+*/%&\#=<>(),.\[\]:])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _KEYWORDS: Final = frozenset(
     re.findall(
@@ -42,9 +42,19 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
 _BITS: Final = frozenset({">>", "<<", "&", "#", "||", "->>"})
 _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "//", "%"})
+_OPERATORS: Final = _COMPARISONS | _BITS | _SUMS | _PRODUCTS
+_SPECIAL: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "user current_user session_user current_role current_catalog current_schema current_date "
+        "current_time current_timestamp localtime localtimestamp rowid",
+    )
+)
+"""Bare words that an engine does not take for columns."""
 _TESTS: Final = frozenset({"IS", "BETWEEN", "IN"})
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
-_DEPTH: Final = 90
+_SELECTS: Final = 200
+_DEPTH: Final = 60
 
 
 class Unproven(Exception):  # noqa: N818 - internal; leaves the package as an error of the tree
@@ -118,15 +128,20 @@ def fill(sql: str, values: dict[str, int]) -> str:
 
 
 def _scan(sql: str) -> list[tuple[str, str, int, int]]:
-    out, last = [], 0
+    out, last, operator = [], 0, False
     for found in _TOKEN.finditer(sql):
         kind = found.lastgroup
         assert kind is not None
         if found.start() != last:
             break
-        start, last = found.span(kind)
-        out.append((kind, found[kind], start, last))
-    if sql[last:].strip():
+        start, end = found.span(kind)
+        text = found[kind]
+        # engines take signs that touch for one operator, or for a comment
+        if operator and start == last and text in _OPERATORS:
+            raise Unproven("operators that touch")
+        operator, last = kind == "sign" and text in _OPERATORS, end
+        out.append((kind, text, start, end))
+    if sql[last:].strip(" \n"):
         raise Unproven("a character outside the language")
     return out
 
@@ -146,7 +161,7 @@ class _Reader:
         self.kinds += ["end"] * 4  # room to look ahead
         self.texts += [""] * 4
         self.at = 0
-        self.depth = 0
+        self.depth = self.selects = 0
         self.known: dict[tuple[Any, ...], Node] = {}
 
     def node(self, kind: str, *args: Any) -> Node:
@@ -187,7 +202,7 @@ class _Reader:
         # engines fold the case of bare names in different ways
         if kind == "quoted":
             text = text[1:-1].replace('""', '"')
-        elif kind != "word" or not _NAME.fullmatch(text):
+        elif kind != "word" or not _NAME.fullmatch(text) or text in _SPECIAL:
             self.fail()
         self.at += 1
         return text
@@ -200,8 +215,8 @@ class _Reader:
         return found
 
     def select(self) -> Select:
-        self.depth += 1
-        if self.depth > _DEPTH:
+        self.selects += 1
+        if self.selects > _SELECTS:
             raise Unproven("nested too deep")
         self.need(self.take("SELECT"))
         items = [self.item()]
@@ -217,7 +232,7 @@ class _Reader:
         group = tuple(self.listed()) if self.take("GROUP", "BY") else ()
         if self.take("OFFSET"):
             self.need(self.text("number") == "0")
-        self.depth -= 1
+        self.selects -= 1
         return Select(tuple(items), source, tuple(joins), where, group)
 
     def item(self) -> tuple[Node, str | None]:
@@ -295,10 +310,18 @@ class _Reader:
             )
         if self.take("IN"):
             self.need(self.take("("))
-            values = self.listed()
+            values = [self.member()]
+            while self.take(","):
+                values.append(self.member())
             self.need(self.take(")"))
             return self.node("in", left, *values)
         return left
+
+    def member(self) -> Node:
+        """Term of a list; lists may be long, so a plain constant takes the short way."""
+        if self.kinds[self.at] in ("number", "string") and self.kinds[self.at + 1] in (",", ")"):
+            return self.atom()
+        return self.expression()
 
     def bits(self) -> Node:
         found, loose = self.sum()

@@ -37,6 +37,8 @@ _PARTS: Final = {
     "doy": (1, 366),
 }  # fmt: skip
 _TINY: Final = Fraction(1, 10**300)
+_WORK: Final = 50_000
+"""Evaluations after which a proof is given up: seconds, where a question takes thousands."""
 _SINGLE: Final = 2**24
 _DIGITS: Final = 38
 _LEAVES: Final = frozenset({"number", "string", "hole", "truth", "null"})
@@ -65,6 +67,7 @@ class Rules:
         self.dialect = dialect
         self.duck = dialect == "duckdb"
         self.dead = False
+        self.work = 0
         self.constants: dict[Node, Value] = {}
         kinds = re.findall(
             r"\w+", "number column collate negative binary bit cast trycast case extract call"
@@ -83,6 +86,9 @@ class Rules:
         found = memo.get(node) or self.constants.get(node)
         if found is not None:
             return found
+        self.work += 1
+        if self.work > _WORK:
+            raise Unproven("more work than a proof may take")
         rule = self.rules.get(node.kind)
         if rule is None:
             raise Unproven(f"{node.kind} cannot stand here")
@@ -177,7 +183,7 @@ class Rules:
         return Value("bool", 0, 1, null=False, dep=self.value(node.args[0], scope, facts).dep)
 
     def _comparison(self, node: Node, scope: Scope, facts: Facts) -> Value:
-        terms = node.args[1:] if node.kind == "compare" else node.args
+        terms = node.args[1:] if node.kind == "compare" else (node.args[0], *_listed(node))
         first, *others = (self.value(term, scope, facts) for term in terms)
         for other in others:
             self.aligned(first, other, node)
@@ -260,8 +266,9 @@ class Rules:
             case "call" if node.args[0] == "isnan" and outcome != "true":
                 return _one(node.args[1], known=outcome == "false", compared=True)
             case "in" if outcome == "true":
-                found = self._compared("=", node.args[:2], scope, known, outcome)
-                for term in node.args[2:]:
+                first, *others = _listed(node)
+                found = self._compared("=", (node.args[0], first), scope, known, outcome)
+                for term in others:
                     more = self._compared("=", (node.args[0], term), scope, known, outcome)
                     found = join(found, more)
                 return found
@@ -310,26 +317,31 @@ class Rules:
         branches, other = node.args
         results: list[tuple[Value, bool]] = []
         dep: frozenset[int] = frozenset()
+        seen: dict[Node, Value] = {}
         current, passed = facts, NOTHING
         for condition, result in branches:
             dep |= self.truth(condition, scope, current).dep
             told = self.facts(condition, scope, current, "true")
-            results.append(self._branch(result, scope, current, told))
-            passed = meet(passed, self.facts(condition, scope, current, "other"))
+            rest = self.facts(condition, scope, current, "other")
+            seen |= {n: self.value(n, scope, current) for n in (*told, *rest)}
+            results.append(self._branch(result, scope, meet(current, told), seen))
+            passed = meet(passed, rest)
             current = meet(facts, passed)
-        results.append(self._branch(other, scope, facts, passed))
+        results.append(self._branch(other, scope, current, seen))
         return self.chosen(results, node, dep.union(*(v.dep for v, _ in results)))
 
-    def _branch(self, node: Node, scope: Scope, facts: Facts, told: Facts) -> tuple[Value, bool]:
+    def _branch(
+        self, node: Node, scope: Scope, facts: Facts, seen: dict[Node, Value]
+    ) -> tuple[Value, bool]:
         """Value of a branch, and whether a row can come there."""
-        merged, live = meet(facts, told), True
-        for subject in told:
-            v = self.value(subject, scope, merged)
-            if not v.constant and narrowed(v, merged[subject], self.dialect) is None:
+        live = True
+        for subject, v in seen.items():
+            fact = facts.get(subject)
+            if fact and not v.constant and narrowed(v, fact, self.dialect) is None:
                 # NULL and NaN may pass where no number does
-                live = live and (v.nan or v.infinite or (v.null and not merged[subject].known))
+                live = live and (v.nan or v.infinite or (v.null and not fact.known))
         outside, self.dead = self.dead, self.dead or not live
-        v = self.value(node, scope, merged)
+        v = self.value(node, scope, facts)
         self.dead = outside
         return v, live
 
@@ -371,6 +383,15 @@ class Rules:
             sure=all(v.present for v, live in results if live),
             form=head.form if kind == "dec" else (),
         )
+
+
+def _listed(node: Node) -> tuple[Node, ...]:
+    """Terms of an IN that stand for all: of integers, which may be many, the ends."""
+    terms = node.args[1:]
+    if all(t.kind == "number" and t.args[0].lstrip("-").isdigit() for t in terms):
+        ends = sorted(terms, key=lambda t: int(t.args[0]))
+        return (ends[0], ends[-1]) if len(ends) > 1 else (ends[0],)
+    return terms
 
 
 def _bare(node: Node) -> bool:
