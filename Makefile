@@ -32,7 +32,7 @@ test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
 	$(BIN)/python -m pytest -n auto -m "not long"
 
 test-long: $(STAMP)  ## soak and high-power statistical runs
-	$(BIN)/python -m pytest -n auto -m long
+	DISCREET_FRESH=1 $(BIN)/python -m pytest -n auto -m long
 
 check: $(STAMP)  ## lint, format and strict types
 	$(BIN)/ruff check .

@@ -67,7 +67,7 @@ def aggregate(**choices: object) -> tuple[pol.Policy, plan.Aggregate]:
     one = ex.Constant.number(Fraction(1))
     measures = tuple(plan.Measure(plan.MeasureKind.SUM, e) for e in (one, of["income"]))
     key = plan.Key("sex", of["sex"], (0, 1, 2))
-    return policy, plan.Aggregate(scan, (key,), measures, plan.limits_of(scan, grouped=True))
+    return policy, plan.aggregate(scan, (key,), measures, plan.limits_of(scan, grouped=True))
 
 
 def ratio(

@@ -41,7 +41,7 @@ def counts_and_means(people: dict[str, np.ndarray]) -> None:
     """Answer numbers with intervals that mean what they say."""
     title(1, "Numbers: a count and a mean, each with an honest interval")
     by_bus = int((people["way"] == "bus").sum())
-    count = m.laplace(by_bus, sensitivity=1, epsilon="0.1", neighbours="add-remove")
+    count = m.geometric(by_bus, sensitivity=1, epsilon="0.1", neighbours="add-remove")
     row("people who take the bus", by_bus, "the secret")
     row("released", count.value, "95 % interval {} … {}".format(*count.interval(0.95)))
     row("cost", f"ε = {count.loss.epsilon()}", "if one person is added or removed")
@@ -49,7 +49,7 @@ def counts_and_means(people: dict[str, np.ndarray]) -> None:
     # whole cents, summed exactly: no float carries a sensitivity
     n, most = len(people["income"]), 10_000_000
     cents = (people["income"] * 100).round().astype(np.int64).clip(0, most)
-    total = m.laplace(int(cents.sum()), most, "0.5", neighbours="change-one")
+    total = m.geometric(int(cents.sum()), most, "0.5", neighbours="change-one")
     low, high = (end / n / 100 for end in total.interval(0.95))
     row("mean income", f"{cents.sum() / n / 100:,.2f}", "clipped to a public 0 … 100 000")
     row("released", f"{total.value / n / 100:,.2f}", f"95 % interval {low:,.0f} … {high:,.0f}")
@@ -118,14 +118,12 @@ def budget() -> None:
 def audits() -> None:
     """Accuse a broken mechanism, and fail to accuse ours."""
     title(6, "Trust, but audit: 200 000 runs on neighbouring data, claim ε = 1")
-    honest = m.laplace(0, sensitivity=1, epsilon=1).law
-    broken = m.laplace(0, sensitivity=1, epsilon=2).law
+    honest = m.geometric(0, sensitivity=1, epsilon=1).law
+    broken = m.geometric(0, sensitivity=1, epsilon=2).law
     for label, law in (("ours", honest), ("with half the noise", broken)):
-        verdict = audit.epsilon_lower_bound(
-            law.sample, lambda n, law=law: 1 + law.sample(n), draws=200_000
-        )
-        words = "CAUGHT" if verdict.refutes(1) else "not refuted"
-        row(label, f"ε ≥ {verdict.epsilon:.3f}", words)
+        verdict = audit.estimate(lambda x, n, law=law: x + law.sample(n), 0, 1, epsilon=1)
+        words = "CAUGHT" if verdict.violated else "not refuted"
+        row(label, f"ε ≥ {verdict.epsilon_lower_bound:.3f}", words)
 
 
 def main() -> None:

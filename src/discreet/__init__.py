@@ -19,30 +19,19 @@ if TYPE_CHECKING:
         audit,
         errors,
         inference,
+        lab,
         ledger,
+        local,
         meaning,
         mechanisms,
         noise,
         policy,
         privacy,
+        release,
     )
     from discreet.answer import Answer
     from discreet.curator import Curator
     from discreet.curator import open_curator as open  # noqa: A004 - dc.open is the public name
-    from discreet.frame import (
-        count,
-        count_distinct,
-        max,  # noqa: A004 - dc.max is the statistic
-        mean,
-        median,
-        min,  # noqa: A004
-        mode,
-        proportion,
-        quantile,
-        std,
-        sum,  # noqa: A004
-        var,
-    )
 
 __version__ = "0.1.0"
 
@@ -55,7 +44,9 @@ __all__ = [
     "count_distinct",
     "errors",
     "inference",
+    "lab",
     "ledger",
+    "local",
     "max",
     "mean",
     "meaning",
@@ -69,6 +60,7 @@ __all__ = [
     "privacy",
     "proportion",
     "quantile",
+    "release",
     "std",
     "sum",
     "var",
@@ -79,28 +71,21 @@ _SUBMODULES = frozenset(
         "audit",
         "errors",
         "inference",
+        "lab",
         "ledger",
+        "local",
         "meaning",
         "mechanisms",
         "noise",
         "policy",
         "privacy",
+        "release",
     }
 )
 _STATISTICS = (
-    "count",
-    "count_distinct",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "mode",
-    "proportion",
-    "quantile",
-    "std",
-    "sum",
-    "var",
-)
+    "count", "count_distinct", "max", "mean", "median", "min", "mode", "proportion", "quantile",
+    "std", "sum", "var",
+)  # fmt: skip
 _NAMES = {
     "Answer": ("answer", "Answer"),
     "Curator": ("curator", "Curator"),

@@ -33,6 +33,9 @@ _LARGEST_EXPONENT = 5_000
 _SMALLEST = Fraction(sys.float_info.min)
 """Smallest normal double: below it 1/x overflows somewhere, so it is refused."""
 
+_LARGEST = Fraction(10) ** 300
+"""Beyond it sums and squares leave the range of doubles."""
+
 
 def exact(x: Number, name: str) -> Fraction:
     """Read `x` as an exact rational; a float is its exact binary value.
@@ -88,6 +91,10 @@ def positive(value: Fraction, name: str, *, hint: str | None = None) -> Fraction
     """Refuse zero, negative and absurdly small `value`; return it otherwise."""
     if value <= 0:
         raise ParameterError(f"{name} must be positive, got {show(value)}", hint=hint)
+    if value > _LARGEST:
+        raise ParameterError(
+            f"{name} is too large to mean anything (above {float(_LARGEST):.3g})", hint=hint
+        )
     if value < _SMALLEST:
         raise ParameterError(
             f"{name} is too small to mean anything (below {sys.float_info.min:.3g})", hint=hint
@@ -157,12 +164,14 @@ def floor_decimal(value: Fraction, digits: int = 4) -> str:
 
 
 def ceil_float(value: Fraction) -> float:
-    """Round a rational to the nearest double not below it (for upper bounds)."""
-    f = float(value)
+    """Round a rational to the nearest double not below it (for upper bounds), inf included."""
+    try:
+        f = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -sys.float_info.max
     return f if Fraction(f) >= value else math.nextafter(f, math.inf)
 
 
 def floor_float(value: Fraction) -> float:
     """Round a rational to the nearest double not above it (for lower bounds)."""
-    f = float(value)
-    return f if Fraction(f) <= value else math.nextafter(f, -math.inf)
+    return -ceil_float(-value)

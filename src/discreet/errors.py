@@ -4,7 +4,8 @@
 
     DiscreetError                     root; has .code (stable), .hint (one line to paste)
     ├── ParameterError (ValueError)   a number, name or shape that cannot be used
-    │   └── LatticeError              a value off the public lattice of an integer mechanism
+    │   ├── LatticeError              a value off the public lattice of an integer mechanism
+    │   └── ForeignReportError        local reports of another protocol or other parameters
     ├── PrivacyError                  a privacy statement that would not be true
     │   ├── RelationError             losses under different neighbour relations or units mixed
     │   ├── NotProvedError            a combination nobody has proved; refused, not guessed
@@ -90,6 +91,12 @@ class LatticeError(ParameterError):
     """A value that is not on the public lattice of an integer mechanism."""
 
     code = "lattice"
+
+
+class ForeignReportError(ParameterError):
+    """Local reports made by another protocol, or with other parameters, than the aggregator's."""
+
+    code = "foreign-report"
 
 
 class PrivacyError(DiscreetError):

@@ -250,9 +250,9 @@ def test_the_spy_is_awake():
     asked = curator()
     loose = pol.Policy([pol.Table("people", COLUMNS)], pol.Budget("1"))
     foreign = sql.parse(GOOD[0], loose).query
-    with pytest.raises(QueryError, match="another policy"):
+    with pytest.raises(QueryError, match="fluent API, not Query"):
         asked.ask(foreign, epsilon=1)
-    with pytest.raises(QueryError, match="another policy"), asked.batch(epsilon=1) as batch:
+    with pytest.raises(QueryError, match="fluent API, not Query"), asked.batch(epsilon=1) as batch:
         batch.ask(foreign)
     from discreet.plan import lower
 

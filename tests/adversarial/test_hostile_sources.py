@@ -22,6 +22,7 @@ import pytest
 from discreet import engines, sql
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.engines import _duckdb, _sources
 from discreet.engines._dialect import DuckDB
 from discreet.errors import EngineError, SchemaError
 
@@ -274,12 +275,16 @@ def test_statistics_of_a_file_do_not_change_what_a_value_means(tmp_path, odd, us
         assert engine.execute(aggregate, SALT) == pl.run(aggregate, {"people": rows}, SALT)
 
 
-def test_without_the_guard_a_nan_stops_the_engine(tmp_path, monkeypatch):
-    """Mutant: NaN is kept out by comparisons alone."""
-    monkeypatch.setattr(DuckDB, "without_nan", lambda _self, x: x)
+def test_without_the_guards_a_nan_stops_the_engine(tmp_path, monkeypatch):
+    """Mutant: statistics are believed, and a comparison alone keeps NaN from the cast."""
+    monkeypatch.setattr(DuckDB, "rounded", lambda _self, x: f"CAST({x} AS BIGINT)")
     rows = [{"pay": x} for x in (1.0, 2.0, math.nan)]
     own = pol.Policy([pol.Table("people", [pol.Real("pay", 0, 9, step="0.5")])], pol.Budget("1"))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "people.parquet")
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
     (aggregate,) = pl.lower(sql.parse("SELECT SUM(pay) AS s FROM people", own).query).aggregates
+    assert engines.connect(path, own).execute(aggregate, SALT) == {(): (6,)}
+    monkeypatch.setattr(_duckdb, "SWITCHED_OFF", ())
+    monkeypatch.setattr(_sources, "SWITCHED_OFF", ())
     with pytest.raises(EngineError):
-        engines.connect(tmp_path / "people.parquet", own).execute(aggregate, SALT)
+        engines.connect(path, own).execute(aggregate, SALT)

@@ -147,8 +147,11 @@ def _said(asked, text, offer):
         return type(error), str(error), error.__dict__
     record = answer.record()
     keys = record["keys"]
-    shape = [[len(v["values"]), v["law"], v["threshold"]] for v in record["vectors"]]
-    trees = [[len(row) for level in t["levels"] for row in level] for t in record["trees"]]
+    shape = [
+        [v["kind"], len(v.get("values", ())), v.get("law"), v.get("threshold")]
+        for v in record["parts"]
+    ]
+    trees = [[len(row) for level in t.get("levels", ()) for row in level] for t in record["parts"]]
     rows = [[row[name] for name in keys if name in row] for row in answer.to_dicts()]
     rest = {k: record[k] for k in ("formulas", "outputs", "having", "order", "limit", "cost")}
     plain = {k: v for k, v in record["statement"].items() if k not in ("policy", "fingerprint")}

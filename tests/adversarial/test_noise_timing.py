@@ -3,8 +3,8 @@
 For each law and scale, 10⁴ single draws are timed and |Spearman(|x|, time)| must
 stay below 0.05. Under independence it exceeds that with probability 6e-7 at
 each of 8 tries; a machine that is busy with other work only adds noise that does
-not depend on x. One repetition is allowed, so a run fails by chance with
-probability below 1e-11.
+not depend on x. Two repetitions are allowed, so a test fails by chance with
+probability below 1e-17; the clock is not ours, so 1e-11 is stated.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def correlation(draw, draws=DRAWS):
     return float(stats.spearmanr(values, times - trend).statistic)
 
 
+@pytest.mark.fresh(1e-11)
 @pytest.mark.parametrize("scale", ["1", "10", "1e3", "1e6"])
 @pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
 def test_time_does_not_tell_the_value(kind, scale):
     law = kind(scale)
-    assert any(abs(correlation(lambda: law.sample(1)[0])) < 0.05 for _ in range(2))
+    assert any(abs(correlation(lambda: law.sample(1)[0])) < 0.05 for _ in range(3))
 
 
 def test_the_test_sees_a_leaking_sampler():

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from discreet import plan as pl
 from discreet import policy as pol
-from discreet import sql
+from discreet import privacy, sql
 from discreet.audit import replay
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
-from discreet.plan._price import _threshold
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"replay replay")
@@ -160,7 +159,9 @@ class Unlimited(Reference):
     """Mutant: contribution limits are declared but not enforced."""
 
     def execute(self, aggregate, salt):
-        return super().execute(replace(aggregate, limits=pl.Limits(rows=10**6)), salt)
+        assert isinstance(aggregate.relation, pl.LimitRows)
+        loose = replace(aggregate.relation, n=10**6)
+        return super().execute(replace(aggregate, relation=loose), salt)
 
 
 class Unclipped(Reference):
@@ -171,10 +172,11 @@ class Unclipped(Reference):
         super().__init__(wide)
 
     def execute(self, aggregate, salt):
-        table = aggregate.relation.table
+        table = pl.base(aggregate.relation).table
         loose = pol.Table("t", [*(c for c in table.columns.values() if c.name != "age"),
                                 pol.Integer("age", min=-(10**9), max=10**9)])  # fmt: skip
-        return super().execute(replace(aggregate, relation=pl.Scan(loose)), salt)
+        relation = replace(aggregate.relation, below=pl.Scan(loose))
+        return super().execute(replace(aggregate, relation=relation), salt)
 
 
 class FloatSum(Reference):
@@ -232,9 +234,10 @@ TOWNS = "SELECT town, COUNT(*) AS n FROM t GROUP BY town"
 def test_a_lonely_key_appears_with_probability_at_most_delta(limits, relation):
     plan = plan_of(TOWNS, limits, relation, delta="1e-3")
     low = plan.lowered
-    law = plan.laws[plan.threshold.vector]
+    law = plan.parts[plan.lowered.selector].law.law
     # exact probability that count 1 plus noise reaches the threshold, over all keys a unit brings
-    alone = sum(float(law.pmf(k)) for k in range(plan.threshold.at - 1, plan.threshold.at + 20_000))
+    at = plan.parts[plan.lowered.selector].law.at
+    alone = sum(float(law.pmf(k)) for k in range(at - 1, at + 20_000))
     groups = min(x for x in (low.query.limits.groups, low.query.limits.rows) if x is not None)
     spare = 1e-3 / 2 if plan.noise == "gaussian" else 1e-3
     assert groups * alone <= spare
@@ -242,9 +245,8 @@ def test_a_lonely_key_appears_with_probability_at_most_delta(limits, relation):
 
 def test_the_threshold_is_nearly_the_least_possible():
     """Mutant: counting ≥ T as > T would pass a threshold that is one or two lower."""
-    plan = plan_of(TOWNS, None, Neighbours.ADD_REMOVE, delta="1e-3")
     for law in (DiscreteLaplace(1), DiscreteGaussian(3)):
-        at = _threshold(plan.lowered, 0, law, Fraction(1, 1000)).at
+        at = privacy.key_threshold(law, Fraction(1, 1000), 1)
         assert float(law.sf(at - 2)) <= 1e-3  # P(1 + X ≥ at)
         assert float(law.sf(at - 4)) > 1e-3
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from discreet import engines, plan
 from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan import Aggregate, Filter, Key, Kind, Measure, MeasureKind, Scan
+from discreet.plan import Filter, Key, Kind, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
 COLUMNS = [
@@ -106,7 +106,7 @@ def aggregates(draw):
         start = draw(st.integers(e.type.lo, e.type.hi))
         keys.append(Key("e", e, tuple(range(start, min(start + 30, e.type.hi) + 1))))
     limits = plan.limits_of(relation, grouped=bool(keys))
-    return choices, Aggregate(relation, tuple(keys), tuple(measures), limits)
+    return choices, aggregate(relation, tuple(keys), tuple(measures), limits)
 
 
 def _typed(strategy):
@@ -135,7 +135,7 @@ def duck():
 @settings(max_examples=100)
 @given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
 def test_generated_aggregates_agree(duck, chosen, rows, key):
-    choices, aggregate = chosen
+    choices, asked = chosen
     duck.execute("DELETE FROM t")
     if rows:
         duck.executemany(
@@ -145,7 +145,7 @@ def test_generated_aggregates_agree(duck, chosen, rows, key):
     policy = pol.Policy([pol.Table("t", COLUMNS, **choices)], pol.Budget("1"))
     engine = engines.connect(duck, policy)
     salt = plan.Salt(key)
-    assert engine.execute(aggregate, salt) == plan.run(aggregate, {"t": rows}, salt)
+    assert engine.execute(asked, salt) == plan.run(asked, {"t": rows}, salt)
     engine.close()
 
 

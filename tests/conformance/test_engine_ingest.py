@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from discreet import plan
-from discreet.plan import Aggregate, Key, Kind, Limits, Measure, MeasureKind, Scan
+from discreet.plan import Key, Kind, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
 ROWS = Limits(rows=1)
@@ -24,7 +24,7 @@ def test_codes_of_every_column_agree(world, nasty):
     for name in nasty.SPEC:
         relation = Scan(nasty.table(name))
         column = ex.Column(name, relation.schema[name])
-        world.agree(Aggregate(relation, (), measures_of(column), ROWS))
+        world.agree(aggregate(relation, (), measures_of(column), ROWS))
 
 
 def test_groups_by_every_column_agree(world, nasty):
@@ -38,7 +38,7 @@ def test_groups_by_every_column_agree(world, nasty):
         elif kind.size <= 300:
             codes = tuple(range(kind.lo, kind.hi + 1))
         key = Key(name, ex.Column(name, kind), codes)
-        world.agree(Aggregate(relation, (key,), (count,), ROWS))
+        world.agree(aggregate(relation, (key,), (count,), ROWS))
 
 
 def test_each_value_alone_agrees(world_of, nasty):
@@ -50,7 +50,7 @@ def test_each_value_alone_agrees(world_of, nasty):
     for i in range(longest):
         row = {name: pool[i % len(pool)] for name, (_, _, pool) in nasty.SPEC.items()}
         world_of([row | {"id": i, "person": f"p{i}"}]).agree(
-            Aggregate(relation, (), measures, ROWS)
+            aggregate(relation, (), measures, ROWS)
         )
 
 
@@ -64,14 +64,14 @@ def test_tiny_tables(world_of, nasty, rows):
         key = Key("sex", ex.Column("sex", relation.schema["sex"]), (0, 1, 2))
         for keys in ((), (key,)):
             limits = plan.limits_of(relation, grouped=bool(keys))
-            world.agree(Aggregate(relation, keys, measures, limits), **choices)
+            world.agree(aggregate(relation, keys, measures, limits), **choices)
 
 
 def test_the_comparison_can_fail(world, nasty):
     relation = Scan(nasty.table("income"))
     column = ex.Column("income", relation.schema["income"])
-    aggregate = Aggregate(relation, (), measures_of(column), ROWS)
+    asked = aggregate(relation, (), measures_of(column), ROWS)
     row = next(r for r in world.rows if r["income"] == 1234.565)
     altered = {**world.tables, nasty.TABLE: [row | {"income": 1234.555}, *world.rows]}
     salt = plan.Salt(b"conformance")
-    assert plan.run(aggregate, altered, salt) != world.agree(aggregate)
+    assert plan.run(asked, altered, salt) != world.agree(asked)

@@ -17,7 +17,7 @@ import pytest
 from discreet import engines, plan
 from discreet import policy as pol
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Key, Limits, Measure, MeasureKind, Scan
+from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
 SALT = plan.Salt(b"sources")
@@ -48,7 +48,7 @@ def total(policy_):
         for n in ("age", "income", "seen")
         for e in (c[n], ex.IsNull(c[n]))
     )
-    return Aggregate(relation, (Key("sex", c["sex"], (0, 1, 2)),), measures, Limits(rows=2))
+    return aggregate(relation, (Key("sex", c["sex"], (0, 1, 2)),), measures, Limits(rows=2))
 
 
 def answer(source, policy_, **options):
@@ -148,7 +148,7 @@ def test_postgres_url_and_connection(postgres_url):
     engine = engines.connect(postgres_url, qualified, timeout=5)
     relation = Scan(qualified.tables["census.people"])
     count = Measure(MeasureKind.SUM, ex.Constant(1, plan.Type.number(1, 1, null=False)))
-    assert engine.execute(Aggregate(relation, (), (count,), Limits(rows=1)), SALT) == {(): (10,)}
+    assert engine.execute(aggregate(relation, (), (count,), Limits(rows=1)), SALT) == {(): (10,)}
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         engine._rows("DELETE FROM census.people RETURNING 1")
     with pytest.raises(psycopg.errors.UndefinedTable):
@@ -181,7 +181,7 @@ def test_infinite_dates_lie_outside(postgres_url):
                 connection.execute(f"CREATE TABLE ends {column}")
                 connection.execute(f"INSERT INTO ends VALUES {values}")
                 engine = engines.connect(connection, chosen)
-                got = engine.execute(Aggregate(relation, (), measures, Limits(rows=1)), SALT)
+                got = engine.execute(aggregate(relation, (), measures, Limits(rows=1)), SALT)
                 assert got[()] == tuple(expected if outside == "clamp" else (0, 0, 0))
 
 
@@ -220,10 +220,10 @@ def test_duckdb_types_beyond_the_common_ones():
         relation = Scan(chosen.tables["people"])
         exprs = [ex.Column(n, t) for n, t in relation.schema.items()]
         measures = tuple(Measure(MeasureKind.SUM, e) for e in exprs)
-        aggregate = Aggregate(relation, (), measures, Limits(rows=1))
+        asked = aggregate(relation, (), measures, Limits(rows=1))
         uuid = "aaaaaaaa-0000-4000-8000-000000000000"
-        expected = plan.run(aggregate, {"people": [{**r, "x": uuid} for r in rows]}, SALT)
-        assert engines.connect(duck, chosen).execute(aggregate, SALT) == expected, unit
+        expected = plan.run(asked, {"people": [{**r, "x": uuid} for r in rows]}, SALT)
+        assert engines.connect(duck, chosen).execute(asked, SALT) == expected, unit
 
 
 def refused(source, policy_):
@@ -319,7 +319,7 @@ def test_running_out_of_memory_splits_the_units(monkeypatch):
     distinct = Measure(MeasureKind.DISTINCT, ex.Column("age", plan.of_column(COLUMNS[1])))
     with pytest.raises(EngineError):
         engine.execute(
-            Aggregate(Scan(chosen.tables["people"]), (), (distinct,), Limits(rows=2)), SALT
+            aggregate(Scan(chosen.tables["people"]), (), (distinct,), Limits(rows=2)), SALT
         )
     assert tried == [1, 8, 64, 1]
     engine.close()
@@ -333,13 +333,13 @@ def test_shown_sql_holds_no_salt_and_hostile_names_stay_quoted():
     relation = Scan(chosen.tables["people"])
     key = Key("k", ex.Column(name, relation.schema[name]), (0, 1))
     count = Measure(MeasureKind.UNITS)
-    aggregate = Aggregate(relation, (key,), (count,), Limits(rows=1))
+    asked = aggregate(relation, (key,), (count,), Limits(rows=1))
     engine = engines.connect(source, chosen)
-    assert engine.execute(aggregate, SALT) == {(0,): (1,), (1,): (2,)}
-    shown = engine.sql(aggregate)
+    assert engine.execute(asked, SALT) == {(0,): (1,), (1,): (2,)}
+    shown = engine.sql(asked)
     assert ":salt0" in shown
-    assert str(SALT.coefficient(0)) not in shown
-    assert str(SALT.coefficient(0)) in engine.sql(aggregate, SALT)
+    assert str(SALT.coefficient(0, 0)) not in shown
+    assert str(SALT.coefficient(0, 0)) in engine.sql(asked, SALT)
     engine.close()
 
 

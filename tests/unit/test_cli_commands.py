@@ -383,14 +383,14 @@ def test_explain_recomputes_intervals_at_any_level(folder):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda r: r["vectors"].pop(),
+        lambda r: r["parts"].pop(),
         lambda r: r.update(formulas=[]),
         lambda r: r.update(
             outputs=[{"is": "Output", "name": "n", "expr": {"is": "Of", "index": 9}}]
         ),
         lambda r: r.update(cost={"epsilon": "x"}),
         lambda r: r.update(statement=None),
-        lambda r: r["vectors"][0].update(law={"law": "uniform"}),
+        lambda r: r["parts"][0].update(law={"law": "uniform"}),
         lambda r: r.update(discreet=99),
     ],
 )

@@ -153,8 +153,8 @@ def test_a_curator_is_asked_with_the_query_and_the_options():
     assert table.preview(epsilon="0.5") == "price"
     assert table.answer(epsilon="0.5", delta=0) == "answer"
     assert asker.calls == [
-        ("preview", table.query, {"epsilon": "0.5"}),
-        ("ask", table.query, {"epsilon": "0.5", "delta": 0}),
+        ("preview", table, {"epsilon": "0.5"}),
+        ("ask", table, {"epsilon": "0.5", "delta": 0}),
     ]
     with pytest.raises(QueryError, match="no curator"):
         people.agg(n=f.count()).answer(epsilon=1)

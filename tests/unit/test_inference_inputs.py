@@ -10,12 +10,11 @@ import pytest
 
 from discreet import inference as inf
 from discreet import mechanisms as m
-from discreet.answer import Answer, Record, ReleasedVector
+from discreet.answer import Answer, Record
 from discreet.errors import DiscreetError, ParameterError, RelationError, TaintedNoiseError
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from discreet.noise._deterministic import deterministic
-from discreet.plan import Of, Output
-from discreet.plan._formula import Mean, Spread, Total
+from discreet.plan import Mean, Numbers, Of, Output, Spread, Total
 
 LAW = DiscreteLaplace(2)
 
@@ -25,14 +24,12 @@ def record(neighbours="add-remove", unit="row", public=False, law=LAW):
     half, step = 5, Fraction(1)
     return Record(
         keys={"sex": ("F", "M")},
-        vectors=(
-            ReleasedVector((100, 80), None if public else law),
-            ReleasedVector((12345, 6789), law),
-            ReleasedVector((10, -400), law),
-            ReleasedVector((-900, -700), law),
+        parts=(
+            Numbers((100, 80), None if public else law),
+            Numbers((12345, 6789), law),
+            Numbers((10, -400), law),
+            Numbers((-900, -700), law),
         ),
-        trees=(),
-        picks=(),
         formulas=(
             Total(0, Fraction(1)),
             Total(1, Fraction(1, 100)),
@@ -269,11 +266,11 @@ def test_bad_input_is_one_clear_error(call):
 
 def test_a_damaged_record_is_refused_before_use():
     data = record().to_dict()
-    data["vectors"][0]["law"]["scale"] = "-3"
+    data["parts"][0]["law"]["scale"] = "-3"
     with pytest.raises(ParameterError):
         inf.noisy(data, "n")
     data = record().to_dict()
-    data["vectors"][0]["values"] = [1.5, 2]
+    data["parts"][0]["values"] = [1.5, 2]
     with pytest.raises(ParameterError, match="integer"):
         inf.noisy(data, "n")
 

@@ -80,8 +80,8 @@ def test_example_2_5_three_questions():
 )
 def test_sensitivities_of_r2_2_price_the_noise(matrix, relation, l1):
     plan = plan_of(curator(neighbours=relation), matrix)
-    assert plan.lowered.vectors[0].sensitivity.l1 == l1 == m.sensitivity(matrix, relation)
-    assert plan.laws[0].scale == l1
+    assert plan.lowered.parts[0].sensitivity.l1 == l1 == m.sensitivity(matrix, relation)
+    assert plan.parts[0].law.scale == l1
 
 
 def test_example_2_6_a_proportion_with_public_n():
@@ -89,7 +89,7 @@ def test_example_2_6_a_proportion_with_public_n():
     eighth = [[Fraction(1, 8) * x for x in B[0]]]
     answer = asked.linear(eighth, ["sex", "mar"], epsilon=400)
     assert answer.to_dicts()[0]["value"] == 0.375
-    assert plan_of(asked, eighth).lowered.vectors[0].sensitivity.l1 == 1  # in eighths
+    assert plan_of(asked, eighth).lowered.parts[0].sensitivity.l1 == 1  # in eighths
 
 
 def test_sparse_matrices_and_conditions():

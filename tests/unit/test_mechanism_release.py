@@ -20,7 +20,7 @@ from discreet.noise._deterministic import deterministic
 
 
 def test_integers_stay_integers():
-    answer = m.laplace(1000, 1, "0.1")
+    answer = m.laplace(1000, 1, "0.1", integer=True)
     assert type(answer.value) is int
     assert answer.step == 1
     assert answer.law == noise.DiscreteLaplace(10)
@@ -35,20 +35,20 @@ def test_epsilon_is_exactly_the_one_asked():
 
 def test_repr_says_value_error_mechanism_and_price():
     with deterministic(1):
-        text = repr(m.laplace(1000, 1, "0.1", neighbours="add-remove"))
+        text = repr(m.laplace(1000, 1, "0.1", integer=True, neighbours="add-remove"))
     assert "± 30 (95 %)  laplace, ε=0.1, add-remove" in text
     assert "NOT PRIVATE" in text
-    assert "± 30 each (95 %)" in repr(m.laplace([1, 2, 3], 1, "0.1"))
+    assert "± 30 each (95 %)" in repr(m.laplace([1, 2, 3], 1, "0.1", integer=True))
 
 
 def test_vector_keeps_its_shape():
-    answer = m.laplace(np.zeros((2, 3), dtype=int), 1, 1)
+    answer = m.laplace(np.zeros((2, 3), dtype=int), 1, 1, integer=True)
     assert answer.value.shape == (2, 3)
     assert answer.value.dtype == np.int64
 
 
 def test_interval_is_the_law_turned_round():
-    answer = m.laplace(1000, 1, "0.1")
+    answer = m.laplace(1000, 1, "0.1", integer=True)
     low, high = answer.interval(0.95)
     reach = answer.law.interval(0.95).high
     assert (low, high) == (answer.value - reach, answer.value + reach)
@@ -56,7 +56,7 @@ def test_interval_is_the_law_turned_round():
 
 
 def test_simultaneous_interval_is_exact_for_independent_cells():
-    answer = m.laplace([1, 2, 3], 3, 1)
+    answer = m.laplace([1, 2, 3], 3, 1, integer=True)
     each, both = answer.interval(0.95), answer.interval(0.95, simultaneous=True)
     reach = int(both.high[0] - answer.value[0])
     assert (both.high - both.low > each.high - each.low).all()
@@ -74,7 +74,7 @@ def test_interval_of_rounded_values_includes_half_a_step():
 
 def test_interval_coverage():
     # 20 000 cells at 90 %; false alarm below 1e-9 (six sigma)
-    answer = m.laplace(np.full(20_000, 7), 1, 1)
+    answer = m.laplace(np.full(20_000, 7), 1, 1, integer=True)
     interval = answer.interval(0.9)
     covered = np.mean((interval.low <= 7) & (interval.high >= 7))
     assert covered > interval.confidence - 6.2 * np.sqrt(0.09 / 20_000)
@@ -160,8 +160,10 @@ def test_rounding_vectors_moves_no_further_than_charged(cells):
     values = _lattice.read_values(x)
     moved = [abs(int(a) - int(b)) for a, b in zip(k, k2, strict=True)]
     if l1 := sum(abs(t) for t in moves):
-        assert sum(moved) <= _lattice.l1_on_lattice(values, l1, step)
-        assert sum(d * d for d in moved) <= _additive._l2_squared(values, l1, step)
+        charged = _lattice.l1_on_lattice(values.size, l1, step, integer=False)
+        assert sum(moved) <= charged
+        query = _additive._Query(values, step, integer=False)
+        assert sum(d * d for d in moved) <= query.l2_squared(l1)
 
 
 def test_rounding_of_several_cells_is_charged_because_it_is_attained():
@@ -170,7 +172,9 @@ def test_rounding_of_several_cells_is_charged_because_it_is_attained():
     k, k2 = (_lattice.quantise(_lattice.read_values(v), Fraction(1)) for v in (x, y))
     assert np.abs(k - k2).sum() == 3
     assert m.laplace(x, "0.03", 1, step=1).law.scale == 3
-    assert m.laplace([1, 2, 3], 3, 1).law.scale == 3  # integers are not rounded, and pay nothing
+    assert (
+        m.laplace([1, 2, 3], 3, 1, integer=True).law.scale == 3
+    )  # integers are not rounded, and pay nothing
     assert m.gaussian(x, "0.03", rho="0.5", step=1).law.sigma2 >= 3
 
 
@@ -210,7 +214,7 @@ def test_rounding_costs_less_than_a_millionth():
 
 def test_integer_vectors_keep_step_one_under_root_sensitivities():
     for root in (2, 3, 5):
-        answer = m.gaussian([1, 2, 3], root**0.5, rho="0.5")
+        answer = m.gaussian([1, 2, 3], root**0.5, rho="0.5", integer=True)
         assert answer.step == 1
         assert answer.law.sigma2 == root
 

@@ -27,6 +27,9 @@ from discreet.noise import (
 )
 from discreet.noise._deterministic import deterministic
 
+# the likeliest false alarm: 10^5 words of 64 bits, two of them equal, 3e-10
+pytestmark = pytest.mark.fresh(1e-9)
+
 
 def test_words_never_repeat():
     words = np.concatenate([random_words(n) for n in (1, 5, 2048, 2049, 100_000, 7)])

@@ -39,10 +39,10 @@ def lowered(text, limits, relation):
 
 def parts(plan):
     """(law, sensitivity) of everything that is measured."""
-    low = plan.lowered
-    found = [(law, v.sensitivity) for law, v in zip(plan.laws, low.vectors, strict=True) if law]
-    for law, tree in zip(plan.tree_laws, low.trees, strict=True):
-        found += [(law, tree.sensitivity)] * tree.levels
+    found = []
+    for priced in plan.parts:
+        law = getattr(priced.law, "law", priced.law)
+        found += [(law, priced.part.sensitivity)] * priced.part.draws
     return found
 
 
@@ -67,14 +67,15 @@ def test_the_accountant_confirms_the_price(text, epsilon, delta, limits, relatio
 
 def confirm_gaussian(plan, eps, dlt, low):
     """The composed loss of the discrete laws drawn stays within (ε, δ)."""
-    rows = low.query.limits.rows or low.query.limits.groups * low.query.limits.rows_per_group
     losses = [
-        p.DiscreteGaussian.from_variance(law.sigma2, s.l2_squared, 2 * rows)
-        for law, s in parts(plan)
+        p.DiscreteGaussian.from_variance(
+            getattr(priced.law, "law", priced.law).sigma2, s.l2_squared, priced.part.coordinates
+        )
+        for priced in plan.parts
+        for s in [priced.part.sensitivity] * priced.part.draws
     ]
     left = dlt / 2 if low.selector is not None else dlt
-    # the accountant is an upper bound of its own, with a wider smoothing and a grid
-    assert p.compose(losses).delta(eps) <= float(left) * (1 + 2e-3)
+    assert p.compose(losses).delta(eps) <= left
     assert sum(Fraction(s.l2_squared) / (2 * law.sigma2) for law, s in parts(plan)) == plan.cost.rho
 
 
@@ -104,21 +105,21 @@ def test_modes_are_paid_per_group_and_pick():
         "SELECT sex, MODE(sex) AS m, COUNT(*) AS n FROM t GROUP BY sex", LIMITS[1], "add-remove"
     )
     plan = pl.price(low, pl.Ask(Fraction(1)))
-    # a unit of three rows may touch three groups: each pick gets a third of its share
-    assert plan.pick_epsilons == (Fraction(1, 6),)
+    # a unit of three rows may touch both groups: each pick gets half of its share
+    assert [p.law.epsilon for p in plan.parts if p.part.kind == "pick"] == [Fraction(1, 4)]
     assert plan.cost.epsilon == 1
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "change-one"])
 def test_all_rows_of_a_unit_may_meet_in_one_node_of_a_tree(relation):
-    """Limits per leaf would declare an L2 distance that coarser levels exceed."""
+    """Limits are per group of the question; per leaf they would be exceeded by coarser levels."""
     limits = {"unit": "id", "max_groups_per_unit": 2, "max_rows_per_group": 2}
     low = lowered(
         "SELECT sex, MEDIAN(age) AS m, MODE(sex) AS o FROM t GROUP BY sex", limits, relation
     )
     twice = 2 if relation == "change-one" else 1
-    for found in (low.trees[0].sensitivity, low.picks[0].sensitivity):
-        assert (found.l1, found.l2_squared, found.linf) == (4 * twice, 16 * twice, 4)
+    for found in (part.sensitivity for part in low.parts):
+        assert (found.l1, found.l2_squared, found.linf) == (4 * twice, 8 * twice, 2)
 
 
 def test_mutant_half_noise_would_be_refused_by_the_accountant():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from discreet.answer._answer import Answer
-from discreet.answer._record import Record, ReleasedTree, ReleasedVector, read
+from discreet.answer._record import CURRENCIES, Record, read
+from discreet.answer._show import cell, footer
 
-__all__ = ["Answer", "Record", "ReleasedTree", "ReleasedVector", "read"]
+__all__ = ["CURRENCIES", "Answer", "Record", "cell", "footer", "read"]

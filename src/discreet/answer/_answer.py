@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
-from discreet import mechanisms as m
 from discreet._exact import Number
 from discreet.answer import _outputs, _show
-from discreet.answer._quantiles import NoisyTree
 from discreet.answer._record import Record, read
-from discreet.answer._valid import damaged
-from discreet.plan import Out
-from discreet.plan._formula import Box, Mean, Mode, Quantile, Spread, Total
+from discreet.plan import Box, Out, damaged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,33 +98,8 @@ class Answer:
 
     # -- values -----------------------------------------------------------------
 
-    @cached_property
-    def _values(self) -> list[NDArray[np.float64]]:
-        return [np.array(v.values, dtype=np.float64) for v in self._record.vectors]
-
-    @cached_property
-    def _trees(self) -> list[NoisyTree]:
-        return [
-            NoisyTree(
-                tuple(np.array(level, dtype=np.int64) for level in t.levels),
-                t.law,
-                t.branching,
-                t.lo,
-                t.width,
-                t.hi,
-            )
-            for t in self._record.trees
-        ]
-
     def _statistic(self, index: int) -> NDArray[Any]:
-        formula = self._record.formulas[index]
-        if isinstance(formula, Quantile):
-            return self._trees[formula.tree].quantile(float(formula.at))
-        if isinstance(formula, Mode):
-            cells = self._record.picks[formula.selection]
-            labels = [", ".join(map(str, c)) if len(c) > 1 else c[0] for c in cells]
-            return np.array([*labels, None], dtype=object)[:-1]
-        return formula.estimate(self._values)
+        return self._record.formulas[index].estimate(self._record.parts)
 
     @cached_property
     def _keys(self) -> dict[str, NDArray[Any]]:
@@ -153,8 +124,7 @@ class Answer:
         for out, descending in reversed(self._record.order):
             values = self._evaluate(out)[rows]
             if values.dtype == object:
-                _, ranks = np.unique(values.astype(str), return_inverse=True)
-                values = ranks.astype(np.float64)
+                values = _ranks(values)
             rows = rows[np.argsort(-values if descending else values, kind="stable")]
         return rows if self._record.limit is None else rows[: self._record.limit]
 
@@ -202,39 +172,11 @@ class Answer:
 
     def _noisy(self, statistics: set[int]) -> int:
         """Count the independent statements about noise behind some statistics."""
-        vectors: set[int] = set()
-        others = 0
-        for index in statistics:
-            formula = self._record.formulas[index]
-            if isinstance(formula, Total | Mean | Spread):
-                vectors |= set(formula.vectors)
-            else:
-                others += 1
-        return others + sum(self._record.vectors[v].law is not None for v in vectors)
+        formulas, parts = self._record.formulas, self._record.parts
+        return len(set().union(*(formulas[i].statements(parts) for i in statistics)))
 
     def _box(self, index: int, level: float) -> Box:
-        formula = self._record.formulas[index]
-        if isinstance(formula, Quantile):
-            low, high = self._trees[formula.tree].interval(float(formula.at), level)
-            return Box(low, high)
-        if isinstance(formula, Mode):
-            nothing = np.full(self._record.cells, np.nan)
-            return Box(nothing, nothing)
-        boxes = {}
-        for v in set(formula.vectors):
-            boxes[v] = self._vector_box(v, level)
-        return formula.bounds([boxes.get(i, _EMPTY) for i in range(len(self._values))])
-
-    def _vector_box(self, index: int, level: float) -> Box:
-        vector, values = self._record.vectors[index], self._values[index]
-        margin = 0 if vector.law is None else vector.law.interval(level).high
-        plain = Box(values - margin, values + margin)
-        if vector.law is None or vector.threshold is None:
-            return plain
-        selected = vector.values[:-1] if vector.bucket else vector.values
-        ends = _given_selection(selected, vector.threshold, vector.law, level)
-        rest = slice(len(selected), None)
-        return Box(np.append(ends.low, plain.low[rest]), np.append(ends.high, plain.high[rest]))
+        return self._record.formulas[index].box(self._record.parts, level)
 
     # -- ways out -------------------------------------------------------------------
 
@@ -275,16 +217,12 @@ class Answer:
         return _show.html(self)
 
 
-def _given_selection(values: tuple[int, ...], threshold: int, law: Any, level: float) -> Box:
-    """Ends for counts that are seen only because they reached a threshold.
-
-    Selection favours lucky noise, so the plain interval would cover small
-    counts too rarely; this one inverts the law given selection.
-    """
-    ends = {y: m.interval_given_release(y, threshold, law, level) for y in set(values)}
-    low = np.array([ends[y].low for y in values], dtype=np.float64)
-    high = np.array([ends[y].high for y in values], dtype=np.float64)
-    return Box(low, high)
-
-
-_EMPTY = Box(np.zeros(0), np.zeros(0))
+def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Order of keys: numbers and dates by value, then texts; NULL last."""
+    places = [(2, "") if v is None else (int(isinstance(v, str)), v) for v in values]
+    try:
+        order = {place: i for i, place in enumerate(sorted(set(places)))}
+    except TypeError:  # a record from elsewhere may mix what has no common order
+        places = [(1, str(v)) for v in values]
+        order = {place: i for i, place in enumerate(sorted(set(places)))}
+    return np.array([order[place] for place in places], dtype=np.float64)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.plan import Apply, KeyOf, Number, Of, Out, Text
-from discreet.plan._formula import Box, corners
+from discreet.plan import Apply, Box, KeyOf, Number, Of, Out, Text, corners
 
 Column = NDArray[Any]
 Estimates = Callable[[int], Column]

@@ -1,84 +1,55 @@
 """The release record: everything public about one answer, as plain JSON.
 
 From a record anybody can recompute every value, interval and test, without the
-data and without discreet's help: it holds the noisy integers, the exact noise
-laws (rationals as strings), the formulas, and the statement of what was
-protected. :func:`read` validates a record from a file before it is used.
+data and without discreet's help: it holds the releases of all parts (noisy integers
+with their exact laws), the formulas, and the statement of what was protected.
+Records travel as files, so a record may come from anybody: :func:`read` lets
+through only what refers to what it contains, and to no more than it contains, so
+that evaluating it is bounded by its own length.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from discreet import noise
-from discreet.answer import _valid
 from discreet.errors import ParameterError
-from discreet.plan import Apply, KeyOf, Number, Of, Out, Output, Text
-from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
+from discreet.plan import (
+    Apply,
+    Formula,
+    KeyOf,
+    Number,
+    Numbers,
+    Of,
+    Out,
+    Output,
+    Release,
+    Text,
+    check_label,
+    damaged,
+    integer,
+    plain,
+    rational,
+)
 
-VERSION = 1
-
-_NODES: dict[str, type] = {
-    c.__name__: c
-    for c in (Apply, KeyOf, Number, Of, Output, Text, Mean, Mode, Quantile, Spread, Total)
+VERSION: Final = 2
+_DEEPEST: Final = 64
+_NODES: Final[dict[str, type]] = {
+    c.__name__: c for c in (Apply, KeyOf, Number, Of, Output, Text)
+} | cast("dict[str, type]", Formula.kinds)
+_ARITY: Final = {
+    **dict.fromkeys(["+", "*", "/", "<", "<=", "=", "<>", ">=", ">"], (2, 2)),
+    "-": (1, 2),
+    "not": (1, 1),
+    "abs": (1, 1),
+    "round": (1, 2),
+    "and": (1, 10_000),
+    "or": (1, 10_000),
 }
-
-
-def encode(node: object) -> Any:
-    """Turn a formula or output expression into JSON-able data."""
-    if is_dataclass(node) and not isinstance(node, type):
-        return {"is": type(node).__name__} | {
-            f.name: encode(getattr(node, f.name)) for f in fields(node)
-        }
-    if isinstance(node, tuple | list):
-        return [encode(n) for n in node]
-    return str(node) if isinstance(node, Fraction) else node
-
-
-def decode(data: Any, depth: int = 0) -> Any:
-    """Invert :func:`encode`; refuse anything that is not one of our nodes."""
-    if depth > 2 * _valid.DEEPEST:
-        raise _valid.damaged("it is nested too deeply")
-    if isinstance(data, list):
-        return tuple(decode(d, depth + 1) for d in data)
-    if not isinstance(data, Mapping):
-        return data
-    kind = _NODES.get(str(data.get("is")))
-    if kind is None:
-        raise ParameterError(f"the record holds an unknown node {str(data.get('is'))[:40]!r}")
-    values = {}
-    for f in fields(kind):
-        if f.name not in data:
-            raise ParameterError(f"the record's {kind.__name__} lacks {f.name!r}")
-        read = _valid.FIELDS.get(str(f.type))
-        values[f.name] = decode(data[f.name], depth + 1) if read is None else read(data[f.name])
-    return kind(**values)
-
-
-@dataclass(frozen=True)
-class ReleasedVector:
-    """Noisy integers of one vector, one per cell, with their law."""
-
-    values: tuple[int, ...]
-    law: Any  # a noise law, or None when the vector is public
-    threshold: int | None = None  # cells were released because they reached this
-    bucket: bool = False  # the last cell holds all other keys and was not selected
-
-
-@dataclass(frozen=True)
-class ReleasedTree:
-    """Noisy levels of one quantile tree, cell by cell."""
-
-    levels: tuple[tuple[tuple[int, ...], ...], ...]
-    law: Any
-    branching: int
-    lo: Fraction
-    width: Fraction
-    hi: Fraction
+CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
 
 @dataclass(frozen=True)
@@ -86,9 +57,7 @@ class Record:
     """One release; see the module's docstring."""
 
     keys: Mapping[str, tuple[object, ...]]
-    vectors: tuple[ReleasedVector, ...]
-    trees: tuple[ReleasedTree, ...]
-    picks: tuple[tuple[tuple[object, ...], ...], ...]
+    parts: tuple[Release, ...]
     formulas: tuple[Formula, ...]
     outputs: tuple[Output, ...]
     having: Out | None
@@ -104,32 +73,19 @@ class Record:
             return len(column)
         return 1
 
+    def numbers(self, index: int) -> Numbers:
+        """The noisy integers of one part."""
+        part = self.parts[index]
+        if not isinstance(part, Numbers):
+            raise damaged("a formula names a part that is not there")
+        return part
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-able data."""
         return {
             "discreet": VERSION,
-            "keys": {name: [_plain(v) for v in column] for name, column in self.keys.items()},
-            "vectors": [
-                {
-                    "law": _law(v.law),
-                    "values": [int(x) for x in v.values],
-                    "threshold": v.threshold,
-                    "bucket": v.bucket,
-                }
-                for v in self.vectors
-            ],
-            "trees": [
-                {
-                    "law": _law(t.law),
-                    "levels": [[[int(x) for x in row] for row in level] for level in t.levels],
-                    "branching": t.branching,
-                    "lo": str(t.lo),
-                    "width": str(t.width),
-                    "hi": str(t.hi),
-                }
-                for t in self.trees
-            ],
-            "picks": [[[_plain(v) for v in cell] for cell in pick] for pick in self.picks],
+            "keys": {name: [plain(v) for v in column] for name, column in self.keys.items()},
+            "parts": [{"kind": part.kind} | part.to_dict() for part in self.parts],
             "formulas": encode(self.formulas),
             "outputs": encode(self.outputs),
             "having": encode(self.having),
@@ -140,12 +96,15 @@ class Record:
         }
 
 
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def _law(law: Any) -> Any:
-    return None if law is None else law.to_dict()
+def encode(node: object) -> Any:
+    """Turn a formula or output expression into JSON-able data."""
+    if is_dataclass(node) and not isinstance(node, type):
+        return {"is": type(node).__name__} | {
+            f.name: encode(getattr(node, f.name)) for f in fields(node)
+        }
+    if isinstance(node, tuple | list):
+        return [encode(n) for n in node]
+    return str(node) if isinstance(node, Fraction) else node
 
 
 def read(data: Mapping[str, Any] | str) -> Record:
@@ -156,50 +115,124 @@ def read(data: Mapping[str, Any] | str) -> Record:
         except (ValueError, RecursionError):
             raise ParameterError("the record is not JSON") from None
     if not isinstance(data, Mapping) or data.get("discreet") != VERSION:
-        raise ParameterError(f"this is no discreet record of version {VERSION}")
+        raise ParameterError(f"this is not a discreet record of version {VERSION}")
     try:
         record = _read(data)
+        _check(record)
     except ParameterError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise _valid.damaged(f"{type(e).__name__} near {str(e)[:40]}") from None
-    _valid.check(record)
+        raise damaged(f"{type(e).__name__} near {str(e)[:40]}") from None
     return record
 
 
 def _read(data: Mapping[str, Any]) -> Record:
     return Record(
         keys={str(k): tuple(column) for k, column in data["keys"].items()},
-        vectors=tuple(
-            ReleasedVector(
-                _valid.integers(v["values"]),
-                _read_law(v["law"]),
-                None if v["threshold"] is None else _valid.integer(v["threshold"]),
-                bool(v["bucket"]),
-            )
-            for v in data["vectors"]
-        ),
-        trees=tuple(
-            ReleasedTree(
-                tuple(tuple(_valid.integers(row) for row in level) for level in t["levels"]),
-                _read_law(t["law"]),
-                _valid.integer(t["branching"]),
-                _valid.rational(t["lo"]),
-                _valid.rational(t["width"]),
-                _valid.rational(t["hi"]),
-            )
-            for t in data["trees"]
-        ),
-        picks=tuple(tuple(tuple(cell) for cell in pick) for pick in data["picks"]),
-        formulas=decode(data["formulas"]),
-        outputs=decode(data["outputs"]),
-        having=decode(data["having"]),
-        order=tuple((decode(out), bool(descending)) for out, descending in data["order"]),
+        parts=tuple(_release(part) for part in data["parts"]),
+        formulas=_decode(data["formulas"]),
+        outputs=_decode(data["outputs"]),
+        having=_decode(data["having"]),
+        order=tuple((_decode(out), bool(descending)) for out, descending in data["order"]),
         limit=data["limit"],
         cost=dict(data["cost"]),
         statement=dict(data["statement"]),
     )
 
 
-def _read_law(data: Any) -> Any:
-    return None if data is None else noise.law_from_dict(data)
+def _release(data: Mapping[str, Any]) -> Release:
+    kind = Release.kinds.get(str(data["kind"]))
+    if kind is None:
+        raise damaged(f"it holds an unknown part {str(data['kind'])[:40]!r}")
+    return kind.read(data)
+
+
+def _decode(data: Any, depth: int = 0) -> Any:
+    """Invert :func:`encode`; refuse anything that is not one of our nodes."""
+    if depth > 2 * _DEEPEST:
+        raise damaged("it is nested too deeply")
+    if isinstance(data, list):
+        return tuple(_decode(d, depth + 1) for d in data)
+    if not isinstance(data, Mapping):
+        return data
+    kind = _NODES.get(str(data.get("is")))
+    if kind is None:
+        raise damaged(f"it holds an unknown node {str(data.get('is'))[:40]!r}")
+    values = {}
+    for f in fields(kind):
+        if f.name not in data:
+            raise damaged(f"{kind.__name__} lacks {f.name!r}")
+        reader = _FIELDS.get(str(f.type))
+        values[f.name] = (
+            _decode(data[f.name], depth + 1) if reader is None else reader(data[f.name])
+        )
+    return kind(**values)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise damaged("a truth value is missing")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise damaged("a text is missing")
+    return value
+
+
+_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "int": integer,
+    "Fraction": rational,
+    "bool": _flag,
+    "str": _text,
+}
+"""How a field of a node is read, by its declared type."""
+
+
+def _check(record: Record) -> None:
+    """Refuse a record whose pieces do not fit together."""
+    if not isinstance(record.formulas, tuple) or not isinstance(record.outputs, tuple):
+        raise damaged("its formulas or outputs are missing")
+    cells = record.cells
+    if any(len(column) != cells for column in record.keys.values()):
+        raise damaged("its columns differ in length")
+    for label in (v for column in record.keys.values() for v in column):
+        check_label(label)
+    for part in record.parts:
+        part.check(cells)
+    for formula in record.formulas:
+        if not isinstance(formula, Formula):
+            raise damaged("a formula is missing")
+        formula.check(record.parts)
+    _check_outputs(record)
+    for name in CURRENCIES:
+        rational(record.cost.get(name))
+
+
+def _check_outputs(record: Record) -> None:
+    names = [o.name for o in record.outputs if isinstance(o, Output)]
+    if not names or len(names) != len(record.outputs) or len(set(names)) != len(names):
+        raise damaged("its outputs are missing or not distinct")
+    having = [] if record.having is None else [record.having]
+    for out in (*(o.expr for o in record.outputs), *having, *(o for o, _ in record.order)):
+        _check_out(out, record, 0)
+    if record.limit is not None and integer(record.limit) < 0:
+        raise damaged("its limit is negative")
+
+
+def _check_out(out: Any, record: Record, depth: int) -> None:
+    match out:
+        case Of(index) if 0 <= index < len(record.formulas):
+            return
+        case KeyOf(name) if name in record.keys:
+            return
+        case Number() | Text():
+            return
+        case Apply(op, args) if isinstance(op, str) and isinstance(args, tuple):
+            least, most = _ARITY.get(op, (1, 0))
+            if least <= len(args) <= most and depth < _DEEPEST:
+                for arg in args:
+                    _check_out(arg, record, depth + 1)
+                return
+    raise damaged("an output refers to something that is not there")

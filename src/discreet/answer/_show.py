@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet._exact import show
+from discreet._print import number
 
 if TYPE_CHECKING:
     from discreet.answer._answer import Answer
@@ -25,21 +26,6 @@ def scalar(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
-
-
-def number(value: float, margin: float | None = None) -> str:
-    """Print a number with the digits that its margin leaves meaningful."""
-    if not math.isfinite(value):
-        return "?" if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    whole = float(value).is_integer()
-    digits = 0
-    if margin is not None and 0 < margin < math.inf:
-        # counts have whole margins and stay whole
-        if not (whole and float(margin).is_integer()):
-            digits = max(0, 1 - math.floor(math.log10(margin)))
-    elif not whole:
-        digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
 
 
 def plain(text: str) -> str:

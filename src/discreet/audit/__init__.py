@@ -1,14 +1,43 @@
 """Audits: evidence, from runs alone, against a privacy claim.
 
-:func:`epsilon_lower_bound` runs a mechanism on two neighbouring inputs and
-certifies how much it leaks at least; :func:`clopper_pearson` is the exact
-binomial bound beneath it. :func:`replay` runs one plan on two neighbouring
-tables with the noise frozen and compares everything around the noise.
+:func:`estimate` runs a mechanism on two neighbouring inputs and certifies how
+much it leaks at least; :func:`clopper_pearson` is the exact binomial bound
+beneath it. :func:`check_mechanism` is the kit for a mechanism of one's own, and
+:func:`gallery` shows that the auditor flags known faults. :func:`replay` runs one
+plan on two neighbouring tables with the noise frozen and compares everything
+around the noise; :func:`measurements` hands out what a question measures, so that
+anybody can replay it.
 """
 
 from __future__ import annotations
 
-from discreet.audit._replay import Replay, replay
-from discreet.audit._statistical import Audit, clopper_pearson, epsilon_lower_bound
+from discreet.audit._binomial import clopper_pearson
+from discreet.audit._check import Check, Report, check_mechanism
+from discreet.audit._draws import Mechanism
+from discreet.audit._estimate import Claim, Estimate, estimate
+from discreet.audit._events import Event
+from discreet.audit._gallery import Exhibit, Finding, Gallery, gallery, peers
+from discreet.audit._gallery import all_exhibits as exhibits
+from discreet.audit._replay import Measurement, Replay, measurements, replay
 
-__all__ = ["Audit", "Replay", "clopper_pearson", "epsilon_lower_bound", "replay"]
+__all__ = [
+    "Check",
+    "Claim",
+    "Estimate",
+    "Event",
+    "Exhibit",
+    "Finding",
+    "Gallery",
+    "Measurement",
+    "Mechanism",
+    "Replay",
+    "Report",
+    "check_mechanism",
+    "clopper_pearson",
+    "estimate",
+    "exhibits",
+    "gallery",
+    "measurements",
+    "peers",
+    "replay",
+]

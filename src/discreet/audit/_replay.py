@@ -1,4 +1,4 @@
-"""Replay: run one plan on two neighbouring tables with the noise frozen.
+"""Replay: everything around the noise, on two neighbouring tables.
 
 What differential privacy needs of everything *around* the noise can be checked
 without statistics: on neighbouring tables the same laws are drawn the same
@@ -6,27 +6,29 @@ number of times, the answer has the same shape and keys in the same order, and
 the exact integers that the noise is added to differ by no more than the
 declared sensitivity. One pair of tables that violates any of these is a bug;
 no false alarm is possible. (The idea is Re:cord-play's, Haeusler et al. 2026.)
+
+Every part answers for itself, so a new kind of part is replayed like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.answer import Record
-from discreet.curator import Noise, measure
+from discreet import engines, sql
+from discreet import policy as pol
+from discreet.curator import fresh_salt, measure
 from discreet.engines import Engine
-from discreet.plan import Plan, Salt, Sensitivity
+from discreet.plan import Code, Draw, Plan, Salt, Scan, Sensitivity, lower
 
 
 @dataclass
-class _Frozen(Noise):
+class _Frozen(Draw):
     """Noise replaced by zeros, every call written down."""
 
     calls: list[tuple[object, ...]] = field(default_factory=list)
@@ -47,7 +49,6 @@ class Replay:
     """What a replay found; ``violations`` is empty when all is well."""
 
     violations: tuple[str, ...]
-    distances: tuple[tuple[int, int], ...]  # (L1, L2²) per vector, measured
 
     @property
     def ok(self) -> bool:
@@ -67,58 +68,100 @@ def replay(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     salt
         Key of the contribution limits; the same on both sides.
     """
-    sources = _Frozen(), _Frozen()
-    a, b = (measure(plan, e, salt, s) for e, s in zip((left, right), sources, strict=True))
-    found: list[str] = []
-    if plan.threshold is None and sources[0].calls != sources[1].calls:
-        found.append("different noise calls")
-    if a.keys != b.keys:
-        found.append("different keys or order")
-    if [len(v.values) for v in a.vectors] != [len(v.values) for v in b.vectors]:
-        found.append("different shape")
-    if plan.threshold is None:
-        # with the noise frozen at zero, a record holds the exact integers
-        distances = [
-            _distance(x.values, y.values) for x, y in zip(a.vectors, b.vectors, strict=True)
-        ]
-    else:
-        distances = _distances(plan, left, right, salt)
     lowered = plan.lowered
-    for i, (v, (l1, l2)) in enumerate(zip(lowered.vectors, distances, strict=True)):
-        found += _judge(f"vector {i}", v.sensitivity, l1, l2, public=v.public)
-    for i, t in enumerate(lowered.trees):
-        l1, l2 = _level_distance(a, b, i)
-        found += _judge(f"tree {i}", t.sensitivity, l1, l2, public=False)
-    return Replay(tuple(found), tuple(distances))
+    found: list[str] = []
+    sides = [
+        [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
+        for engine in (left, right)
+    ]
+    for i, part in enumerate(lowered.parts):
+        moved = part.moved(*(side[part.aggregate] for side in sides))
+        found += [f"part {i}: {what}" for what in moved]
+    if lowered.selector is None:
+        draws = _Frozen(), _Frozen()
+        a, b = (measure(plan, e, salt, d) for e, d in zip((left, right), draws, strict=True))
+        if draws[0].calls != draws[1].calls:
+            found.append("different noise calls")
+        if a.keys != b.keys:
+            found.append("different keys or order")
+    return Replay(tuple(found))
 
 
-def _judge(name: str, declared: Sensitivity, l1: int, l2: int, *, public: bool) -> list[str]:
-    if public and l1:
-        return [f"{name} is called public but moved by {l1}"]
-    if l1 > declared.l1 or l2 > declared.l2_squared:
-        bound = f"({declared.l1}, {declared.l2_squared})"
-        return [f"{name} moved by (L1, L2²) = ({l1}, {l2}), declared {bound}"]
-    return []
+@dataclass(frozen=True)
+class Measurement:
+    """Integers to which one draw of noise is added, before the noise.
+
+    Attributes
+    ----------
+    name
+        Which part of the question, and which of its draws.
+    declared
+        How far one unit moves them at most: ``l1``, ``l2_squared``, ``linf``.
+    exact
+        The integers as the engine returned them, by key (and leaf, label or query).
+    """
+
+    name: str
+    declared: Sensitivity
+    exact: Mapping[tuple[Code, ...], int]
 
 
-def _distances(plan: Plan, left: Engine, right: Engine, salt: Salt) -> list[tuple[int, int]]:
-    """Distance of the exact integers, over every group either table has."""
-    aggregate = plan.lowered.aggregates[0]
-    a, b = left.execute(aggregate, salt), right.execute(aggregate, salt)
-    zeros = (0,) * len(aggregate.measures)
-    either = list(a.keys() | b.keys())
+def measurements(
+    policy: pol.Policy | str,
+    question: str,
+    tables: Any,
+    *,
+    salt: Salt | bytes | str | int | None = None,
+) -> list[Measurement]:
+    """Return everything that a question measures, before any noise.
+
+    With two neighbouring tables and one `salt`, anybody can replay a question without
+    discreet's help: each ``exact`` must move by at most ``declared``.
+
+    Parameters
+    ----------
+    policy
+        A policy, or its file or text.
+    question
+        One SELECT.
+    tables
+        Test data, as :func:`discreet.open` takes them. What comes back is *not*
+        private: never call this on people's data.
+    salt
+        Key of the contribution limits, the same for both neighbours; left out, a fresh one.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from discreet.policy import Budget, Integer, Policy, Table
+    >>> policy = Policy([Table("people", [Integer("age", 0, 115)])], Budget("1"))
+    >>> people = pa.table({"age": [31, 47]})
+    >>> found = measurements(policy, "SELECT SUM(age) AS s FROM people", people)
+    >>> [(m.declared.l1, dict(m.exact)) for m in found]
+    [(115, {(): 78})]
+    """
+    loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
+    engine = engines.connect(tables, loaded)
+    try:
+
+        def fanout(table: str, columns: tuple[str, ...]) -> int:
+            return engine.fanout(Scan(loaded.table(table)), columns)
+
+        lowered = lower(sql.parse(question, loaded, public_fanout=fanout).query)
+        key = _salt(salt)
+        groups = [engine.execute(a, key) if a.measures else {} for a in lowered.aggregates]
+    finally:
+        engine.close()
     return [
-        _distance([a.get(k, zeros)[i] for k in either], [b.get(k, zeros)[i] for k in either])
-        for i in range(len(aggregate.measures))
+        Measurement(f"{part.kind} {i}{suffix}", part.sensitivity, exact)
+        for i, part in enumerate(lowered.parts)
+        for suffix, exact in part.measurements(groups[part.aggregate])
     ]
 
 
-def _distance(left: Sequence[int], right: Sequence[int]) -> tuple[int, int]:
-    """(L1, L2²) distance of two integer vectors."""
-    moves = [abs(x - y) for x, y in zip(left, right, strict=True)]
-    return sum(moves), sum(d * d for d in moves)
-
-
-def _level_distance(a: Record, b: Record, index: int) -> tuple[int, int]:
-    pairs = zip(a.trees[index].levels, b.trees[index].levels, strict=True)
-    return max((_distance([*chain(*x)], [*chain(*y)]) for x, y in pairs), default=(0, 0))
+def _salt(given: Salt | bytes | str | int | None) -> Salt:
+    if isinstance(given, Salt):
+        return given
+    if given is None:
+        return fresh_salt()
+    return Salt(given if isinstance(given, bytes) else str(given).encode())

@@ -1,4 +1,6 @@
-"""The command line: ``discreet demo | init | check | preview | ask | budget | explain | meaning``.
+"""The command line.
+
+``discreet demo | init | check | preview | ask | budget | explain | meaning | local``.
 
 Everything heavy is imported when a command runs, so that help and completion
 are quick. Run ``discreet --help``, or read ``docs/cli.md``.

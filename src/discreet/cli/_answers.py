@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
-from discreet.answer import Answer
-from discreet.answer._show import cell, footer
+from discreet.answer import Answer, cell, footer
 from discreet.cli._console import grid, say, show_table
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import discreet
+from discreet.cli._local import local_app
 from discreet.cli._outcome import MEANING, Exit, deliver, fail
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
@@ -29,6 +30,7 @@ budget_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(budget_app, name="budget")
+app.add_typer(local_app, name="local")
 
 
 class Format(StrEnum):
@@ -339,6 +341,29 @@ def meaning(
         )
 
     deliver("meaning", work, as_json=as_json)
+
+
+@app.command()
+def audit(
+    *,
+    gallery: Annotated[
+        bool, typer.Option("--gallery", help="Audit known-broken mechanisms and the shipped ones.")
+    ] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Add other libraries' noise, where installed.")
+    ] = False,
+    draws: Annotated[
+        int | None, typer.Option(min=100, help="Draws per input, instead of each one's own.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try to break mechanisms by running them on neighbouring inputs."""
+
+    def work() -> Any:
+        done = _module("_audit")
+        return done.of_gallery(peers=peers, draws=draws) if gallery else done.nothing_asked()
+
+    deliver("audit", work, as_json=as_json)
 
 
 # -- budget ---------------------------------------------------------------------------

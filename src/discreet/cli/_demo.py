@@ -14,8 +14,8 @@ import numpy as np
 
 from discreet import meaning
 from discreet._exact import show as exactly
-from discreet.answer import Answer
-from discreet.answer._show import cell, footer, number
+from discreet._print import number
+from discreet.answer import Answer, cell, footer
 from discreet.cli._console import (
     bar,
     grid,

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
 from discreet._exact import show as exactly
-from discreet.answer import Answer
+from discreet.answer import Answer, read
 from discreet.cli import _answers, _charts
 from discreet.cli._console import facts, grid, heading, say, show_table
 from discreet.cli._outcome import Reply
 from discreet.cli._session import read_text
 from discreet.errors import ParameterError
-from discreet.noise import law_from_dict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,27 +66,20 @@ def _record(text: str) -> Mapping[str, Any]:
 
 def _noise(raw: Mapping[str, Any], confidence: str) -> list[dict[str, Any]]:
     """Every noise law once, with its margin and the level that margin achieves."""
-    told: dict[str, dict[str, Any]] = {}
-    for part in [*raw["vectors"], *raw["trees"]]:
-        if part["law"] is None:
+    laws: dict[str, dict[str, Any]] = {}
+    for part in read(raw).parts:
+        if (law := part.noise) is None:
             continue
-        law = law_from_dict(part["law"])
         margin = law.interval(confidence)
-        told.setdefault(
-            repr(law),
-            {
-                "law": repr(law),
-                "standard_deviation": law.variance**0.5,
-                "margin": margin.high,
-                "achieved": margin.confidence,
-                "numbers": 0,
-            },
-        )["numbers"] += len(part["values"]) if "values" in part else _leaves(part)
-    return list(told.values())
-
-
-def _leaves(tree: Mapping[str, Any]) -> int:
-    return sum(len(row) for level in tree["levels"] for row in level)
+        row = {
+            "law": repr(law),
+            "standard_deviation": law.variance**0.5,
+            "margin": margin.high,
+            "achieved": margin.confidence,
+            "numbers": 0,
+        }
+        laws.setdefault(repr(law), row)["numbers"] += part.size
+    return list(laws.values())
 
 
 def _show(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
-from discreet.curator._curator import Curator
+from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._open import open_curator
 from discreet.curator._quote import Quote
-from discreet.curator._release import Noise, fresh_salt, measure
+from discreet.curator._release import fresh_salt, measure
+from discreet.curator._road import Job, Road
 
 __all__ = [
     "Batch",
     "Budget",
     "Curator",
-    "Noise",
+    "Job",
     "Pending",
     "Quote",
+    "Road",
+    "execute",
     "fresh_salt",
     "measure",
     "open_curator",
+    "travel",
 ]

@@ -3,9 +3,9 @@
 Because all parameters are fixed before anything runs, the losses may be
 composed numerically (privacy loss distributions), which is not valid for
 questions chosen one after another (design rule 5). Each question gets ε in
-proportion to its weight; the common factor is the largest at which the composed
-loss of everything stays within the (ε, δ) asked for. Without δ that is plain
-addition.
+proportion to its weight; the common factor is the largest at which the losses
+of all parts of all questions together stay within the (ε, δ) asked for. Without δ
+that is plain addition.
 """
 
 from __future__ import annotations
@@ -16,30 +16,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from discreet import _exact
-from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer
-from discreet.curator._own import check_own
-from discreet.curator._release import count_cells
 from discreet.errors import ParameterError
-from discreet.noise import DiscreteLaplace
-from discreet.plan import Ask, Cost, Lowered, Plan, Query, lower, price
-from discreet.plan._price import groups_picked
+from discreet.plan import Ask, Cost, Lowered, Plan, charge, fits, price
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
+    from discreet.frame import Table
 
 _STEPS = 12
 """Halvings of the common factor's range: within 0.03 % of the best."""
 
 
-@dataclass
 class Pending:
     """An answer that is there once its batch has closed."""
 
-    query: Query
-    weight: Fraction
-    _answer: Answer | None = None
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
 
     @property
     def answer(self) -> Answer:
@@ -52,6 +46,15 @@ class Pending:
         return "pending: the batch has not run yet" if self._answer is None else repr(self._answer)
 
 
+@dataclass(frozen=True)
+class _Question:
+    """One question of a batch, fixed when it is added."""
+
+    lowered: Lowered
+    weight: Fraction
+    pending: Pending
+
+
 class Batch:
     """Collects questions inside a ``with`` block and runs them when it closes.
 
@@ -62,22 +65,23 @@ class Batch:
         self._curator = curator
         self._epsilon = _exact.epsilon(epsilon)
         self._delta = None if delta is None else _exact.delta(delta)
-        self._pending: list[Pending] = []
+        self._questions: list[_Question] = []
         self._closed = False
         self.cost: Cost | None = None
 
     def sql(self, query: str, *, weight: Number = 1) -> Pending:
         """Add a SQL query; `weight` says how exact it is beside the others."""
-        return self.ask(self._curator.parse(query).query, weight=weight)
+        return self.ask(query, weight=weight)
 
-    def ask(self, query: Query, *, weight: Number = 1) -> Pending:
-        """Add a question given as a plan."""
+    def ask(self, question: str | Table, *, weight: Number = 1) -> Pending:
+        """Add a question: SQL text, or a table of the fluent API."""
         if self._closed:
             raise ParameterError("this batch has run; start another one")
-        check_own(query, self._curator.policy)
-        pending = Pending(query, _exact.positive(_exact.decimal(weight, "weight"), "weight"))
-        self._pending.append(pending)
-        return pending
+        query = self._curator._question(question).query  # noqa: SLF001 - its own batch
+        lowered = self._curator._lowered(query)  # noqa: SLF001 - as above
+        part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
+        self._questions.append(_Question(lowered, part, Pending()))
+        return self._questions[-1].pending
 
     def __enter__(self) -> Self:
         return self
@@ -91,70 +95,46 @@ class Batch:
         self._closed = True
         if kind is not None:
             return
-        if not self._pending:
+        questions = tuple(self._questions)
+        if not questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
-        lowered = [lower(pending.query) for pending in self._pending]
-        plans = self._priced(lowered)
-        self.cost = self._total(plans)
-        answers = self._curator.run(plans, self.cost)
-        for pending, answer in zip(self._pending, answers, strict=True):
-            pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
+        plans = self._priced(questions)
+        claim = (self._epsilon, self._delta or Fraction(0))
+        self.cost = charge([loss for plan in plans for loss in plan.losses], claim)
+        answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
+        for question, answer in zip(questions, answers, strict=True):
+            question.pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
 
-    def _priced(self, lowered: list[Lowered]) -> list[Plan]:
-        weights = [pending.weight for pending in self._pending]
-        basic = self._epsilon / sum(weights, Fraction(0))
-        keys = sum(low.selector is not None for low in lowered)
+    def _priced(self, questions: tuple[_Question, ...]) -> list[Plan]:
+        basic = self._epsilon / sum((q.weight for q in questions), Fraction(0))
+        keys = sum(q.lowered.selector is not None for q in questions)
         if self._delta is None:
-            return _plans(lowered, weights, basic, self._delta)
+            return _plans(questions, basic, None)
         # half of δ for key selections, if there are any; the rest for composition
         key_delta = self._delta / (2 * keys) if keys else None
-        target = self._delta / 2 if keys else self._delta
         low, high = Fraction(1), Fraction(2)
-        while self._fits(_plans(lowered, weights, basic * high, key_delta), target):
+        while self._fits(_plans(questions, basic * high, key_delta)):
             low, high = high, high * 2
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            if self._fits(_plans(lowered, weights, basic * middle, key_delta), target):
+            if self._fits(_plans(questions, basic * middle, key_delta)):
                 low = middle
             else:
                 high = middle
-        return _plans(lowered, weights, basic * low, key_delta)
+        return _plans(questions, basic * low, key_delta)
 
-    def _fits(self, plans: list[Plan], delta: Fraction) -> bool:
-        loss = p.compose([part for plan in plans for part in losses(plan)])
-        return loss.epsilon(delta) <= self._epsilon
-
-    def _total(self, plans: list[Plan]) -> Cost:
-        """Cost of all plans together: what was asked for, and the sum of ρ."""
-        delta = self._delta if self._delta is not None else Fraction(0)
-        rho = sum((plan.cost.rho for plan in plans), Fraction(0))
-        failure = sum((plan.cost.rho_delta for plan in plans), Fraction(0))
-        return Cost(self._epsilon, delta, rho, failure)
+    def _fits(self, plans: list[Plan]) -> bool:
+        losses = [loss for plan in plans for loss in plan.losses]
+        # without any loss every factor fits, and none is needed
+        return bool(losses) and fits(losses, self._epsilon, self._delta or Fraction(0))
 
 
-def _plans(
-    lowered: list[Lowered], weights: list[Fraction], unit: Fraction, delta: Fraction | None
-) -> list[Plan]:
-    plans = []
-    for low, weight in zip(lowered, weights, strict=True):
-        ask = Ask(epsilon=weight * unit, delta=delta if low.selector is not None else None)
-        plan = price(low, ask, noise="laplace")
-        count_cells(plan)
-        plans.append(plan)
-    return plans
-
-
-def losses(plan: Plan) -> list[p.PrivacyLoss]:
-    """Losses of all parts of a plan, as drawn on their lattices."""
-    low = plan.lowered
-    parts: list[p.PrivacyLoss] = []
-    pairs = [(law, v.sensitivity.l1, 1) for law, v in zip(plan.laws, low.vectors, strict=True)]
-    pairs += [
-        (law, t.sensitivity.l1, t.levels) for law, t in zip(plan.tree_laws, low.trees, strict=True)
+def _plans(questions: tuple[_Question, ...], unit: Fraction, delta: Fraction | None) -> list[Plan]:
+    return [
+        price(
+            q.lowered,
+            Ask(epsilon=q.weight * unit, delta=delta if q.lowered.selector is not None else None),
+            noise="laplace",
+        )
+        for q in questions
     ]
-    for law, moves, times in pairs:
-        if isinstance(law, DiscreteLaplace):
-            parts += [p.DiscreteLaplace(law.scale, moves)] * times
-    for pick, epsilon in zip(low.picks, plan.pick_epsilons, strict=True):
-        parts += [p.Pure(epsilon)] * (pick.top * groups_picked(low))
-    return parts

@@ -6,26 +6,37 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from discreet import _exact, engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, floor_decimal
+from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import Offer
-from discreet.curator._own import check_own
+from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import count_cells, fresh_salt, measure
-from discreet.engines._protocol import sealed
-from discreet.errors import BudgetExceededError, DiscreetError, EngineError
-from discreet.ledger import Balance, Entry, Ledger
-from discreet.plan import Cost, Plan, Query, Scan, lower, price
-from discreet.plan._relation import private_tables
+from discreet.curator._release import fresh_salt, measure
+from discreet.curator._road import Job, Outcome, Road
+from discreet.errors import BudgetExceededError, QueryError
+from discreet.ledger import Balance, Ledger, least_cost
+from discreet.plan import (
+    Aggregate,
+    Cost,
+    Groups,
+    Lowered,
+    Plan,
+    Query,
+    Scan,
+    lower,
+    price,
+    private_tables,
+)
 
 if TYPE_CHECKING:
     from discreet import frame
@@ -96,13 +107,18 @@ class Curator:
             Pay for new noise even if the same question at the same cost has been
             answered; otherwise that answer is given again for free.
         """
-        parsed = self.parse(query)
+        if not isinstance(query, str):
+            raise QueryError(
+                f"sql takes text, not {type(query).__name__}",
+                hint='curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.1")',
+            )
+        parsed = self._question(query)
         offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
         self,
-        query: str | Query,
+        query: str | frame.Table,
         *,
         epsilon: Number | None = None,
         delta: Number | None = None,
@@ -111,13 +127,9 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        offer = Offer(epsilon, delta, rho, within, confidence)
-        if isinstance(query, str):
-            parsed = self.parse(query)
-            offer, question = offer.merged(parsed), parsed.query
-        else:
-            question = query
-        plan = self._plan(question, offer)
+        parsed = self._question(query)
+        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        plan = self._plan(parsed.query, offer)
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         return Quote(plan, statements, self._left(), _exact.confidence(confidence))
 
@@ -125,12 +137,11 @@ class Curator:
         """Start a question in Python instead of SQL."""
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        asker = cast("frame.Asker", self)
-        return frame.Table(self.policy.table(name).name, self.policy, asker, self._fanout)
+        return frame.Table(self.policy.table(name).name, self.policy, self, self._fanout)
 
     def ask(
         self,
-        query: Query,
+        question: frame.Table,
         *,
         epsilon: Number | None = None,
         delta: Number | None = None,
@@ -140,9 +151,10 @@ class Curator:
         key: str | None = None,
         fresh: bool = False,
     ) -> Answer:
-        """Answer a question given as a plan; the parameters are those of :meth:`sql`."""
-        offer = Offer(epsilon, delta, rho, within, confidence)
-        return self._ask(query, offer, key=key, fresh=fresh)
+        """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
+        parsed = self._question(question)
+        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
         """Collect several questions, compose them tightly, pay once.
@@ -181,7 +193,7 @@ class Curator:
             As in :meth:`sql`. Noise is scaled to the sensitivity of B as a whole.
         """
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
-        return self.ask(query, epsilon=epsilon, delta=delta, rho=rho)
+        return self._ask(query, Offer(epsilon, delta, rho), key=None, fresh=False)
 
     def error_of(
         self,
@@ -205,42 +217,6 @@ class Curator:
             self, answer, truth_query, epsilon, column=column, row=row, delta=delta
         )
 
-    def parse(self, query: str) -> Parsed:
-        """Read SQL into a question, without pricing or running it."""
-        return front.parse(query, self.policy, public_fanout=self._fanout)
-
-    def run(
-        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
-    ) -> list[Answer]:
-        """Debit `cost` for all plans together, then measure each.
-
-        What is returned has been stored first, and nothing else is ever returned:
-        see :mod:`discreet.ledger` for why that makes retries safe.
-        """
-        entry = replace(self._entry(plans, cost), key=key, fresh=fresh)
-        receipt = self.ledger.debit(entry)
-        if receipt.stored is not None:
-            return self._answers(_stored.restore(receipt.stored, plans), entry, cached=True)
-        if receipt.failed:
-            raise EngineError("the run that this key paid for failed; a new one needs a new key")
-        failure: Exception | None = None
-        try:
-            # our own errors are built from public facts alone; no other one may be told
-            records = sealed(lambda: [self._measured(plan) for plan in plans], but=(DiscreetError,))
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failure = error
-        if failure is not None:
-            # an outcome too: if it cannot be stored it is not told, not even as a context
-            self.ledger.settle(receipt, None)
-            raise failure
-        written = _stored.write(records)
-        kept = self.ledger.settle(receipt, written)
-        if kept is None:
-            raise EngineError("a run for the same key failed first; a new one needs a new key")
-        if kept != written:
-            return self._answers(_stored.restore(kept, plans), entry, cached=True)
-        return self._answers(records, entry, cached=False)
-
     # -- budget ---------------------------------------------------------------------
 
     @property
@@ -263,12 +239,76 @@ class Curator:
 
     # -- machinery --------------------------------------------------------------------
 
+    def _question(self, question: str | frame.Table) -> Parsed:
+        """Read SQL text or a fluent question under this curator's own policy.
+
+        Whatever else the caller holds, bounds, keys and limits come from here.
+        """
+        if isinstance(question, str):
+            return front.parse(
+                plain_str(question, "a question"), self.policy, public_fanout=self._fanout
+            )
+        from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+        return frame.parse(question, self.policy, self._fanout)
+
     def _ask(self, query: Query, offer: Offer, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
         try:
-            return self.run([plan], plan.cost, key=key, fresh=fresh)[0]
+            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
+
+    def _plan(self, query: Query, offer: Offer) -> Plan:
+        plan = price(self._lowered(query), offer.ask())
+        return replace(plan, least=least_cost(self.policy.budget))
+
+    def _lowered(self, query: Query) -> Lowered:
+        """Lower a question whose statements are proved: safe on any data, limits in force."""
+        lowered = lower(query)
+        check_statements(self._engine, lowered)
+        return lowered
+
+    def _run(
+        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
+    ) -> list[Answer]:
+        """Pay `cost` for all plans together, measure each, give what is stored."""
+        records: list[Record] = []
+
+        def run() -> str:
+            records.extend(self._measured(plan) for plan in plans)
+            return _stored.write(records)
+
+        queries = [plan.lowered.query for plan in plans]
+        tables = [t for q in queries for t in private_tables(q.relation)]
+        job = Job(
+            plan="+".join(query.hash for query in queries),
+            cost=cost,
+            noise=_stored.describe_noise(plans),
+            neighbours="+".join(sorted({q.neighbours.value for q in queries})),
+            unit="+".join(sorted({t.unit for t in tables if t.unit is not None})) or None,
+            tables=tuple(sorted({t.name for t in tables})),
+            run=run,
+        )
+        outcome = self._road.travel(job, key=key, fresh=fresh)
+        left = self._left()
+        if outcome.cached:
+            records = _stored.restore(outcome.text, plans)
+        tainted = noise.is_deterministic()
+        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
+
+    @property
+    def _road(self) -> Road:
+        """The one way to a release under this curator's policy."""
+        policy = self.policy
+        return Road(
+            self.ledger,
+            policy.identity,
+            policy.fingerprint,
+            self.analyst,
+            self._source,
+            least_cost(policy.budget),
+        )
 
     def _what_fits(self, plan: Plan, offer: Offer) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.
@@ -288,12 +328,6 @@ class Curator:
         digits = floor_decimal(low)
         return f'epsilon="{digits}"' if digits else None
 
-    def _plan(self, query: Query, offer: Offer) -> Plan:
-        check_own(query, self.policy)
-        plan = price(lower(query), offer.ask())
-        count_cells(plan)
-        return plan
-
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())
         statement = {
@@ -303,28 +337,8 @@ class Curator:
         }
         return replace(record, statement=statement)
 
-    def _answers(self, records: list[Record], entry: Entry, *, cached: bool) -> list[Answer]:
-        left = self._left()
-        return [Answer(r, left=left, tainted=entry.tainted, cached=cached) for r in records]
-
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
-
-    def _entry(self, plans: list[Plan], cost: Cost) -> Entry:
-        first = plans[0].lowered
-        return Entry(
-            policy=self.policy.identity,
-            fingerprint=self.policy.fingerprint,
-            analyst=self.analyst,
-            plan="+".join(plan.lowered.query.hash for plan in plans),
-            cost=cost,
-            noise=_stored.describe_noise(plans),
-            neighbours=first.query.neighbours.value,
-            unit=first.aggregates[0].unit,
-            tainted=noise.is_deterministic(),
-            tables=tuple(sorted({t.name for plan in plans for t in _tables(plan)})),
-            source=self._source,
-        )
 
     def _left(self) -> str:
         return describe_balance(self._share())
@@ -334,5 +348,11 @@ class Curator:
         return self.ledger.balance(self.analyst or "")
 
 
-def _tables(plan: Plan) -> list[pol.Table]:
-    return private_tables(plan.lowered.query.relation)
+def travel(curator: Curator, job: Job, *, fresh: bool = False) -> Outcome:
+    """Send a job of another package down a curator's road."""
+    return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - the class's own module
+
+
+def execute(curator: Curator, aggregate: Aggregate) -> Groups:
+    """Exact integers for a job that has been paid for."""
+    return curator._engine.execute(aggregate, fresh_salt())  # noqa: SLF001 - the class's own module

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet.errors import ParameterError
-from discreet.plan import KeyOf, Linear, Of, Output, Query
+from discreet.plan import KeyOf, LinearImage, Of, Output, Query
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -38,7 +38,7 @@ def linear_query(
     started = curator.table(table or private[0])
     if where is not None:
         started = started.where(where)
-    query = started.group_by(*over).agg(value=frame.count()).query
+    query = curator._question(started.group_by(*over).agg(value=frame.count())).query  # noqa: SLF001 - part of it
     cells = 1
     for key in query.keys:
         if key.codes is None:
@@ -49,7 +49,8 @@ def linear_query(
     if len(names) != len(rows):
         raise ParameterError(f"{len(rows)} queries have {len(names)} labels")
     outputs = (Output("query", KeyOf("query")), Output("value", Of(0)))
-    return replace(query, linear=Linear(rows, denominator, names), outputs=outputs)
+    image = LinearImage(None, rows, denominator, names)
+    return replace(query, statistics=(image,), outputs=outputs)
 
 
 def _numbered(n: int) -> tuple[str, ...]:

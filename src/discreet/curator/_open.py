@@ -21,6 +21,7 @@ def open_curator(
     *,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     analyst: str | None = None,
+    engine: engines.Engine | Mapping[str, Any] | None = None,
 ) -> Curator:
     """Open tables under a policy.
 
@@ -38,6 +39,10 @@ def open_curator(
         ``.ledger`` added, beside it; a policy without a file needs it stated.
     analyst
         Who asks; decides which share of the budget is charged.
+    engine
+        Options of the engine, as in :func:`discreet.engines.connect`
+        (``{"memory_limit": "4GB", "temp_directory": "/scratch"}``), or an engine
+        that is open already and takes the place of the source.
     """
     if policy is None:
         raise ParameterError(
@@ -51,7 +56,9 @@ def open_curator(
         if (ledger is None or isinstance(ledger, str | os.PathLike))
         else ledger
     )
-    engine = engines.connect(_resolved(loaded, folder) if source is None else source, loaded)
+    if engine is None or isinstance(engine, Mapping):
+        given = _resolved(loaded, folder) if source is None else source
+        engine = engines.connect(given, loaded, **(engine or {}))
     return Curator(loaded, engine, book, analyst, _label(source, loaded, folder))
 
 

@@ -8,15 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from discreet.answer import Record
-from discreet.answer._record import read
+from discreet.answer import Record, read
 from discreet.errors import LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from discreet.noise import DiscreteGaussian, DiscreteLaplace
 
 
 def write(records: Sequence[Record]) -> str:
@@ -54,21 +51,8 @@ def _moment(value: object, kind: str) -> object:
 
 def describe_noise(plans: Sequence[Plan]) -> str:
     """Kind and exact parameters of everything that will be drawn, as canonical JSON."""
-    told = [
-        {
-            "noise": plan.noise,
-            "vectors": [_law(law) for law in plan.laws],
-            "trees": [_law(law) for law in plan.tree_laws],
-            "picks": [str(epsilon) for epsilon in plan.pick_epsilons],
-            "threshold": None if plan.threshold is None else plan.threshold.at,
-        }
-        for plan in plans
-    ]
-    return json.dumps(told, sort_keys=True, separators=(",", ":"))
-
-
-def _law(law: DiscreteLaplace | DiscreteGaussian | None) -> object:
-    return None if law is None else law.to_dict()
+    noise = [[priced.to_dict() for priced in plan.parts] for plan in plans]
+    return json.dumps(noise, sort_keys=True, separators=(",", ":"))
 
 
 def without_secrets(url: str) -> str:

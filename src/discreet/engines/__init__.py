@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from discreet.engines._connect import connect
-from discreet.engines._protocol import Engine
+from discreet.engines._physical import Held
+from discreet.engines._protocol import Engine, sealed
 from discreet.engines._reference import Reference
 
-__all__ = ["Engine", "Reference", "connect"]
+__all__ = ["Engine", "Held", "Reference", "connect", "sealed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from discreet import policy as pol
 from discreet.engines._protocol import Engine
@@ -26,7 +26,8 @@ def connect(
     source
         Path or glob of Parquet or CSV files, a pandas, Polars or Arrow table, a
         DuckDB file or connection, a PostgreSQL URL or connection; or a mapping
-        from table names to any of these; or None for each table's own source.
+        from table names to any of these; or None for each table's own source. An
+        :class:`Engine` that is open already is taken as it is.
     policy
         What is public about the tables.
     memory_limit
@@ -52,6 +53,8 @@ def connect(
     'duckdb'
     >>> engine.close()
     """
+    if all(callable(getattr(source, m, None)) for m in ("execute", "sql", "fanout", "close")):
+        return cast("Engine", source)
     given = _assign(source, policy)
     databases = {name: s for name, s in given.items() if _is_postgres(s)}
     if databases:

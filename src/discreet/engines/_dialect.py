@@ -14,6 +14,13 @@ from typing import ClassVar, Final
 from discreet.engines._physical import Found, Physical
 
 _MAX_DOUBLE: Final = "1.7976931348623157e308"
+_YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
+"""Instants between these are counted exactly; a policy cannot name any other."""
+_NANOSECONDS: Final = dict.fromkeys(
+    ("TIMESTAMP_NS", "TIMESTAMPTZ_NS"),
+    ("1677-09-21 00:12:43.145224194", "2262-04-11 23:47:16.854775806"),
+)
+"""Types of 64 bits of nanoseconds, and their finite ends."""
 _FEW: Final = 16
 """Categories up to this size are compared one by one; larger ones are looked up."""
 
@@ -25,6 +32,10 @@ class Dialect:
     double: ClassVar[str]
     wide: ClassVar[str]
     """Exact integer type with room for products of codes."""
+    widest: ClassVar[str]
+    """Integer type that holds every integer unit."""
+    narrow: ClassVar[frozenset[str]]
+    """Native types whose every value is a 64-bit integer."""
     barrier: ClassVar[str] = ""
     """Suffix that keeps a subquery from being merged into the query above."""
 
@@ -56,6 +67,10 @@ class Dialect:
         """Absolute value."""
         return f"abs({x})"
 
+    def xor(self, a: str, b: str) -> str:
+        """Bitwise exclusive-or of two integers."""
+        return f"xor({a}, {b})"
+
     def bit(self, truth: str) -> str:
         """Turn a truth value into 0, 1 or NULL."""
         return f"CAST(CAST({truth} AS INTEGER) AS BIGINT)"
@@ -84,9 +99,34 @@ class Dialect:
         """Integer quotient of two integers, cut off towards zero."""
         raise NotImplementedError
 
-    def without_nan(self, x: str) -> str:
-        """Turn a NaN into NULL, where comparing alone would not do."""
+    def rounded(self, x: str) -> str:
+        """Nearest 64-bit integer, halves to even, of a double that is known to lie in range."""
+        return f"CAST({x} AS BIGINT)"
+
+    def whole(self, x: str, found: Found, bounds: tuple[int, int]) -> str:
+        """Whole number within bounds that a number equals, as a 64-bit integer, or NULL."""
+        if found.native in self.narrow:
+            return x
+        write = self.real if found.kind is Physical.FLOAT else self.integer
+        inside = f"{x} >= {write(bounds[0])} AND {x} <= {write(bounds[1])}"
+        if found.kind is Physical.INTEGER:
+            return f"CASE WHEN {inside} THEN CAST({x} AS BIGINT) END"
+        return f"CASE WHEN {inside} AND {x} = floor({x}) THEN {self.rounded(x)} END"
+
+    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+        """Position of a number of any physical type in a public list, or NULL."""
+        whole = self.whole(x, found, (min(values), max(values)))
+        return self.position(whole if whole == x else f"({whole})", values)
+
+    def decimal(self, x: str) -> str:
+        """Decimal with NULL for what is no number."""
         return x
+
+    def unit(self, x: str, found: Found) -> str:
+        """Unit in the one form in which the units of all tables are compared."""
+        if found.kind is Physical.TEXT:
+            return self.as_text(x, found)
+        return f"CAST({x} AS {self.widest})" if found.widened else x
 
     def as_double(self, x: str, found: Found) -> str:
         """Nearest double of a number; never fails."""
@@ -118,11 +158,14 @@ class Dialect:
 
 
 class DuckDB(Dialect):
-    """DuckDB 1.4 and later."""
+    """DuckDB 2.0 and later."""
 
     name = "duckdb"
     double = "DOUBLE"
-    wide = "HUGEINT"
+    wide = widest = "HUGEINT"
+    narrow = frozenset(
+        {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+    )
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Cast to an anonymous enumeration: one hash look-up per row."""
@@ -133,17 +176,28 @@ class DuckDB(Dialect):
         """Use the integer division operator."""
         return f"({n} // {d})"
 
-    def without_nan(self, x: str) -> str:
-        """Turn a NaN into NULL by a function.
+    def rounded(self, x: str) -> str:
+        """Cast; NaN, which comparisons keep out, would be NULL and not an error."""
+        return f"TRY_CAST({x} AS BIGINT)"
 
-        A comparison is removed when statistics prove it, and the statistics of
-        Parquet files leave NaN out.
-        """
-        return f"CASE WHEN NOT isnan({x}) THEN {x} END"
+    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+        """Compare decimals in their own type: others are cast into it, which may fail."""
+        if found.kind is not Physical.DECIMAL:
+            return super().place(x, values, found)
+        digits, scale = (int(n) for n in found.native[8:-1].split(","))
+        spelled = [f"{v}.{'0' * scale}" if scale else str(v) for v in values]
+        if len(values) > _FEW:
+            return self.lookup(x, spelled)
+        branches = " ".join(
+            f"WHEN CAST('{text}' AS {found.native}) THEN {self.integer(i)}"
+            for i, (v, text) in enumerate(zip(values, spelled, strict=True))
+            if v == 0 or len(str(abs(v))) <= digits - scale
+        )
+        return f"CASE {x} {branches} END" if branches else "CAST(NULL AS BIGINT)"
 
     def as_double(self, x: str, found: Found) -> str:
         """Cast, through text where the direct cast would round twice."""
-        exact = found.kind is Physical.FLOAT or found.native in _NARROW_INTEGERS
+        exact = found.kind is Physical.FLOAT or found.native in {*self.narrow, "UBIGINT"}
         if found.kind is Physical.DECIMAL:
             # up to 15 digits both the integer and the power of ten are doubles
             exact = int(found.native.removeprefix("DECIMAL(").split(",")[0]) <= 15
@@ -158,16 +212,19 @@ class DuckDB(Dialect):
         return f"({x} - DATE '1970-01-01')"
 
     def micros(self, x: str, found: Found) -> str:
-        """Count on the integer axis; no time zone rules are involved."""
-        count = f"epoch_us({x})"
-        if found.native == "TIMESTAMP_NS":
+        """Compare in the column's own type before any function: some fail on far instants."""
+        ends, count = _YEARS, f"epoch_us({x})"
+        if found.native in _NANOSECONDS:
             # a cast to microseconds would round to nearest
-            count = f"((epoch_ns({x}) - (epoch_ns({x}) % 1000 + 1000) % 1000) // 1000)"
-        ends = " ".join(
-            f"WHEN {x} = CAST('{sign}infinity' AS {found.native}) THEN {self.integer(far)}"
-            for sign, far in (("", 2**62), ("-", -(2**62)))
+            ends, ns = _NANOSECONDS[found.native], f"epoch_ns({x})"
+            count = f"{ns} // 1000 - CASE WHEN {ns} % 1000 < 0 THEN 1 ELSE 0 END"
+        zone = "+00" if "TZ" in found.native or "ZONE" in found.native else ""
+        first, last = (f"CAST('{end}{zone}' AS {found.native})" for end in ends)
+        return (
+            f"CASE WHEN {x} >= {first} AND {x} <= {last} THEN {count} "
+            f"WHEN {x} < {first} THEN {self.integer(-(2**62))} "
+            f"WHEN {x} > {last} THEN {self.integer(2**62)} END"
         )
-        return f"CASE WHEN isfinite({x}) THEN {count} {ends} END"
 
     def day(self, days: str) -> str:
         """Add days to the epoch."""
@@ -182,23 +239,24 @@ class DuckDB(Dialect):
         return f"(CAST('0x' || md5({x})[1:15] AS BIGINT) % {modulus})"
 
 
-_NARROW_INTEGERS = frozenset(
-    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-)
-
-
 class Postgres(Dialect):
     """PostgreSQL 14 and later."""
 
     name = "postgresql"
     double = "float8"
     wide = "numeric"
+    widest = "bigint"
+    narrow = frozenset({"bool", "int2", "int4", "int8"})
     barrier = " OFFSET 0"
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Search the sorted keys of a constant JSON object."""
         table = json.dumps({str(v): i for i, v in enumerate(values)}, ensure_ascii=False)
         return f"CAST(CAST({self.text(table)} AS jsonb) ->> CAST({x} AS text) AS bigint)"
+
+    def xor(self, a: str, b: str) -> str:
+        """Write the operator."""
+        return f"(({a}) # {b})"
 
     def divide(self, n: str, d: str, *, wide: bool = False) -> str:
         """Divide; the slash between integers cuts off, between numerics it does not."""
@@ -221,6 +279,10 @@ class Postgres(Dialect):
             f"WHEN {x} < -{top} THEN '-Infinity' WHEN {x} > -{tiny} AND {x} < {tiny} THEN 0 "
             f"ELSE {x} END AS float8)"
         )
+
+    def decimal(self, x: str) -> str:
+        """A numeric may hold NaN."""
+        return f"NULLIF({x}, CAST('NaN' AS numeric))"
 
     def as_text(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Plain text in binary collation."""

@@ -4,25 +4,39 @@
 Data is loaded or registered first; then external access is switched off (but
 for the listed source files) and the configuration locked, so that even a forged
 statement could reach nothing but the policy's own sources. A connection that
-the caller hands over keeps its settings; the engine works on a cursor of it.
+the caller hands over keeps its settings but one; the engine works on a cursor of it.
+
+DuckDB believes the statistics of Parquet files: where a footer lies, or leaves NaN
+out as the format wants, it removes clamps and guards as proved. So the rule that
+draws such conclusions is switched off, on every connection; it is a setting of
+the database, not of a session.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import duckdb
 
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
-from discreet.engines._physical import Found, Physical, check
-from discreet.engines._protocol import check_fanout, sealed
+from discreet.engines._physical import Found, Held, Physical, check, held
+from discreet.engines._protocol import (
+    Fanouts,
+    SaltValues,
+    check_joins,
+    check_tables,
+    proved,
+    sealed,
+)
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
+from discreet.verify import Proof, fill
 
 _FAMILIES: Final = {
     "TINYINT": Physical.INTEGER,
@@ -47,7 +61,10 @@ _FAMILIES: Final = {
     "TIMESTAMP_MS": Physical.TIMESTAMP,
     "TIMESTAMP_NS": Physical.TIMESTAMP,
     "TIMESTAMP WITH TIME ZONE": Physical.TIMESTAMP,
+    "TIMESTAMPTZ_NS": Physical.TIMESTAMP,
 }
+SWITCHED_OFF: Final = ("statistics_propagation", "top_n_window_elimination")
+"""The first for safety (see above), the second for speed of rankings."""
 _PARTS: Final = (1, 8, 64)
 """Sorting spills to disk, so one pass is best; units are split only when memory runs out."""
 
@@ -65,6 +82,12 @@ class DuckDBEngine:
         SQL name of each table of the policy.
     cleanup
         Called when the engine is closed.
+    live
+        Whether public tables may change while the engine is open; then joins are
+        checked again in the snapshot of each statement.
+    public
+        Connection that sees public tables, so that nobody waits for a running
+        statement to learn about them; the same connection if left out.
     """
 
     name = "duckdb"
@@ -75,16 +98,53 @@ class DuckDBEngine:
         policy: pol.Policy,
         tables: Mapping[str, str],
         cleanup: Callable[[], None],
+        *,
+        live: bool,
+        public: duckdb.DuckDBPyConnection | None = None,
     ) -> None:
         self._dialect = DuckDB()
+        self._policy = policy
         self._connection = connection
+        self._live = live
         # also when nobody closes: at collection or at exit, without a warning
         self._cleanup = weakref.finalize(self, cleanup)
         self._lock = threading.Lock()
+        self._public = (self._lock, connection)
+        if public is not None:
+            self._public = (threading.Lock(), public)
+        self._switch_off()
+        found = {name: self._describe(name, tables[name]) for name in policy.tables}
         self._sources = {
-            name: Source(tables[name], check(table, self._describe(name, tables[name])))
-            for name, table in policy.tables.items()
+            name: Source(tables[name], columns) for name, columns in check(policy, found).items()
         }
+        self._fanouts = Fanouts(policy, self._measure)
+
+    @property
+    def catalog(self) -> Mapping[str, Held]:
+        """Physical columns of each table, by the name under which statements read it."""
+        tables = self._policy.tables
+        return {s.table: held(tables[name], s.columns) for name, s in self._sources.items()}
+
+    def _switch_off(self) -> None:
+        """Add to the optimizer rules that are switched off already."""
+        (known,) = self._connection.execute(
+            "SELECT value FROM duckdb_settings() WHERE name = 'disabled_optimizers'"
+        ).fetchall()[0]
+        rules = {r for r in str(known or "").split(",") if r}
+        if rules >= set(SWITCHED_OFF):
+            return
+        wanted = ",".join(sorted(rules | set(SWITCHED_OFF)))
+        failed = False
+        try:
+            self._connection.execute(f"SET disabled_optimizers = {self._dialect.text(wanted)}")
+        except duckdb.Error:
+            failed = True
+        if failed:
+            raise SchemaError(
+                "this DuckDB connection is locked with an optimizer rule that believes the "
+                "statistics of files",
+                hint=f"SET disabled_optimizers = '{wanted}'",
+            )
 
     def _describe(self, name: str, table: str) -> dict[str, Found]:
         columns = columns_of(self._connection, table)
@@ -94,8 +154,10 @@ class DuckDBEngine:
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
-        check_fanout(self, aggregate)
-        return sealed(lambda: self._execute(aggregate, salt))
+        check_tables(aggregate, self._policy)
+        if not self._live:
+            check_joins(aggregate, self.fanout)
+        return sealed(lambda: self._execute(aggregate, salt), but=(SchemaError,))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         for parts in _PARTS:
@@ -110,27 +172,66 @@ class DuckDBEngine:
         """Add up over disjoint sets of units: less memory, the same integers."""
         keys = len(aggregate.keys)
         groups: Groups = {}
-        for part in range(parts):
-            chunk = (part, parts) if parts > 1 else None
-            for row in self._rows(render(self._dialect, self._sources, aggregate, salt, chunk)):
-                known = groups.get(row[:keys], (0,) * (len(row) - keys))
-                groups[row[:keys]] = tuple(
-                    a + int(b) for a, b in zip(known, row[keys:], strict=True)
-                )
+        with self._snapshot(aggregate):
+            for part in range(parts):
+                chunk = (part, parts) if parts > 1 else None
+                sql = self._proved(aggregate, chunk)
+                for row in self._rows(fill(sql, SaltValues(salt))):
+                    known = groups.get(row[:keys], (0,) * (len(row) - keys))
+                    groups[row[:keys]] = tuple(
+                        a + int(b) for a, b in zip(known, row[keys:], strict=True)
+                    )
         return dict(sorted(groups.items()))
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _snapshot(self, aggregate: Aggregate) -> Iterator[None]:
+        """Hold the connection, and for tables that may change one state of them."""
         with self._lock:
-            return self._connection.execute(sql).fetchall()
+            if not self._live:
+                yield
+                return
+            begun = True
+            try:
+                self._connection.execute("BEGIN TRANSACTION")
+            except duckdb.TransactionException:
+                begun = False  # the caller's own transaction is a snapshot as well
+            try:
+                check_joins(aggregate, lambda s, c: int(self._rows(self._repeats(s, c))[0][0]))
+                yield
+            finally:
+                if begun:
+                    self._connection.execute("ROLLBACK")
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql).fetchall()
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
-        return render(self._dialect, self._sources, aggregate, salt)
+        text = self._proved(aggregate)
+        return text if salt is None else fill(text, SaltValues(salt))
+
+    def proof(self, aggregate: Aggregate) -> Proof:
+        """Prove the statement that would run."""
+        sql = render(self._dialect, self._sources, aggregate, None)
+        return proved(self.name, self._sources, self._policy, aggregate, sql)
+
+    def _proved(self, aggregate: Aggregate, chunk: tuple[int, int] | None = None) -> str:
+        """Write a statement and prove it: nothing else runs."""
+        sql = render(self._dialect, self._sources, aggregate, None, chunk)
+        proved(self.name, self._sources, self._policy, aggregate, sql)
+        return sql
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""
-        sql = render_fanout(self._dialect, self._sources, public, columns)
-        return sealed(lambda: int(self._rows(sql)[0][0]))
+        return self._fanouts(public, columns)
+
+    def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
+        sql, (lock, connection) = self._repeats(public, columns), self._public
+        with lock:
+            return sealed(lambda: int(connection.execute(sql).fetchall()[0][0]))
+
+    def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
+        return render_fanout(self._dialect, self._sources, public, columns)
 
     def close(self) -> None:
         """Release what was opened for this engine."""

@@ -1,16 +1,22 @@
-"""Frames of Python objects: typed by the policy, value by value.
+"""Frames: Arrow columns that the engine scans without a conversion that could fail.
 
 A pandas column of dtype ``object`` has no type. Guessing one from a sample of its
 values would let one row decide how the others are read, or make a run fail on one
 of two neighbouring tables. So each value is read by itself, as the policy says,
 and what cannot be read is NULL.
+
+Typed columns are taken as they are, but for the few types that DuckDB converts
+while it scans, or does not know: these are viewed as another type of the same
+values. Text is checked once, at the speed of memory; what is not UTF-8 is mended,
+value by value: bad bytes become "?".
 """
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from discreet import policy as pol
+from discreet.engines._connect import module
+from discreet.errors import SchemaError
 from discreet.plan import ingest
 
 if TYPE_CHECKING:
@@ -25,24 +33,141 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps are read in UTC, unmarked
 _DAY: Final = Fraction(86_400)
+_PIECE: Final = 2**16
+_MEND: Final = "discreet-mend"
 
 
-def from_pandas(table: pol.Table, frame: Any) -> Any:
-    """Return a pandas frame as it is, or with columns of objects typed."""
-    needed = dict.fromkeys([*table.columns, *([] if table.unit is None else [table.unit])])
-    present = [name for name in needed if name in frame.columns]
-    untyped = [name for name in present if _is_untyped(frame[name].dtype)]
-    if not untyped:
-        return frame
-    import pyarrow as pa  # noqa: PLC0415 - only for columns of objects
+def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
+    """Return the policy's columns of a pandas, Polars or Arrow table; others by name only."""
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
 
-    columns = {
-        name: _typed(table.columns.get(name), frame[name])
-        if name in untyped
-        else pa.array(frame[name], from_pandas=True)
-        for name in present
-    }
-    return pa.table(columns)
+    library = module(frame).split(".")[0]
+    needed = {*table.columns, table.unit}
+    if library == "pandas":
+        names = [name for name in frame.columns if isinstance(name, str)]
+        columns = {n: _from_pandas(table.columns.get(n), frame[n]) for n in names if n in needed}
+        return _with_names(plain(pa.table(columns)), names, len(frame))
+    if library == "polars":
+        collected: Callable[[], Any] | None = getattr(frame, "collect", None)
+        frame = (frame if collected is None else collected()).to_arrow()
+    elif library != "pyarrow":
+        raise SchemaError(
+            f"the source of table {table.name!r} is a {type(frame).__name__}",
+            hint="a path, a pandas, Polars or Arrow table, or a database connection",
+        )
+    names = frame.schema.names
+    present = [name for name in dict.fromkeys(names) if name in needed]
+    if hasattr(frame, "read_all"):
+        frame = frame.read_all()
+    if isinstance(frame, pa.RecordBatch):
+        frame = pa.Table.from_batches([frame])
+    taken = frame.select(present) if isinstance(frame, pa.Table) else frame.to_table(present)
+    return _with_names(plain(taken), names, len(taken))
+
+
+def _with_names(table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
+    """Add columns of NULL, so that an error can name a column that is nearly right."""
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    for name in dict.fromkeys(names):
+        if name not in table.column_names:
+            table = (
+                table.append_column(name, pa.nulls(rows))
+                if table.num_columns
+                else pa.table({name: pa.nulls(rows)})
+            )
+    return table
+
+
+def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
+    """Read Parquet files that DuckDB itself cannot read on every row."""
+    import pyarrow as pa  # noqa: PLC0415 - only for such files
+    import pyarrow.dataset  # noqa: PLC0415 - only for such files
+
+    data = pyarrow.dataset.dataset(list(files), format="parquet")
+    needed = {*table.columns, table.unit}
+    scanner = data.scanner(columns=[n for n in data.schema.names if n in needed])
+    schema = plain(scanner.projected_schema.empty_table()).schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in scanner.to_batches():
+            yield from plain(pa.Table.from_batches([batch])).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return the same values in types that are scanned as they are, all text valid."""
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    return pa.table([_plain(column) for column in table.columns], names=table.column_names)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if not _is_text(kind.value_type):
+            return _plain(column.cast(kind.value_type))
+        chunks = [
+            pa.DictionaryArray.from_arrays(c.indices, mended(c.dictionary)) for c in column.chunks
+        ]
+        return pa.chunked_array(chunks, type=kind)
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    target = kind
+    if pa.types.is_timestamp(kind):
+        target = pa.timestamp(kind.unit)
+    elif pa.types.is_date64(kind):
+        target = pa.timestamp("ms")
+    if target != kind:
+        return pa.chunked_array([c.view(target) for c in column.chunks], type=target)
+    if _is_text(kind):
+        pieces = [
+            mended(c.slice(i, _PIECE)) for c in column.chunks for i in range(0, len(c), _PIECE)
+        ]
+        return pa.chunked_array(pieces, type=kind)
+    return column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    return any(
+        is_of(kind)
+        for is_of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    )
+
+
+def mended(texts: pa.Array) -> pa.Array:
+    """Return texts as they are if all are UTF-8, or with "?" for bad bytes."""
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        blobs = texts.cast(pa.large_binary()).to_pylist()
+        return pa.array(
+            [None if b is None else b.decode("utf-8", _MEND) for b in blobs], texts.type
+        )
+    return texts
+
+
+def _question_marks(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "?" * (error.end - error.start), error.end
+
+
+codecs.register_error(_MEND, _question_marks)
+
+
+def _from_pandas(column: pol.Column | None, values: Any) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - only for frames
+
+    if _is_untyped(values.dtype):
+        return _typed(column, values)
+    return pa.array(values, from_pandas=True)
 
 
 def _is_untyped(dtype: Any) -> bool:

@@ -1,9 +1,10 @@
 """Raw columns to codes, in SQL: the meaning of :func:`discreet.plan.ingest`, rendered.
 
-Every branch compares before it converts, so no conversion can fail: NULL and
-NaN become NULL, what lies outside the bounds is clamped or becomes NULL, and
-doubles are quantised by the same IEEE operations in the same order as in the
-reference.
+Every branch of a CASE compares before it converts, in the column's own type or
+one that holds all its values, so no conversion can fail whatever the column
+holds: NULL and NaN become NULL, what lies outside the bounds is clamped or
+becomes NULL, and doubles are quantised by the same IEEE operations in the same
+order as in the reference. NaN sorts above infinity in every engine here.
 """
 
 from __future__ import annotations
@@ -30,8 +31,6 @@ the nearest integer cannot leave the bounds.
 def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
     """Physical value in the form that :func:`code` compares, computed once."""
     kind = found.kind
-    if kind is Physical.FLOAT:
-        x = dialect.without_nan(x)
     match column:
         case pol.Integer() | pol.Real():
             return x if _whole(column, found) else dialect.as_double(x, found)
@@ -43,6 +42,10 @@ def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
             return dialect.as_text(x, found)
         case pol.Category() | pol.Boolean() if kind is Physical.BOOLEAN:
             return dialect.bit(x)
+        case pol.Category() | pol.Boolean() if kind is Physical.FLOAT:
+            return dialect.as_double(x, found)
+        case pol.Category() | pol.Boolean() if kind is Physical.DECIMAL:
+            return dialect.decimal(x)
     return x
 
 
@@ -69,7 +72,7 @@ def _known(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
         case pol.Boolean():
             if found.kind is Physical.BOOLEAN:
                 return r
-            return dialect.choose(r, (0, 1))
+            return dialect.place(r, (0, 1), found)
         case pol.Category():
             return _category(dialect, column, found, r)
         case pol.Date():
@@ -105,7 +108,7 @@ def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) 
         scaled = f"{r} * {dialect.real(float(1 / step))}"
     elif step > 1:
         scaled = dialect.scaled(r, float(step))
-    grid = f"CAST({scaled} AS BIGINT)"
+    grid = dialect.rounded(scaled)
     if max(abs(kind.lo), abs(kind.hi)) > _CERTAIN:
         grid = f"CASE WHEN {grid} < {lo} THEN {lo} WHEN {grid} > {hi} THEN {hi} ELSE {grid} END"
     # the common case stands first: a batch that lies inside takes one branch only
@@ -118,13 +121,11 @@ def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) 
 
 
 def _category(dialect: Dialect, column: pol.Category, found: Found, r: str) -> str:
-    values = column.values
-    numbers = tuple(v if isinstance(v, str) else int(v) for v in values)
-    x = r
-    if found.kind in (Physical.FLOAT, Physical.DECIMAL):
-        lo, hi = min(numbers), max(numbers)
-        x = f"CASE WHEN {r} BETWEEN {lo} AND {hi} AND {r} = floor({r}) THEN CAST({r} AS BIGINT) END"
-    place = dialect.position(f"({x})" if x != r else r, numbers)
+    labels, numbers = column.values, [int(v) for v in column.values if not isinstance(v, str)]
+    if numbers:
+        place = dialect.place(r, numbers, found)
+    else:
+        place = dialect.position(r, [str(v) for v in labels])
     if column.other is None:
         return place
     other = column.domain.index(column.other)

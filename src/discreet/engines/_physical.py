@@ -8,12 +8,17 @@ name the column, the type that was found and one line that repairs it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from discreet import policy as pol
 from discreet.errors import SchemaError
+from discreet.privacy import Neighbours
+
+Schema: TypeAlias = dict[str, "dict[str, Found]"]
+"""Physical columns by table and declared name."""
 
 
 class Physical(StrEnum):
@@ -36,11 +41,38 @@ class Found:
     name: str
     kind: Physical
     native: str
+    widened: bool = False
+    """Whether units of another table have another integer type, so that all are widened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an engine holds of a table: the physical columns that statements may read.
+
+    Attributes
+    ----------
+    columns
+        Native type of each physical column of the policy, by its real name.
+    unit
+        Physical column that tells the units of a private table apart.
+    public
+        Whether the table is public.
+    """
+
+    columns: Mapping[str, str]
+    unit: str | None
+    public: bool
 
 
 _NUMBERS = (Physical.INTEGER, Physical.FLOAT, Physical.DECIMAL)
 _MOMENTS = (Physical.DATE, Physical.TIMESTAMP)
 _UNITS = (Physical.INTEGER, Physical.TEXT)
+
+
+def held(table: pol.Table, found: Mapping[str, Found]) -> Held:
+    """Describe a table in an engine's catalogue."""
+    unit = None if table.unit is None else found[table.unit].name
+    return Held({f.name: f.native for f in found.values()}, unit, table.public)
 
 
 def suitable(column: pol.Column) -> tuple[Physical, ...]:
@@ -71,14 +103,40 @@ _CASTS = {
 }
 
 
-def check(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
-    """Match a table's declared columns and unit with what the source holds.
+def check(policy: pol.Policy, found: Mapping[str, Mapping[str, Found]]) -> Schema:
+    """Match the declared columns and units of all tables with what the sources hold.
 
     Raises
     ------
     SchemaError
-        When a column is missing or of a type that cannot be read as declared.
+        When a column is missing or of a type that cannot be read as declared, or
+        when the units of two tables could not be compared without a cast.
     """
+    matched = {name: _matched(table, found[name]) for name, table in policy.tables.items()}
+    for neighbours in Neighbours:
+        _comparable([t for t in policy.tables.values() if t.neighbours is neighbours], matched)
+    return matched
+
+
+def _comparable(tables: Sequence[pol.Table], matched: Schema) -> None:
+    """See that units of tables which a question may join need no cast to be compared."""
+    units = [(t, matched[t.name][t.unit]) for t in tables if t.unit is not None and not t.public]
+    for table, unit in units[1:]:
+        first, other = units[0]
+        if unit.kind is not other.kind:
+            number = other if unit.kind is Physical.TEXT else unit
+            raise SchemaError(
+                f"the unit of table {first.name!r} is {other.native} and that of table "
+                f"{table.name!r} is {unit.native}: compared with a number, '7' and '007' would "
+                "be one person",
+                hint=_cast(number.name, Physical.TEXT),
+            )
+    if len({unit.native for _, unit in units}) > 1:
+        for table, unit in units:
+            matched[table.name][str(table.unit)] = replace(unit, widened=True)
+
+
+def _matched(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
     matched = {name: _find(table, name, found) for name in table.columns}
     for name, column in table.columns.items():
         _suits(table, column, matched[name])
@@ -97,10 +155,11 @@ def check(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
 def _find(table: pol.Table, name: str, found: Mapping[str, Found]) -> Found:
     if name in found:
         return found[name]
-    near = difflib.get_close_matches(name, found, n=1, cutoff=0.0)
+    folded = {other.casefold(): other for other in found}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
     raise SchemaError(
         f"table {table.name!r} has no column {name!r}",
-        hint=f"name it {near[0]!r} in the policy" if near else None,
+        hint=f"name it {folded[near[0]]!r} in the policy" if near else None,
     )
 
 

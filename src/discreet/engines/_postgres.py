@@ -9,17 +9,25 @@ the database must be encoded in it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
-from discreet.engines._physical import Found, Physical, check
-from discreet.engines._protocol import check_fanout, sealed
+from discreet.engines._physical import Found, Held, Physical, check, held
+from discreet.engines._protocol import (
+    Fanouts,
+    SaltValues,
+    check_joins,
+    check_tables,
+    proved,
+    sealed,
+)
 from discreet.engines._render import Source, render, render_fanout
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.verify import Proof, fill
 
 if TYPE_CHECKING:
     import psycopg
@@ -90,9 +98,19 @@ class PostgresEngine:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
-        self._sources = {name: self._source(table) for name, table in policy.tables.items()}
+        self._policy = policy
+        read = {name: self._describe(table) for name, table in policy.tables.items()}
+        matched = check(policy, {name: found for name, (_, found) in read.items()})
+        self._sources = {name: Source(read[name][0], found) for name, found in matched.items()}
+        self._fanouts = Fanouts(policy, self._measure)
 
-    def _source(self, table: pol.Table) -> Source:
+    @property
+    def catalog(self) -> Mapping[str, Held]:
+        """Physical columns of each table, by the name under which statements read it."""
+        tables = self._policy.tables
+        return {s.table: held(tables[name], s.columns) for name, s in self._sources.items()}
+
+    def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found]]:
         quoted = self._dialect.quote(*table.name.split("."))
         with self._lock, self._connection.transaction(force_rollback=True):
             columns = self._connection.execute(_COLUMNS, (quoted,)).fetchall()
@@ -105,39 +123,60 @@ class PostgresEngine:
             name: Found(name, Physical.TEXT if kind == "e" else family(native), native)
             for name, native, kind, *_ in columns
         }
-        return Source(self._dialect.quote(*columns[0][3:]), check(table, found))
+        return self._dialect.quote(*columns[0][3:]), found
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
-        check_fanout(self, aggregate)
-        return sealed(lambda: self._execute(aggregate, salt))
+        check_tables(aggregate, self._policy)
+        return sealed(lambda: self._execute(aggregate, salt), but=(SchemaError,))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         keys = len(aggregate.keys)
-        rows = self._rows(self.sql(aggregate, salt))
+        with self._lock, self._read_only():
+            # public tables may have changed since they were measured: once more, in one snapshot
+            check_joins(aggregate, lambda s, c: int(self._run(self._repeats(s, c))[0][0]))
+            rows = self._run(self.sql(aggregate, salt))
         return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in sorted(rows)}
 
+    def _run(self, sql: str) -> list[tuple[Any, ...]]:
+        # bytes are sent as they are: a percent sign in a literal is no placeholder
+        return self._connection.execute(sql.encode()).fetchall()
+
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with self._lock, self._read_only() as connection:
-            # bytes are sent as they are: a percent sign in a literal is no placeholder
-            return connection.execute(sql.encode()).fetchall()
+        with self._lock, self._read_only():
+            return self._run(sql)
 
     @contextmanager
-    def _read_only(self) -> Iterator[psycopg.Connection[Any]]:
+    def _read_only(self) -> Iterator[None]:
+        idle = self._connection.info.transaction_status.name == "IDLE"
         with self._connection.transaction(force_rollback=True):
+            if idle:  # a transaction that the caller began keeps its own level
+                self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             settings = _SETTINGS | {"statement_timeout": str(int(self._timeout * 1000))}
             for name, value in settings.items():
                 self._connection.execute("SELECT set_config(%s, %s, true)", (name, value))
-            yield self._connection
+            yield
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
-        return render(self._dialect, self._sources, aggregate, salt)
+        text = render(self._dialect, self._sources, aggregate, None)
+        proved(self.name, self._sources, self._policy, aggregate, text)
+        return text if salt is None else fill(text, SaltValues(salt))
+
+    def proof(self, aggregate: Aggregate) -> Proof:
+        """Prove the statement that would run."""
+        sql = render(self._dialect, self._sources, aggregate, None)
+        return proved(self.name, self._sources, self._policy, aggregate, sql)
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""
-        sql = render_fanout(self._dialect, self._sources, public, columns)
-        return sealed(lambda: int(self._rows(sql)[0][0]))
+        return self._fanouts(public, columns)
+
+    def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
+        return sealed(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
+
+    def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
+        return render_fanout(self._dialect, self._sources, public, columns)
 
     def close(self) -> None:
         """Release what was opened for this engine."""
@@ -151,7 +190,13 @@ def family(native: str) -> Physical:
 
 def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> PostgresEngine:
     """Open a URL, or use a connection that the caller keeps."""
-    import psycopg  # noqa: PLC0415 - an optional engine
+    try:
+        import psycopg  # noqa: PLC0415 - an optional engine
+    except ImportError:
+        raise SchemaError(
+            "PostgreSQL needs the package psycopg, which is not installed",
+            hint='pip install "discreet[postgres]"',
+        ) from None
 
     if not isinstance(source, str):
         return PostgresEngine(source, policy, timeout, lambda: None)

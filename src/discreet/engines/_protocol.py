@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from discreet import policy as pol
+from discreet.engines._physical import Held, held
+from discreet.engines._render import Source
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
+from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
+from discreet.verify import Proof, Table, prove
 
 T = TypeVar("T")
+
+
+class SaltValues(dict[str, int]):
+    """Numbers for the placeholders of a statement, by their names."""
+
+    def __init__(self, salt: Salt) -> None:
+        super().__init__()
+        self.salt = salt
+
+    def __missing__(self, name: str) -> int:
+        coin, index = name.removeprefix("salt").split("_")
+        return self.salt.coefficient(int(coin), int(index))
+
+
+def proved(
+    dialect: str, sources: Mapping[str, Source], policy: pol.Policy, aggregate: Aggregate, sql: str
+) -> Proof:
+    """Prove a statement from its text, the physical types and measured fan-outs alone."""
+    tables = {}
+    for name, source in sources.items():
+        known = held(policy.tables[name], source.columns)
+        tables[source.table] = Table(dict(known.columns), known.unit, known.public)
+    fanouts = {}
+    for join in nodes(aggregate.relation):
+        if isinstance(join, JoinPublic):
+            source = sources[join.public.table.name]
+            columns = frozenset(source.columns[right].name for _, right in join.on)
+            fanouts[source.table, columns] = join.fanout
+    return prove(sql, dialect=dialect, tables=tables, fanouts=fanouts)
 
 
 class Engine(Protocol):
@@ -20,12 +53,21 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def catalog(self) -> Mapping[str, Held]:
+        """Physical columns of each table, by the name under which statements read it."""
+        ...
+
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
         ...
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
+        ...
+
+    def proof(self, aggregate: Aggregate) -> Proof | None:
+        """Prove the statement that would run; None where no statement runs."""
         ...
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
@@ -37,23 +79,80 @@ class Engine(Protocol):
         ...
 
 
-def check_fanout(engine: Engine, aggregate: Aggregate) -> None:
+class Fanouts:
+    """How often keys repeat in public tables: measured once, then remembered.
+
+    Single columns are measured when the source is opened, so that reading a
+    question neither runs a statement nor waits for one. A private table never
+    answers, whoever asks: such a number is exact.
+
+    Parameters
+    ----------
+    policy
+        Says which tables are public; what the caller claims does not count.
+    measure
+        Largest number of rows of a public table that share a key.
+    """
+
+    def __init__(self, policy: pol.Policy, measure: Callable[[Scan, tuple[str, ...]], int]) -> None:
+        self._policy = policy
+        self._measure = measure
+        self._known: dict[tuple[str, frozenset[str]], int] = {}
+        for table in policy.tables.values():
+            for column in table.columns if table.public else ():
+                self(Scan(table), (column,))
+
+    def __call__(self, public: Scan, columns: tuple[str, ...]) -> int:
+        """Return the number for one set of columns."""
+        self.check(public)
+        key = public.table.name, frozenset(columns)
+        if key not in self._known:
+            single = (self._known.get((key[0], frozenset([c])), 2) for c in columns)
+            # what a part of the key tells apart, the whole does
+            most = 1 if min(single) == 1 and len(columns) > 1 else self._measure(public, columns)
+            self._known[key] = most
+        return self._known[key]
+
+    def check(self, scan: Scan) -> None:
+        """Refuse a table that the policy does not hold as public, exactly as it is."""
+        own = self._policy.tables.get(scan.table.name)
+        if own is None or not own.public or not _part(scan.table, own):
+            raise SchemaError(
+                f"table {scan.table.name!r} is not public: how often its keys repeat is not told"
+            )
+
+
+def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], int]) -> None:
     """Refuse a join whose public table repeats a key more often than the plan assumes.
 
     Sensitivities rest on it. Public tables hold nothing private, so the refusal
     may say so.
     """
-    relation = aggregate.relation
-    while not isinstance(relation, Scan):
-        if isinstance(relation, JoinPublic):
-            columns = tuple(right for _, right in relation.on)
-            most = engine.fanout(relation.public, columns)
-            if most > relation.fanout:
+    for join in nodes(aggregate.relation):
+        if isinstance(join, JoinPublic):
+            most = fanout(join.public, tuple(right for _, right in join.on))
+            if most > join.fanout:
                 raise SchemaError(
-                    f"public table {relation.public.table.name!r} repeats a key {most} times, "
-                    f"the plan assumes at most {relation.fanout}"
+                    f"public table {join.public.table.name!r} repeats a key {most} times, "
+                    f"the plan assumes at most {join.fanout}"
                 )
-        relation = relation.below
+
+
+def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
+    """Refuse a plan over tables that are not, column by column, those of the policy."""
+    for node in nodes(aggregate.relation):
+        if isinstance(node, Scan):
+            own = policy.tables.get(node.table.name)
+            if own is None or not _part(node.table, own):
+                raise SchemaError(
+                    f"the plan's table {node.table.name!r} is not that of the engine's policy"
+                )
+
+
+def _part(table: pol.Table, own: pol.Table) -> bool:
+    """Whether a table is a policy's own, possibly with fewer columns."""
+    same = (table.unit, table.public, table.neighbours) == (own.unit, own.public, own.neighbours)
+    return same and all(own.columns.get(n) == c for n, c in table.columns.items())
 
 
 def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

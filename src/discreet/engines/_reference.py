@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from discreet.engines._physical import Held
+from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan, ingest, run
 
 
@@ -22,6 +24,11 @@ class Reference:
     def __init__(self, tables: Mapping[str, Iterable[Mapping[str, object]]]) -> None:
         self._tables = {name: list(rows) for name, rows in tables.items()}
 
+    @property
+    def catalog(self) -> Mapping[str, Held]:
+        """Nothing: no statement is ever read here."""
+        return {}
+
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
         return run(aggregate, self._tables, salt)
@@ -30,9 +37,14 @@ class Reference:
         """Describe the aggregate; there is no SQL to show."""
         return f"-- reference evaluation of plan {aggregate.hash[:12]}"
 
+    def proof(self, aggregate: Aggregate) -> None:
+        """Nothing to prove: no statement runs here."""
+
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""
         table = public.table
+        if not table.public:
+            raise SchemaError(f"table {table.name!r} is not public")
         keys = Counter(
             tuple(ingest(table.columns[c], row[c]) for c in columns)
             for row in self._tables[table.name]

@@ -1,23 +1,24 @@
 # ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """Aggregates to SQL: one text per aggregate, built from the closed plan only.
 
-The text is a tower of subqueries: *scan* (physical columns to codes), *join*,
-*filter*, then keys and measures, then the limits on each unit, then the sums.
-All names inside are our own; the source's names occur quoted in the scan only.
+The text is a tower of subqueries, one or two for each node of the relation:
+*scan* (physical columns to codes), *filter*, *join*, *projection*, *limit*, and
+the sums on top. All names inside are our own; the source's names occur quoted
+in the scan only.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from discreet import policy as pol
 from discreet.engines._dialect import Dialect
 from discreet.engines._expressions import Renderer, member
 from discreet.engines._ingest import code, raw
 from discreet.engines._physical import Found, Physical
-from discreet.engines._ranking import Item, Packed, hashed, pack
+from discreet.engines._ranking import Item, Packed, mixed, pack, residue
 from discreet.plan import (
     PRIME,
     Aggregate,
@@ -25,14 +26,18 @@ from discreet.plan import (
     JoinPublic,
     JoinUnit,
     Key,
+    Kind,
+    LimitGroups,
+    LimitRows,
     Measure,
     MeasureKind,
+    Project,
     Relation,
     Salt,
     Scan,
+    Type,
     base,
     expr,
-    used_columns,
 )
 
 UNIT = "u"
@@ -50,18 +55,31 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A rendered relation: SQL text, and the identifier of each plan column."""
+    """A rendered relation.
+
+    Attributes
+    ----------
+    body
+        SQL text.
+    columns
+        Identifier (or literal, where every row has the same code) of each plan column.
+    unit
+        Physical type of the unit column, which is called UNIT; None where a row is a unit.
+    """
 
     body: str
-    columns: dict[str, str]
+    columns: Mapping[str, str]
+    unit: Found | None = None
 
 
 @dataclass(slots=True)
-class _Relations:
-    """Renders scans, joins and filters, with names that never repeat."""
+class _Statement:
+    """Renders relations and one aggregate over them, with names that never repeat."""
 
     dialect: Dialect
     sources: Mapping[str, Source]
+    salt: Salt | None = None
+    chunk: tuple[int, int] | None = None
     numbers: Iterator[int] = field(default_factory=itertools.count)
     held: dict[str, str] = field(default_factory=dict)
     """Columns whose raw values are wanted as well, and the identifiers that hold them."""
@@ -69,24 +87,32 @@ class _Relations:
     def fresh(self, letter: str) -> str:
         return f"{letter}{next(self.numbers)}"
 
-    def names(self) -> Iterator[str]:
-        while True:
-            yield self.fresh("x")
+    def renderer(self, columns: Mapping[str, str]) -> Renderer:
+        return Renderer(self.dialect, columns, iter(lambda: self.fresh("x"), ""))
+
+    # -- relations ---------------------------------------------------------------
 
     def rows(self, relation: Relation, wanted: set[str]) -> _Rows:
+        """Render a relation with the wanted columns."""
+        inputs = [
+            self.rows(i, set(w))
+            for i, w in zip(relation.inputs, relation.needs(wanted), strict=True)
+        ]
         match relation:
             case Scan():
                 return self.scan(relation, wanted)
-            case Filter(below, condition):
-                inner = self.rows(below, wanted)
-                renderer = Renderer(self.dialect, inner.columns, self.names())
-                truth = renderer.truth(condition)
-                body = f"SELECT * FROM ({renderer.over(inner.body)}) AS s WHERE {truth}"
-                return _Rows(body, inner.columns)
+            case Filter():
+                return self.filter(relation, *inputs)
             case JoinPublic():
-                return self.join(relation, wanted)
+                return self.join(relation, wanted, *inputs)
             case JoinUnit():
-                return self.join_unit(relation, wanted)
+                return self.join_unit(relation, *inputs)
+            case Project():
+                return self.project(relation, wanted, *inputs)
+            case LimitRows():
+                return self.limit_rows(relation, *inputs)
+            case LimitGroups():
+                return self.limit_groups(relation, *inputs)
         raise AssertionError(relation)
 
     def scan(self, scan: Scan, wanted: set[str]) -> _Rows:
@@ -104,101 +130,156 @@ class _Relations:
             if name in self.held and not table.public:
                 self.held[name] = held
                 codes.append(held)
-        where = ""
+        where, unit = "", None
         if table.unit is not None and not table.public:
-            found = source.columns[table.unit]
-            unit = self.dialect.quote(found.name)
-            where = f" WHERE {unit} IS NOT NULL"
-            text = found.kind is Physical.TEXT
-            physical.append(f"{self.dialect.as_text(unit, found) if text else unit} AS {UNIT}")
+            unit = source.columns[table.unit]
+            quoted = self.dialect.quote(unit.name)
+            physical.append(f"{self.dialect.unit(quoted, unit)} AS {UNIT}")
             codes.append(UNIT)
+            where = f" WHERE {quoted} IS NOT NULL"
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.table}{where}"
-        return _Rows(f"SELECT {', '.join(codes) or '1 AS c'} FROM ({inner}) AS s", columns)
+        body = _select(codes, inner)
+        if self.chunk is not None and unit is not None:
+            part, parts = self.chunk
+            body += f" WHERE ({self.unit_residue(unit)}) % {parts} = {part}"
+        return _Rows(body, columns, unit)
 
-    def join_unit(self, join: JoinUnit, wanted: set[str]) -> _Rows:
-        theirs = {n for n in join.other.schema if join.prefix + n in wanted}
-        left, right = self.rows(join.below, wanted), self.rows(join.other, theirs)
-        kept = "".join(f", r.{c}" for c in right.columns.values())
-        on = f"l.{UNIT} = r.{UNIT}"
-        body = f"SELECT l.*{kept} FROM ({left.body}) AS l INNER JOIN ({right.body}) AS r ON {on}"
-        return _Rows(body, left.columns | {join.prefix + n: c for n, c in right.columns.items()})
+    def filter(self, node: Filter, below: _Rows) -> _Rows:
+        renderer = self.renderer(below.columns)
+        truth = renderer.truth(node.condition)
+        return replace(
+            below, body=f"SELECT * FROM ({renderer.over(below.body)}) AS s WHERE {truth}"
+        )
 
-    def join(self, join: JoinPublic, wanted: set[str]) -> _Rows:
+    def join(self, join: JoinPublic, wanted: set[str], left: _Rows) -> _Rows:
         public = {n for n in join.public.schema if join.prefix + n in wanted}
-        right = self.rows(join.public, public | {r for _, r in join.on})
-        left = self.rows(join.below, wanted | {name for name, _ in join.on})
+        right = self.scan(join.public, public | {r for _, r in join.on})
         on = " AND ".join(f"l.{left.columns[a]} = r.{right.columns[b]}" for a, b in join.on)
+        return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
+
+    def join_unit(self, join: JoinUnit, left: _Rows, right: _Rows) -> _Rows:
+        return self.joined(left, right, "INNER JOIN", f"l.{UNIT} = r.{UNIT}", join.prefix)
+
+    def joined(self, left: _Rows, right: _Rows, kind: str, on: str, prefix: str) -> _Rows:
         kept = "".join(f", r.{c}" for c in right.columns.values())
-        kind = "LEFT" if join.how == "left" else "INNER"
-        body = f"SELECT l.*{kept} FROM ({left.body}) AS l {kind} JOIN ({right.body}) AS r ON {on}"
-        return _Rows(body, left.columns | {join.prefix + n: c for n, c in right.columns.items()})
+        body = f"SELECT l.*{kept} FROM ({left.body}) AS l {kind} ({right.body}) AS r ON {on}"
+        theirs = {prefix + n: c for n, c in right.columns.items()}
+        return _Rows(body, {**left.columns, **theirs}, left.unit)
 
+    def project(self, node: Project, wanted: set[str], below: _Rows) -> _Rows:
+        """Evaluate keys and columns, and drop rows whose keys are not public codes."""
+        renderer = self.renderer(below.columns)
+        outputs, columns = [] if below.unit is None else [UNIT], {}
+        for name, e in node.columns:
+            if Item(name, e.type).is_constant:
+                columns[name] = self.dialect.integer(e.type.lo)
+            elif name in wanted:
+                columns[name] = self.fresh("c")
+                outputs.append(f"{renderer.value(e)} AS {columns[name]}")
+        keys, body = self.keyed(node, renderer, outputs, below.body)
+        return _Rows(body, keys | columns, below.unit)
 
-@dataclass(slots=True)
-class _Statement(_Relations):
-    """Renders one aggregate."""
+    def keyed(
+        self, node: Project, renderer: Renderer, outputs: list[str], body: str
+    ) -> tuple[dict[str, str], str]:
+        """Select the keys beside `outputs`, from rows where they are public codes."""
+        names = [self.fresh("k") for _ in node.keys]
+        values = [f"{renderer.value(k.expr)} AS {n}" for k, n in zip(node.keys, names, strict=True)]
+        body = _select([*values, *outputs], renderer.over(body))
+        pairs = zip(node.keys, names, strict=True)
+        tests = " AND ".join(_public(self.dialect, k, n) for k, n in pairs)
+        if tests:
+            body = f"SELECT * FROM ({body}) AS s WHERE {tests}"
+        return {f"k{i}": name for i, name in enumerate(names)}, body
 
-    aggregate: Aggregate = field(kw_only=True)
-    salt: Salt | None = field(kw_only=True)
-    chunk: tuple[int, int] | None = field(kw_only=True)
+    def limit_rows(self, node: LimitRows, below: _Rows) -> _Rows:
+        """Number each unit's rows by their codes, rank the numbers by hash, keep the first."""
+        items = _items(node.schema, below)
+        equal = items.keys() <= set(node.by)  # rows of one group: any of them will do
+        row = self.packed(items.values())
+        group = row if equal else self.packed(items[n] for n in node.by if n in items)
+        columns = row.columns if equal else row.columns + group.columns
+        body, order = _select([UNIT, *columns], below.body), []
+        if not equal:
+            number, rank = self.fresh("j"), self.fresh("h")
+            body = _ranked(body, "row_number", [UNIT], row.order, number)
+            hashed = self.mixed(node.coin, below, [f"({number} % {PRIME})"])
+            body, order = f"SELECT *, {hashed} AS {rank} FROM ({body}) AS s", [rank, number]
+        body = self.first(body, "row_number", [UNIT, *group.names], order, node.n)
+        return self.unpacked(node.schema, row, below, body)
 
-    def items(self) -> tuple[list[Item], list[Item]]:
-        """Names and types of keys and measures."""
-        # NULL keys are dropped, so nothing that follows needs to provide for them
-        keys = [Item(f"k{i}", k.expr.type.not_null()) for i, k in enumerate(self.aggregate.keys)]
-        return keys, [Item(f"v{i}", m.type) for i, m in enumerate(self.aggregate.measures)]
+    def limit_groups(self, node: LimitGroups, below: _Rows) -> _Rows:
+        """Rank each unit's groups by a hash of their keys, keep the rows of the first."""
+        items = _items(node.schema, below)
+        keys = [items[n] for n in node.keys if n in items]
+        row, group, rank = self.packed(items.values()), self.packed(keys), self.fresh("h")
+        hashed = self.mixed(node.coin, below, [residue(self.dialect, k) for k in keys])
+        columns = [UNIT, *row.columns, *group.columns, f"{hashed} AS {rank}"]
+        body = _select(columns, below.body)
+        body = self.first(body, "dense_rank", [UNIT], [rank, *group.order], node.n)
+        return self.unpacked(node.schema, row, below, body)
 
-    def renderer(self, columns: Mapping[str, str]) -> Renderer:
-        return Renderer(self.dialect, columns, self.names())
+    def packed(self, items: Iterable[Item]) -> Packed:
+        return pack(self.dialect, items, lambda: self.fresh("w"))
 
-    def key_values(self, renderer: Renderer) -> list[str]:
-        keys = self.aggregate.keys
-        return [f"{renderer.value(k.expr)} AS k{i}" for i, k in enumerate(keys)]
+    def unpacked(self, schema: Mapping[str, Type], row: Packed, below: _Rows, body: str) -> _Rows:
+        """Read the codes back from the words that were sorted."""
+        outputs, columns = [UNIT], {}
+        for name, t in schema.items():
+            if Item(name, t).is_constant:
+                columns[name] = self.dialect.integer(t.lo)
+                continue
+            columns[name] = self.fresh("c")
+            outputs.append(f"{row.values[below.columns[name]]} AS {columns[name]}")
+        return _Rows(_select(outputs, body), columns, below.unit)
 
-    def measure_values(self, renderer: Renderer) -> list[str]:
-        _, values = self.items()
-        return [
-            f"{renderer.value(m.expr)} AS {item.name}"
-            for m, item in zip(self.aggregate.measures, values, strict=True)
-            if m.expr is not None and not item.is_constant
-        ]
+    def first(
+        self, body: str, function: str, partition: list[str], order: list[str], most: int
+    ) -> str:
+        rank = self.fresh("n")
+        ranked = _ranked(body, function, partition, order, rank)
+        # not "<=": DuckDB would rewrite that into one heap per unit, slow and out of memory
+        return f"SELECT * FROM ({ranked}) AS s WHERE {rank} BETWEEN 1 AND {most}"
 
-    def public(self, body: str) -> str:
-        """Drop rows whose keys are NULL or not among the public codes."""
-        keys, _ = self.items()
-        pairs = zip(self.aggregate.keys, keys, strict=True)
-        conditions = " AND ".join(_public(self.dialect, key, item) for key, item in pairs)
-        return f"SELECT * FROM ({body}) AS s WHERE {conditions}" if conditions else body
+    def mixed(self, coin: int, rows: _Rows, parts: list[str]) -> str:
+        assert rows.unit is not None
+        return mixed(self.dialect, self.salt, coin, self.unit_residue(rows.unit), parts)
 
-    def entries(self) -> str:
-        """Keys and measures of every row that counts."""
-        rows = self.rows(self.aggregate.relation, set(used_columns(self.aggregate)))
-        renderer = self.renderer(rows.columns)
-        outputs = self.key_values(renderer) + self.measure_values(renderer)
-        outputs += [] if self.aggregate.unit is None else [UNIT]
-        return self.public(_select(outputs, renderer.over(rows.body)))
+    def unit_residue(self, unit: Found) -> str:
+        """Residue of the unit, possibly plus PRIME."""
+        if unit.kind is Physical.TEXT:
+            return self.dialect.text_residue(UNIT, PRIME)
+        return f"{self.dialect.remainder(UNIT, PRIME, unit)} + {PRIME}"
 
-    def render(self) -> str:
-        late = self.late_columns()
+    # -- aggregates --------------------------------------------------------------
+
+    def render(self, aggregate: Aggregate) -> str:
+        late = self.late_columns(aggregate)
         if late:
-            return self.grouped_late(late)
-        body = self.entries()
-        keys, values = self.items()
-        if self.aggregate.unit is not None:
-            body, read = self.limited(body, keys, values)
-            carried = [i for i in (*keys, *values) if i in keys or not i.is_constant]
-            body = _select([UNIT, *(f"{read[i.name]} AS {i.name}" for i in carried)], body)
-        pairs = zip(self.aggregate.measures, values, strict=True)
-        return _grouped(keys, [self.summed(m, v) for m, v in pairs], body)
+            return self.grouped_late(aggregate, late)
+        rows = self.rows(aggregate.relation, set(aggregate.relation.schema))
+        sums = [self.summed(aggregate, m, f"v{i}", rows) for i, m in enumerate(aggregate.measures)]
+        keys = [rows.columns[f"k{i}"] for i in range(len(aggregate.keys))]
+        return _grouped(keys, sums, rows.body)
 
-    def late_columns(self) -> list[str]:
+    def summed(self, aggregate: Aggregate, measure: Measure, column: str, rows: _Rows) -> str:
+        if measure.kind is MeasureKind.UNITS:
+            single = rows.unit is None or aggregate.relation.most(aggregate.group) == 1
+            return "count(*)" if single else f"count(DISTINCT {UNIT})"
+        constant = Item(column, measure.type).is_constant
+        if measure.kind is MeasureKind.DISTINCT:
+            return "least(count(*), 1)" if constant else f"count(DISTINCT {rows.columns[column]})"
+        if constant:
+            return f"count(*) * CAST({measure.type.lo} AS {self.dialect.wide})"
+        return f"COALESCE(sum({rows.columns[column]}), 0)"
+
+    def late_columns(self, aggregate: Aggregate) -> list[str]:
         """Text categories by whose raw values rows can be added up first.
 
         Turning each row's text into a code costs more than adding the row up.
         Sums over raw values are therefore taken first where all keys are made
         of such columns, and only the few raw groups are coded.
         """
-        aggregate = self.aggregate
         kinds = {m.kind for m in aggregate.measures}
         if aggregate.unit is not None or MeasureKind.DISTINCT in kinds:
             return []
@@ -211,125 +292,69 @@ class _Statement(_Relations):
         )
         return names if late else []
 
-    def grouped_late(self, names: list[str]) -> str:
+    def grouped_late(self, aggregate: Aggregate, names: list[str]) -> str:
         """Add up by raw values, code the groups, then add up by key."""
-        keys, values = self.items()
+        project = aggregate.relation
+        assert isinstance(project, Project)
         self.held = dict.fromkeys(names, "")
-        rows = self.rows(self.aggregate.relation, set(used_columns(self.aggregate)))
-        renderer = self.renderer(rows.columns)
-        outputs = [*self.held.values(), *self.measure_values(renderer)]
-        body = _select(outputs, renderer.over(rows.body))
-        count = self.fresh("n")
-        added = [v for m, v in zip(self.aggregate.measures, values, strict=True)
-                 if m.expr is not None and not v.is_constant]  # fmt: skip
-        raw_names = ", ".join(self.held.values())
-        partial = [f"count(*) AS {count}", *(f"sum({v.name}) AS {v.name}" for v in added)]
-        body = f"{_select([raw_names, *partial], body)} GROUP BY {raw_names}{_FENCE}"
-        table = base(self.aggregate.relation).table
+        below = self.rows(project.below, set(*project.needs(project.schema.keys())))
+        renderer = self.renderer(below.columns)
+        added = [n for n, e in project.columns if not Item(n, e.type).is_constant]
+        outputs = [f"{renderer.value(project.exprs[n])} AS {n}" for n in added]
+        body = _select([*self.held.values(), *outputs], renderer.over(below.body))
+        count, raw_names = self.fresh("n"), list(self.held.values())
+        partial = [f"count(*) AS {count}", *(f"sum({n}) AS {n}" for n in added)]
+        body = f"{_select([*raw_names, *partial], body)} GROUP BY {', '.join(raw_names)}{_FENCE}"
+        table = base(project).table
         found = self.sources[table.name].columns
-        coded = {
-            name: code(self.dialect, table.columns[name], found[name], held)
-            for name, held in self.held.items()
-        }
-        columns = {name: self.fresh("c") for name in coded}
-        carried = [count, *(v.name for v in added)]
-        body = _select([*carried, *(f"{coded[n]} AS {columns[n]}" for n in names)], body)
-        renderer = self.renderer(columns)
-        outputs = self.key_values(renderer) + carried
-        body = self.public(_select(outputs, renderer.over(body)))
+        columns = {name: self.fresh("c") for name in names}
+        coded = [
+            f"{code(self.dialect, table.columns[n], found[n], held)} AS {columns[n]}"
+            for n, held in self.held.items()
+        ]
+        body = _select([count, *added, *coded], body)
+        keys, body = self.keyed(project, self.renderer(columns), [count, *added], body)
         sums = [
-            f"COALESCE(sum({v.name}), 0)" if v in added
-            else f"COALESCE(sum({count}), 0) * CAST({v.type.lo} AS {self.dialect.wide})"
-            for v in values
+            f"COALESCE(sum(v{i}), 0)" if f"v{i}" in added
+            else f"COALESCE(sum({count}), 0) * CAST({m.type.lo} AS {self.dialect.wide})"
+            for i, m in enumerate(aggregate.measures)
         ]  # fmt: skip
-        return _grouped(keys, sums, body)
-
-    def summed(self, measure: Measure, item: Item) -> str:
-        limits = self.aggregate.limits
-        match measure.kind:
-            case MeasureKind.DISTINCT:
-                return "least(count(*), 1)" if item.is_constant else f"count(DISTINCT {item.name})"
-            case MeasureKind.UNITS:
-                single = self.aggregate.unit is None or 1 in (limits.rows, limits.rows_per_group)
-                return "count(*)" if single else f"count(DISTINCT {UNIT})"
-        if item.is_constant:
-            return f"count(*) * CAST({item.type.lo} AS {self.dialect.wide})"
-        return f"COALESCE(sum({item.name}), 0)"
-
-    def limited(
-        self, body: str, keys: list[Item], values: list[Item]
-    ) -> tuple[str, dict[str, str]]:
-        """Keep the best-ranked rows and groups of each unit."""
-        limits = self.aggregate.limits
-        unit = self.unit_residue()
-        items = [*keys, *values]
-        row = self.packed(items, hashed(self.dialect, self.salt, unit, items))
-        columns = [UNIT, *(f"{sql} AS {name}" for name, sql in row.columns)]
-        group: Packed | None = None
-        if limits.groups is not None or limits.rows_per_group is not None:
-            rank = None
-            if limits.groups is not None:
-                rank = hashed(self.dialect, self.salt, unit, keys)
-            group = self.packed(keys, rank)
-            columns += [f"{sql} AS {name}" for name, sql in group.columns]
-        where = ""
-        if self.chunk is not None:
-            part, parts = self.chunk
-            where = f" WHERE ({unit}) % {parts} = {part}"
-        body = f"SELECT {', '.join(columns)} FROM ({body}) AS s{where}"
-        order = ", ".join(row.order)
-        if group is not None and limits.rows_per_group is not None:
-            within = ", ".join((UNIT, *group.names))
-            body = self.first(body, "row_number", within, order, limits.rows_per_group)
-        if group is not None and limits.groups is not None:
-            body = self.first(body, "dense_rank", UNIT, ", ".join(group.order), limits.groups)
-        if limits.rows is not None:
-            body = self.first(body, "row_number", UNIT, order, limits.rows)
-        return body, row.values
-
-    def first(self, body: str, function: str, partition: str, order: str, most: int) -> str:
-        rank = self.fresh("n")
-        ranked = (
-            f"SELECT *, {function}() OVER (PARTITION BY {partition} ORDER BY {order}) AS {rank}"
-        )
-        # not "<=": DuckDB would rewrite that into one heap per unit, slow and out of memory
-        return f"SELECT * FROM ({ranked} FROM ({body}) AS s) AS s WHERE {rank} BETWEEN 1 AND {most}"
-
-    def packed(self, items: list[Item], rank: str | None) -> Packed:
-        return pack(self.dialect, items, rank, lambda: self.fresh("w"))
-
-    def unit_residue(self) -> str:
-        """Residue of the unit, possibly plus PRIME."""
-        table = base(self.aggregate.relation).table
-        assert table.unit is not None
-        found = self.sources[table.name].columns[table.unit]
-        if found.kind is Physical.TEXT:
-            return self.dialect.text_residue(UNIT, PRIME)
-        return f"{self.dialect.remainder(UNIT, PRIME, found)} + {PRIME}"
+        return _grouped(list(keys.values()), sums, body)
 
 
-def _select(outputs: list[str], body: str) -> str:
+def _items(schema: Mapping[str, Type], rows: _Rows) -> dict[str, Item]:
+    """Columns of a rendered relation in which rows can differ."""
+    items = {name: Item(rows.columns[name], t) for name, t in schema.items()}
+    return {name: item for name, item in items.items() if not item.is_constant}
+
+
+def _select(outputs: Sequence[str], body: str) -> str:
     return f"SELECT {', '.join(outputs) or '1 AS c'} FROM ({body}) AS s"
 
 
-def _grouped(keys: list[Item], sums: list[str], body: str) -> str:
-    names = [k.name for k in keys]
-    group = f" GROUP BY {', '.join(names)}" if names else ""
-    return _select([*names, *sums], body) + group
+def _ranked(
+    body: str, function: str, partition: Sequence[str], order: Sequence[str], name: str
+) -> str:
+    within = f"PARTITION BY {', '.join(partition)}"
+    by = f" ORDER BY {', '.join(order)}" if order else ""
+    return f"SELECT *, {function}() OVER ({within}{by}) AS {name} FROM ({body}) AS s"
 
 
-def _public(dialect: Dialect, key: Key, item: Item) -> str:
+def _grouped(keys: list[str], sums: list[str], body: str) -> str:
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return _select([*keys, *sums], body) + group
+
+
+def _public(dialect: Dialect, key: Key, name: str) -> str:
     """Condition that a key is one of its public codes (and not NULL)."""
-    if key.codes is None or _covers(key.codes, item):
-        return f"{item.name} IS NOT NULL"
-    if not key.codes:
-        return "FALSE"
-    return member(dialect, item.name, key.codes)
+    if key.codes is None or _covers(key.codes, key.expr.type):
+        return f"{name} IS NOT NULL"
+    return member(dialect, name, key.codes) if key.codes else "FALSE"
 
 
-def _covers(codes: tuple[int | str, ...], item: Item) -> bool:
-    t = item.type
-    return not item.is_text and len(codes) >= t.size and set(codes) >= set(range(t.lo, t.hi + 1))
+def _covers(codes: tuple[int | str, ...], t: Type) -> bool:
+    enough = t.kind is not Kind.TEXT and len(codes) >= t.size
+    return enough and set(codes) >= set(range(t.lo, t.hi + 1))
 
 
 def render(
@@ -353,14 +378,14 @@ def render(
         ``(part, parts)``: only the units whose residue falls in that part. Sums
         and counts of units over all parts add up to the whole.
     """
-    return _Statement(dialect, sources, aggregate=aggregate, salt=salt, chunk=chunk).render()
+    return _Statement(dialect, sources, salt, chunk).render(aggregate)
 
 
 def render_fanout(
     dialect: Dialect, sources: Mapping[str, Source], public: Scan, columns: tuple[str, ...]
 ) -> str:
     """Write the largest number of public rows that share a join key."""
-    rows = _Relations(dialect, sources).rows(public, set(columns))
+    rows = _Statement(dialect, sources).scan(public, set(columns))
     keys = [rows.columns[c] for c in columns]
     known = " AND ".join(f"{k} IS NOT NULL" for k in keys)
     counts = (

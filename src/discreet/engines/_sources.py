@@ -1,5 +1,22 @@
 # ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
-"""Sources of the embedded engine: files, frames and databases become its tables."""
+"""Sources of the embedded engine: files, frames and databases become its tables.
+
+Reading a source must not fail because of one row, for a failure would tell
+something about that row. What each kind of source may hold, and what is done:
+
+- Parquet: text that is not UTF-8 is mended by the reader ("?" for bad bytes). A
+  column of milliseconds that holds instants beyond 64 bits of microseconds cannot
+  be read by DuckDB; such columns are tried once when opened, and loaded through
+  Arrow if that fails. Folder names (``age=77``) are names, never columns.
+- Arrow, pandas, Polars: bad text is mended when opened, half floats, zoned
+  timestamps and dates in milliseconds become types of the same values that DuckDB
+  scans without conversion (see :mod:`discreet.engines._frames`).
+- CSV: a reader of our own, which cannot fail (see :mod:`discreet.engines._csv`).
+- DuckDB's own tables: the database refuses bad text when it is written. Views may
+  do anything; so all columns of a view are read once when opened.
+
+Public tables are copied when opened: what was measured of them stays true.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +26,20 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from discreet import policy as pol
-from discreet.engines import _csv, _frames
+from discreet.engines import _csv as csv
+from discreet.engines import _frames as frames
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
-from discreet.engines._duckdb import DuckDBEngine, columns_of
-from discreet.errors import SchemaError
+from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of
+from discreet.errors import DiscreetError, SchemaError
 
 if TYPE_CHECKING:
     import duckdb
 
+T = TypeVar("T")
 _SQL: Final = DuckDB()
 _PARQUET: Final = (".parquet", ".pq")
 _TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
@@ -51,7 +70,10 @@ def open_duckdb(
         opener = _Opener(connection)
         tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
         opener.lock()
-        return DuckDBEngine(connection, policy, tables, stack.pop_all().close)
+        public = connection.cursor()
+        stack.callback(public.close)
+        close = stack.pop_all().close
+        return DuckDBEngine(connection, policy, tables, close, live=False, public=public)
     raise AssertionError  # unreachable: the stack swallows nothing
 
 
@@ -63,7 +85,7 @@ def _configure(
         "TimeZone": "UTC",
         "preserve_insertion_order": "false",
         "autoinstall_known_extensions": "false",
-        "disabled_optimizers": "top_n_window_elimination",
+        "disabled_optimizers": ",".join(SWITCHED_OFF),
     }
     if memory_limit is not None:
         settings["memory_limit"] = memory_limit
@@ -75,10 +97,10 @@ def _on_connection(connection: duckdb.DuckDBPyConnection, policy: pol.Policy) ->
     tables = {name: _SQL.quote(*name.split(".")) for name in policy.tables}
     cursor = connection.cursor()
     if all(columns_of(cursor, table) is not None for table in tables.values()):
-        return DuckDBEngine(cursor, policy, tables, cursor.close)
+        return DuckDBEngine(cursor, policy, tables, cursor.close, live=True)
     # registered frames and temporary tables are visible on the connection itself only
     cursor.close()
-    return DuckDBEngine(connection, policy, tables, _nothing)
+    return DuckDBEngine(connection, policy, tables, _nothing, live=True)
 
 
 def _nothing() -> None:
@@ -96,36 +118,94 @@ class _Opener:
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
         name = _SQL.quote(table.name)
-        if isinstance(source, str | Path):
-            self._open_path(table, name, str(source))
-            if is_duckdb_file(source):
-                return _SQL.quote(self._databases[str(source)], *table.name.split("."))
-            return name
-        self._connection.register(table.name, _arrow(table, source))
-        return name
-
-    def _open_path(self, table: pol.Table, name: str, path: str) -> None:
-        if is_duckdb_file(path):
-            if path not in self._databases:
-                self._databases[path] = alias = f"source{len(self._databases)}"
-                self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
-            return
-        files = _matches(table, path)
-        if files[0].endswith(_PARQUET):
-            self._files += files
-            listed = ", ".join(_SQL.text(f) for f in files)
-            self._run(table, f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listed}])")
+        given = f"{table.name} as given" if table.public else table.name
+        held = _SQL.quote(given)
+        if not isinstance(source, str | Path):
+            frame = self._guarded(table, lambda: frames.as_arrow(table, source))
+            self._guarded(table, lambda: self._connection.register(given, frame))
+        elif is_duckdb_file(source):
+            held = self._attached(table, str(source))
         else:
-            self._run(table, _csv.load(table, name, files))
+            files = _matches(table, str(source))
+            read = self._parquet if files[0].endswith(_PARQUET) else self._csv
+            read(table, held, files)
+        if table.public:
+            self._run(
+                table, f"CREATE TABLE {name} AS SELECT {self._needed(table, held)} FROM {held}"
+            )
+        return name if table.public else held
+
+    def _needed(self, table: pol.Table, held: str) -> str:
+        """Columns of the policy that are there; those that are not are reported later."""
+        known = [c for c, _ in columns_of(self._connection, held) or [] if c in table.columns]
+        return ", ".join(map(_SQL.quote, known)) or "1 AS nothing"
+
+    def _attached(self, table: pol.Table, path: str) -> str:
+        if path not in self._databases:
+            alias = f"source{len(self._databases)}"
+            self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
+            self._databases[path] = alias
+        return _SQL.quote(self._databases[path], *table.name.split("."))
+
+    def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
+        reader = csv.Lines(table, files)
+        self._load(table, held, reader.columns, reader.batches())
+
+    def _parquet(self, table: pol.Table, held: str, files: list[str]) -> None:
+        listed = ", ".join(_SQL.text(f) for f in files)
+        read = f"read_parquet([{listed}], hive_partitioning = false, utf8_validation = 'replace')"
+        self._run(table, f"CREATE VIEW {held} AS SELECT * FROM {read}")
+        self._alike(table, files)
+        needed = {*table.columns, table.unit}
+        coarse = [c for c in self._milliseconds(table, files[0]) if c in needed]
+        tried = ", ".join(f"max({_SQL.quote(c)})" for c in coarse)
+        try:
+            if tried:
+                self._connection.execute(f"SELECT {tried} FROM {held}")
+        except Exception:  # noqa: BLE001 - whatever it says, the columns are read another way
+            self._run(table, f"DROP VIEW {held}")
+            self._load(table, held, "*", self._guarded(table, lambda: frames.parquet(table, files)))
+        else:
+            self._files += files
+
+    def _load(self, table: pol.Table, held: str, columns: str, reader: Any) -> None:
+        self._connection.register("loaded once", reader)
+        self._run(table, f'CREATE TABLE {held} AS SELECT {columns} FROM "loaded once"')
+        self._connection.unregister("loaded once")
+
+    def _alike(self, table: pol.Table, files: list[str]) -> None:
+        """Refuse files of different types: casting one to the other may fail on a row."""
+        needed = {*table.columns, table.unit}
+
+        def kinds(path: str) -> list[tuple[str, str]]:
+            read = f"read_parquet({_SQL.text(path)}, hive_partitioning = false)"
+            return sorted(c for c in columns_of(self._connection, read) or [] if c[0] in needed)
+
+        first = kinds(files[0])
+        if any(kinds(path) != first for path in files[1:]):
+            raise SchemaError(f"the Parquet files of table {table.name!r} differ in their types")
+
+    def _milliseconds(self, table: pol.Table, path: str) -> list[str]:
+        sql = (
+            f"SELECT name FROM parquet_schema({_SQL.text(path)}) WHERE type = 'INT96' "
+            "OR converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE '%MILLIS%'"
+        )
+        return [
+            name
+            for (name,) in self._guarded(table, lambda: self._connection.execute(sql)).fetchall()
+        ]
 
     def _run(self, table: pol.Table, sql: str) -> None:
-        failed = False
+        self._guarded(table, lambda: self._connection.execute(sql))
+
+    def _guarded(self, table: pol.Table, work: Callable[[], T]) -> T:
         try:
-            self._connection.execute(sql)
-        except Exception:  # noqa: BLE001 - engine messages may quote cells
-            failed = True
-        if failed:
-            raise _unreadable(table)
+            return work()
+        except DiscreetError:
+            raise
+        except Exception:  # noqa: BLE001, S110 - engine messages may quote cells
+            pass
+        raise SchemaError(f"the source of table {table.name!r} cannot be read")
 
     def lock(self) -> None:
         """Allow the source files only, and no further change of configuration."""
@@ -133,10 +213,6 @@ class _Opener:
         self._connection.execute(f"SET allowed_paths = [{paths}]")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
-
-
-def _unreadable(table: pol.Table) -> SchemaError:
-    return SchemaError(f"the source of table {table.name!r} cannot be read")
 
 
 def _matches(table: pol.Table, path: str) -> list[str]:
@@ -152,19 +228,3 @@ def _matches(table: pol.Table, path: str) -> list[str]:
             hint=f'source = "{table.name}.parquet"',
         )
     return [str(Path(f).absolute()) for f in files]
-
-
-def _arrow(table: pol.Table, frame: Any) -> Any:
-    """Bring a frame into the form that is scanned without a copy."""
-    library = module(frame).split(".")[0]
-    if library == "pyarrow":
-        return frame.read_all() if hasattr(frame, "read_all") else frame
-    if library == "polars":
-        collected: Callable[[], Any] | None = getattr(frame, "collect", None)
-        return (frame if collected is None else collected()).to_arrow()
-    if library == "pandas":
-        return _frames.from_pandas(table, frame)
-    raise SchemaError(
-        f"the source of table {table.name!r} is a {type(frame).__name__}",
-        hint="a path, a pandas, Polars or Arrow table, or a database connection",
-    )

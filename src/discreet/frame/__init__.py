@@ -1,40 +1,26 @@
-"""The fluent way to ask: the same questions as SQL, built step by step."""
+"""The fluent way to ask: the same questions as SQL, built step by step.
+
+Its statistics (``count``, ``mean``, ``median`` …) are made from the plan's one table
+of statistics.
+"""
 
 from __future__ import annotations
 
-from discreet.frame._table import Asker, Table
-from discreet.frame._terms import (
-    Term,
-    col,
-    count,
-    count_distinct,
-    max,  # noqa: A004 - the statistic's own name
-    mean,
-    median,
-    min,  # noqa: A004
-    mode,
-    proportion,
-    quantile,
-    std,
-    sum,  # noqa: A004
-    var,
-)
+from collections.abc import Callable
 
-__all__ = [
-    "Asker",
-    "Table",
-    "Term",
-    "col",
-    "count",
-    "count_distinct",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "mode",
-    "proportion",
-    "quantile",
-    "std",
-    "sum",
-    "var",
-]
+from discreet.frame._table import Asker, Table, parse
+from discreet.frame._terms import Term, col, function
+from discreet.plan import FLUENT
+
+__all__ = ["Asker", "Table", "Term", "col", "function", "parse", *FLUENT]  # noqa: PLE0604 - names of the table
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def __getattr__(name: str) -> Callable[..., Term]:
+    if name in FLUENT:
+        made = globals()[name] = function(name)
+        return made
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from discreet._text import plain_str
 from discreet.errors import QueryError
 
 if TYPE_CHECKING:
     from discreet import policy as pol
     from discreet.frame._terms import Given
     from discreet.plan import Query
-    from discreet.sql import Fanout
+    from discreet.sql import Fanout, Parsed
 
 
 class Asker(Protocol):
     """Who answers: a curator."""
 
-    def ask(self, query: Query, **options: Any) -> Any:
-        """Answer a query, spending budget."""
+    @property
+    def ask(self) -> Callable[..., Any]:
+        """Answer a question, spending budget."""
 
-    def preview(self, query: Query, **options: Any) -> Any:
-        """Price a query without touching data."""
+    @property
+    def preview(self) -> Callable[..., Any]:
+        """Price a question without touching data."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +110,15 @@ class Table:
     @property
     def query(self) -> Query:
         """The question, as the plan sees it."""
-        # sqlglot loads with the first question
-        from discreet.frame._tree import select  # noqa: PLC0415 - sqlglot loads when asked
-        from discreet.sql._select import lower  # noqa: PLC0415 - as above
-
-        if not self.outputs:
-            raise QueryError("the question asks for no statistic", hint=".agg(n=count())")
-        root = select(self)
-        return lower(root, self.policy, self.public_fanout, self.rest).query
+        return parse(self, self.policy, self.public_fanout).query
 
     def answer(self, **options: Any) -> Any:
         """Ask the curator, spending budget: ``answer(epsilon="0.5")``."""
-        return self._asker().ask(self.query, **options)
+        return self._asker().ask(self, **options)
 
     def preview(self, **options: Any) -> Any:
         """Price and expected error, without touching data."""
-        return self._asker().preview(self.query, **options)
+        return self._asker().preview(self, **options)
 
     def _asker(self) -> Asker:
         if self.asker is None:
@@ -135,3 +131,20 @@ class Table:
         from discreet.plan import describe  # noqa: PLC0415 - as in query
 
         return describe(self.query) if self.outputs else f"table {self.name}"
+
+
+def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
+    """Read a question under a policy, whatever policy it was begun under."""
+    # sqlglot loads with the first question
+    from discreet.frame._tree import select  # noqa: PLC0415 - sqlglot loads when asked
+    from discreet.sql import lower  # noqa: PLC0415 - as above
+
+    if type(question) is not Table:
+        raise QueryError(
+            f"a question is SQL text or a table of the fluent API, not {type(question).__name__}",
+            hint='curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.1")',
+        )
+    if not question.outputs:
+        raise QueryError("the question asks for no statistic", hint=".agg(n=count())")
+    rest = None if question.rest is None else plain_str(question.rest, "the label of other keys")
+    return lower(select(question), policy, fanout, rest)

@@ -1,4 +1,3 @@
-# ruff: noqa: A001 - sum, min and max are the names of the statistics
 """Terms of the fluent API: columns, conditions and statistics, as plain values.
 
 A term is a piece of a question that knows no table yet. Text inside is SQL and
@@ -8,8 +7,12 @@ mean the same.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from discreet.plan import FLUENT, Fluent
 
 Given: TypeAlias = "Term | str | int | float | bool | object"
 """What may stand for a term: text is SQL where an expression is expected."""
@@ -123,66 +126,44 @@ def col(name: str) -> Term:
     return Term("column", (name,))
 
 
-def _statistic(name: str, *args: object, where: Given | None = None) -> Term:
-    call = Term("call", (name, *args))
+def function(name: str) -> Callable[..., Term]:
+    """Make a function of the fluent API from its row in the table of statistics.
+
+    >>> function("mean")("income", where="age >= 18")
+    filter(call('AVG', sql('income')), sql('age >= 18'))
+    """
+    entry = FLUENT[name]
+    one = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    only = inspect.Parameter.KEYWORD_ONLY
+    listed = [inspect.Parameter("of", one, default=None if entry.sql == "COUNT" else _MUST)]
+    listed += [inspect.Parameter(n, one, default=_MUST if d is ... else d) for n, d in entry.takes]
+    if entry.population is not None:
+        listed.append(inspect.Parameter("sample", only, default=True))
+    listed.append(inspect.Parameter("where", only, default=None))
+    signature = inspect.Signature(listed)
+
+    def statistic(*args: object, **named: object) -> Term:
+        bound = signature.bind(*args, **named)
+        bound.apply_defaults()
+        return _call(entry, bound.arguments)
+
+    statistic.__name__ = statistic.__qualname__ = name
+    statistic.__doc__ = entry.doc
+    statistic.__signature__ = signature  # type: ignore[attr-defined]  # what inspect reads
+    return statistic
+
+
+_MUST: Final = inspect.Parameter.empty
+
+
+def _call(entry: Fluent, given: Mapping[str, object]) -> Term:
+    sql_name, of = entry.sql, given["of"]
+    if given.get("sample") is False and entry.population is not None:
+        sql_name = entry.population
+    operand = Term("star", ()) if of is None else sql(of)
+    if sql_name == "COUNT DISTINCT":
+        sql_name, operand = "COUNT", Term("distinct", (operand,))
+    more = [value(given[n]) for n, default in entry.takes if given[n] != default]
+    call = Term("call", (sql_name, operand, *more))
+    where = given["where"]
     return call if where is None else Term("filter", (call, sql(where)))
-
-
-def count(of: Given | None = None, *, where: Given | None = None) -> Term:
-    """Count rows; with an expression, rows where it is not NULL."""
-    return _statistic("COUNT", Term("star", ()) if of is None else sql(of), where=where)
-
-
-def count_distinct(of: Given, *, where: Given | None = None) -> Term:
-    """Count different values; of the unit column, units."""
-    return _statistic("COUNT", Term("distinct", (sql(of),)), where=where)
-
-
-def sum(of: Given, *, where: Given | None = None) -> Term:
-    """Add values up."""
-    return _statistic("SUM", sql(of), where=where)
-
-
-def mean(of: Given, *, where: Given | None = None) -> Term:
-    """Average values."""
-    return _statistic("AVG", sql(of), where=where)
-
-
-def proportion(condition: Given, *, where: Given | None = None) -> Term:
-    """Share of rows for which a condition is true, among those where it is known."""
-    return _statistic("AVG", sql(condition), where=where)
-
-
-def var(of: Given, *, sample: bool = True, where: Given | None = None) -> Term:
-    """Variance; divided by n − 1, or by n without `sample`."""
-    return _statistic("VAR_SAMP" if sample else "VAR_POP", sql(of), where=where)
-
-
-def std(of: Given, *, sample: bool = True, where: Given | None = None) -> Term:
-    """Standard deviation; see :func:`var`."""
-    return _statistic("STDDEV_SAMP" if sample else "STDDEV_POP", sql(of), where=where)
-
-
-def quantile(of: Given, q: object, *, where: Given | None = None) -> Term:
-    """Quantile at a probability between 0 and 1."""
-    return _statistic("QUANTILE", sql(of), value(q), where=where)
-
-
-def median(of: Given, *, where: Given | None = None) -> Term:
-    """Median: the quantile at one half."""
-    return _statistic("MEDIAN", sql(of), where=where)
-
-
-def min(of: Given, *, where: Given | None = None) -> Term:
-    """Smallest value, as the quantile at 0."""
-    return _statistic("MIN", sql(of), where=where)
-
-
-def max(of: Given, *, where: Given | None = None) -> Term:
-    """Largest value, as the quantile at 1."""
-    return _statistic("MAX", sql(of), where=where)
-
-
-def mode(of: Given, top: int = 1, *, where: Given | None = None) -> Term:
-    """Most frequent category, or the `top` most frequent ones."""
-    return _statistic("MODE", sql(of), *([] if top == 1 else [value(top)]), where=where)

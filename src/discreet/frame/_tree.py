@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlglot import exp
 
 from discreet._exact import decimal
+from discreet._text import plain_str
 from discreet.errors import QueryError
 from discreet.frame._terms import Term
 from discreet.plan import build
-from discreet.sql._text import check_depth, fragment, too_deep
+from discreet.sql._text import INFIX, check_depth, fragment, too_deep
 
 if TYPE_CHECKING:
     from discreet.frame._table import Table
 
-_BINARY: Final[dict[str, type[exp.Expression]]] = {
-    "+": exp.Add, "-": exp.Sub, "*": exp.Mul, "/": exp.Div, "<": exp.LT, "<=": exp.LTE,
-    "=": exp.EQ, "<>": exp.NEQ, ">=": exp.GTE, ">": exp.GT, "and": exp.And, "or": exp.Or,
-}  # fmt: skip
+_BINARY: Final = {op: kind for kind, op in INFIX.items()}
 
 
 def node(given: object, clause: str) -> exp.Expr:
@@ -40,11 +38,14 @@ def node(given: object, clause: str) -> exp.Expr:
     return handler(args, clause)
 
 
-def column(name: object) -> exp.Column:
-    """Refer to a column by its exact name, never as text to be read."""
-    if not isinstance(name, str):
-        raise QueryError(f"a column name is text, got {type(name).__name__}")
-    return exp.Column(this=exp.to_identifier(name, quoted=True))
+def _name(name: object) -> exp.Identifier:
+    """Refer to something by its exact name, never as text to be read."""
+    return exp.Identifier(this=plain_str(name, "a name", QueryError), quoted=True)
+
+
+def column(name: object, table: object = None) -> exp.Column:
+    """Refer to a column."""
+    return exp.Column(this=_name(name), table=None if table is None else _name(table))
 
 
 def _constant(args: Sequence[Any], clause: str) -> exp.Expr:
@@ -54,11 +55,11 @@ def _constant(args: Sequence[Any], clause: str) -> exp.Expr:
     if isinstance(given, bool):
         return exp.Boolean(this=given)
     if isinstance(given, str):
-        return exp.Literal.string(given)
+        return exp.Literal.string(plain_str(given))
     if isinstance(given, dt.datetime):
-        return exp.cast(exp.Literal.string(given.isoformat()), "TIMESTAMP")
+        return exp.cast(exp.Literal.string(plain_str(given.isoformat())), "TIMESTAMP")
     if isinstance(given, dt.date):
-        return exp.cast(exp.Literal.string(given.isoformat()), "DATE")
+        return exp.cast(exp.Literal.string(plain_str(given.isoformat())), "DATE")
     if isinstance(given, numbers.Number):
         exact = decimal(given, clause)  # type: ignore[arg-type]  # refuses what it cannot read
         whole = exp.Literal.number(abs(exact.numerator))
@@ -71,7 +72,8 @@ def _constant(args: Sequence[Any], clause: str) -> exp.Expr:
 
 def _call(args: Sequence[Any], clause: str) -> exp.Expr:
     name, *rest = args
-    return exp.Anonymous(this=name, expressions=[node(a, clause) for a in rest])
+    called = plain_str(name, "a function", QueryError)
+    return exp.Anonymous(this=called, expressions=[node(a, clause) for a in rest])
 
 
 def _filter(args: Sequence[Any], clause: str) -> exp.Expr:
@@ -101,7 +103,7 @@ _TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
 
 def alias(tree: exp.Expr, name: str) -> exp.Expr:
     """Name an output."""
-    return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
+    return exp.Alias(this=tree, alias=_name(name))
 
 
 def select(table: Table) -> exp.Select:
@@ -117,7 +119,7 @@ def select(table: Table) -> exp.Select:
 def _select(table: Table) -> exp.Select:
     measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
     root = exp.Select(expressions=[*(_key(name, g) for name, g in table.keys), *measured])
-    root.set("from_", exp.From(this=exp.Table(this=exp.to_identifier(table.name, quoted=True))))
+    root.set("from_", exp.From(this=exp.Table(this=_name(table.name))))
     if table.joins:
         root.set("joins", [_join(table.name, *j) for j in table.joins])
     if table.conditions:
@@ -149,14 +151,10 @@ def _all(conditions: Sequence[object], clause: str) -> exp.Expr:
 
 def _join(table: str, public: str, on: tuple[tuple[str, str], ...], how: str) -> exp.Join:
     pairs = [
-        exp.EQ(
-            this=exp.column(left, table=table, quoted=True),
-            expression=exp.column(right, table=public, quoted=True),
-        )
-        for left, right in on
+        exp.EQ(this=column(left, table), expression=column(right, public)) for left, right in on
     ]
     whole: exp.Expr = pairs[0]
     for pair in pairs[1:]:
         whole = exp.And(this=whole, expression=pair)
-    target = exp.Table(this=exp.to_identifier(public, quoted=True))
+    target = exp.Table(this=_name(public))
     return exp.Join(this=target, on=whole, side="LEFT" if how == "left" else None)

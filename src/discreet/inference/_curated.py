@@ -19,25 +19,22 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet import _exact, noise
+from discreet import _exact, frame, noise
 from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.curator._release import fresh_salt
-from discreet.engines._protocol import sealed
-from discreet.errors import DiscreetError, EngineError, ParameterError, PrivacyError
+from discreet.curator import Job, execute, travel
+from discreet.errors import ParameterError, PrivacyError
 from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
 from discreet.inference._testoftests import plan_parts, rejecting_parts
 from discreet.inference._ump import ump_test
-from discreet.ledger import Entry
-from discreet.plan import Aggregate, Cost, Kind, Limits, Query, digest, lower
+from discreet.plan import Aggregate, Kind, Limits, Query, aggregate, charge, digest, lower
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -109,37 +106,33 @@ def curated_test(
     eps = _exact.epsilon(epsilon)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     aggregate, query = _rows_of(curator, columns, by, table, where)
-    said = {"test": name, "by": by, "options": given, "parts": count, "alpha0": level}
-    entry = Entry(
-        policy=curator.policy.identity,
-        fingerprint=curator.policy.fingerprint,
-        analyst=curator.analyst,
-        plan=f"test-of-tests {json.dumps(said, sort_keys=True)} {digest(aggregate)}",
-        cost=Cost(eps, Fraction(0), Fraction(p.Pure(eps).rho), Fraction(0)),
-        noise=f"discrete-laplace 1/({eps})",
-        neighbours=query.neighbours.value,
-        unit=aggregate.unit,
-        tainted=noise.is_deterministic(),
-        tables=(_table_name(curator, table),),
-        source=curator._source,  # noqa: SLF001 - stored outcomes belong to one source
-        fresh=fresh,
-    )
+    asked = {"test": name, "by": by, "options": given, "parts": count, "alpha0": level}
+    law = noise.DiscreteLaplace(1 / eps)
+    loss = p.DiscreteLaplace(law.scale, 1)
 
-    def measured() -> int:
+    def run() -> str:
         samples = _samples(curator, aggregate, split=by is not None)
         rejected = rejecting_parts(samples, lambda *s: test(*s, **given), count, level)
-        return int(m.geometric(rejected, sensitivity=1, epsilon=eps).value)
+        value = int(m.geometric(rejected, sensitivity=1, epsilon=eps).value)
+        return json.dumps({"test of tests": 1, "rejected": value})
 
-    value = _paid(curator, entry, measured)
-    law = Noise(noise.DiscreteLaplace(1 / eps))
-    item = Noisy(float(value), law, query.neighbours.value, aggregate.unit or "row")
+    job = Job(
+        plan=f"test-of-tests {json.dumps(asked, sort_keys=True)} {digest(aggregate)}",
+        cost=charge([loss]),
+        noise=json.dumps(law.to_dict(), sort_keys=True),
+        neighbours=query.neighbours.value,
+        unit=aggregate.unit,
+        tables=(_table_name(curator, table),),
+        run=run,
+    )
+    value = json.loads(travel(curator, job, fresh=fresh).text)["rejected"]
+    item = Noisy(float(value), Noise(law), query.neighbours.value, aggregate.unit or "row")
     found = ump_test(item, count, level, alternative="greater", rng=rng)
-    loss = p.DiscreteLaplace(1 / eps, 1).under(query.neighbours, unit=aggregate.unit or "row")
     return replace(
         found,
         method=f"test of tests: {name} in {count} random parts",
         parameters={"parts": count, "level of each": level},
-        loss=loss,
+        loss=loss.under(query.neighbours, unit=aggregate.unit or "row"),
         _interval=None,
     )
 
@@ -183,26 +176,26 @@ def _rows_of(
     if not columns or (by is not None and len(columns) != 1):
         raise ParameterError("name the columns to test; with by= exactly one", hint='"income"')
     wanted = [*columns, *([] if by is None else [by])]
-    listed = ", ".join(f"{c} AS c{i}" for i, c in enumerate(wanted))
-    condition = "" if where is None else f" WHERE {where}"
-    query = curator.parse(
-        f"SELECT {listed}, COUNT(*) AS n FROM {_table_name(curator, table)}{condition} "  # noqa: S608 - parsed by the closed front end, never sent to an engine
-        f"GROUP BY {', '.join(wanted)}"
-    ).query
-    aggregate = lower(query).aggregates[0]
-    if len(aggregate.measures) != 1 or len(aggregate.keys) != len(wanted):
+    asked = curator.table(_table_name(curator, table))
+    if where is not None:
+        asked = asked.where(where)
+    keys = {f"c{i}": column for i, column in enumerate(wanted)}
+    query = asked.group_by(**keys).agg(n=frame.count()).query
+    found = lower(query).aggregates[0]
+    one = aggregate(query.relation, found.keys, found.measures, Limits(rows=1), query.neighbours)
+    if len(one.measures) != 1 or len(one.keys) != len(wanted) or one.relation.m != 1:
         raise ParameterError("columns are row expressions of one table", hint='"income"')
-    for key, name in zip(aggregate.keys, columns, strict=False):
+    for key, name in zip(one.keys, columns, strict=False):
         if key.expr.type.kind not in (Kind.NUMBER, Kind.BOOLEAN):
             raise ParameterError(f"{name!r} is no number", hint="a numeric column")
-    if aggregate.keys[-1].codes is None:
+    if one.keys[-1].codes is None:
         raise ParameterError(f"the values of {by!r} are private", hint="a column of public values")
-    return replace(aggregate, limits=Limits(rows=1)), query
+    return one, query
 
 
 def _samples(curator: Curator, aggregate: Aggregate, *, split: bool) -> list[list[Any]]:
     """Read the rows: a list of samples, each with its columns."""
-    groups = curator._engine.execute(aggregate, fresh_salt())  # noqa: SLF001 - paid for by the caller
+    groups = execute(curator, aggregate)
     types = [k.expr.type for k in aggregate.keys]
     codes = list(groups)
     times = np.array([groups[c][0] for c in codes], dtype=np.int64)
@@ -214,23 +207,3 @@ def _samples(curator: Curator, aggregate: Aggregate, *, split: bool) -> list[lis
         return [columns]
     place = np.repeat(np.array([c[-1] for c in codes], dtype=object), times)
     return [[columns[0][place == code]] for code in aggregate.keys[-1].codes or ()]
-
-
-def _paid(curator: Curator, entry: Entry, measured: Callable[[], int]) -> int:
-    """Debit, run, store, and only then return: the curator's own order."""
-    receipt = curator.ledger.debit(entry)
-    if receipt.stored is not None:
-        return int(json.loads(receipt.stored)["rejected"])
-    if receipt.failed:
-        raise EngineError("the run that was paid for failed; ask afresh")
-    try:
-        written = json.dumps(
-            {"test of tests": 1, "rejected": sealed(measured, but=(DiscreetError,))}
-        )
-    except Exception:
-        curator.ledger.settle(receipt, None)
-        raise
-    kept = curator.ledger.settle(receipt, written)
-    if kept is None:
-        raise EngineError("a run for the same question failed first; ask afresh")
-    return int(json.loads(kept)["rejected"])

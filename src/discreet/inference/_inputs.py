@@ -22,8 +22,7 @@ from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
-from discreet.plan import Of
-from discreet.plan._formula import Formula, Mean, Spread, Total
+from discreet.plan import Formula, Mean, Of, Spread, Total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -286,7 +285,7 @@ def _of_record(record: Record, column: str | None, row: Mapping[str, object] | N
             f"column {column!r} is no count or sum: it has an interval of its own",
             hint="answer.interval(0.95)",
         )
-    vector = record.vectors[formula.vector]
+    vector = record.numbers(formula.vector)
     if vector.law is None:
         raise ParameterError(f"column {column!r} is public and exact: it has no noise to read")
     values = np.array(vector.values, dtype=np.float64) * float(formula.step)
@@ -323,6 +322,6 @@ def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
 def _public_counts(record: Record) -> tuple[int, ...] | None:
     """Row counts that the record states without noise."""
     for formula in record.formulas:
-        if isinstance(formula, Mean | Spread) and record.vectors[formula.count].law is None:
-            return record.vectors[formula.count].values
+        if isinstance(formula, Mean | Spread) and record.numbers(formula.count).law is None:
+            return record.numbers(formula.count).values
     return None

@@ -61,7 +61,7 @@ from discreet.errors import ParameterError, TaintedNoiseError
 from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._results import Interval, TestResult, plain, read_alternative
-from discreet.plan._formula import Spread
+from discreet.plan import Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
 """Shares of ε for the size, the sum and the sum of squares of a group."""
@@ -172,7 +172,7 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     scale = (1.0, 1 / half, 1 / half**2)
     parts = []
     for v, unit in zip((formula.count, formula.first, formula.second), scale, strict=True):
-        vector = record.vectors[v]
+        vector = record.numbers(v)
         if vector.law is None:
             raise ParameterError("the group's size is public here; this test expects a noisy one")
         parts.append(

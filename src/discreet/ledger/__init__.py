@@ -7,7 +7,7 @@ same ledger, and a ledger that is not what it was is refused.
 
 from __future__ import annotations
 
-from discreet.ledger._budget import caps, charge
+from discreet.ledger._budget import caps, charge, least_cost
 from discreet.ledger._chain import Line
 from discreet.ledger._ledger import ChainedLedger, Verified
 from discreet.ledger._open import (
@@ -37,5 +37,6 @@ __all__ = [
     "caps",
     "charge",
     "forget",
+    "least_cost",
     "open_ledger",
 ]

@@ -75,6 +75,13 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     return Fraction(math.floor(largest * 10**digits), 10**digits)
 
 
+def least_cost(budget: Budget) -> Cost:
+    """What any question costs at least: the same part of the whole in every currency."""
+    part, total = budget.least_part, caps(budget)
+    epsilon = (budget.epsilon or Fraction(1)) * part
+    return Cost(epsilon, Fraction(0), total.get("rho", Fraction(0)) * part, Fraction(0))
+
+
 def decided(budget: Budget) -> dict[str, object]:
     """What a line that decides the budget says: the budget, and what it allows."""
     allowed = {currency: rational(total) for currency, total in caps(budget).items()}

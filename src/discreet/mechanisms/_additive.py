@@ -13,22 +13,23 @@ geometric, L2 for Gaussian), under whichever relation the caller states.
 * :func:`gaussian` with ``rho`` is ρ-zCDP: the discrete Gaussian of parameter σ² has
   Rényi divergence α‖k−k'‖²/(2σ²) (Canonne, Kamath, Steinke 2020, Thm 4), so
   σ² = m²/(2ρ) is exact.
-* :func:`gaussian` with ``epsilon`` and ``delta`` starts from the analytic calibration of
-  the continuous law (Balle, Wang 2018), valid for every ε, and then *certifies the
-  discrete law that is drawn*: δ(ε) of the lattice loss is evaluated, and σ is raised
-  until it is at most δ. The classical √(2 ln(1.25/δ)) rule is never used: it is loose
-  for small ε and false for large ε.
+* :func:`gaussian` with ``epsilon`` and ``delta`` takes the least variance at which the
+  loss of the *discrete law that is drawn* is certified within (ε, δ)
+  (:func:`discreet.privacy.discrete_gaussian_variance`). The classical √(2 ln(1.25/δ)) rule
+  is never used: it is loose for small ε and false for large ε.
 
-Assumptions: the stated sensitivity is true of the query, and the *type* of the
-value (integer or real) is fixed by the query, not by the data: integer types on
-whole sensitivities use step 1, everything else a fine power-of-two grid.
+Assumptions: the stated sensitivity is true of the query, and ``integer=True`` is said of
+queries that return whole numbers on every data set. The lattice follows from what the
+caller states, never from the value or its type: ``statistics.mean`` of integers is
+sometimes an int and sometimes not, and a lattice that followed would say which. A cell
+that is no integer although the query was called one is rounded like any other.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from discreet import _exact, noise
@@ -48,6 +49,7 @@ def laplace(
     epsilon: Number,
     *,
     step: Number | None = None,
+    integer: bool = False,
     neighbours: p.Neighbours | str | None = None,
 ) -> Release:
     """Add discrete Laplace noise of scale about Δ/ε: ε-DP.
@@ -55,21 +57,24 @@ def laplace(
     Parameters
     ----------
     value
-        Private answer: a number or an array of numbers (integers stay integers).
+        Private answer: a number or an array of numbers.
     sensitivity
         Public bound Δ on the L1 change of `value` between neighbours.
     epsilon
         Privacy parameter.
     step
-        Public lattice step. By default 1 for integers with a whole sensitivity,
-        otherwise a power of two some 2^20 times finer than the noise.
+        Public lattice step. By default 1 for integer queries, otherwise a power of
+        two some 2^20 times finer than the noise.
+    integer
+        State that the query returns whole numbers on every data set: they are then
+        not rounded, and stay integers.
     neighbours
         The relation under which Δ was computed; it labels the loss.
 
     Examples
     --------
     >>> from discreet import mechanisms as m
-    >>> count = m.laplace(1000, sensitivity=1, epsilon="0.1", neighbours="add-remove")
+    >>> count = m.laplace(1000, 1, "0.1", integer=True, neighbours="add-remove")
     >>> abs(count.value - 1000) < 500
     True
     >>> count.loss.epsilon()
@@ -77,10 +82,8 @@ def laplace(
     """
     eps, delta_1 = _exact.epsilon(epsilon), read_sensitivity(sensitivity)
     relation = read_neighbours(neighbours)
-    values = _lattice.read_values(value)
-    whole = delta_1.denominator == 1
-    grid = _choose_step(values, delta_1, delta_1 / eps, step, whole=whole)
-    return _laplace_on(values, delta_1, eps, grid, relation=relation, name="laplace")
+    query = _Query.read(value, delta_1, delta_1 / eps, step, integer=integer)
+    return _laplace_on(query, delta_1, eps, relation=relation, name="laplace")
 
 
 def geometric(
@@ -93,44 +96,79 @@ def geometric(
     """Add two-sided geometric noise to integers: ε-DP.
 
     Pr[k] = p/(2−p)·(1−p)^|k| with p = 1 − e^{−ε/Δ}; the same law as
-    :func:`laplace` with step 1, for integer queries only.
-
-    Raises
-    ------
-    LatticeError
-        If the value is not of integer type.
+    :func:`laplace` with ``integer=True``. Other numbers are rounded to integers before
+    the noise: integer noise on thirds would leave neighbours with disjoint supports.
 
     Examples
     --------
     >>> from discreet import mechanisms as m
     >>> m.geometric(3, sensitivity=1, epsilon=1).law
     DiscreteLaplace(scale=1)
-    >>> m.geometric(1 / 3, sensitivity=1, epsilon=1)
-    Traceback (most recent call last):
-        ...
-    discreet.errors.LatticeError: value must be an integer: ...
+    >>> type(m.geometric(1 / 3, sensitivity=1, epsilon=1).value)
+    <class 'int'>
     """
     eps, delta_1 = _exact.epsilon(epsilon), read_sensitivity(sensitivity)
     relation = read_neighbours(neighbours)
-    values = _lattice.read_values(value)
-    _lattice.require_integers(values)
-    return _laplace_on(values, delta_1, eps, Fraction(1), relation=relation, name="geometric")
+    query = _Query(_lattice.read_values(value), Fraction(1), integer=True)
+    return _laplace_on(query, delta_1, eps, relation=relation, name="geometric")
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Private cells, their public lattice, and whether the caller calls them integers."""
+
+    values: Values
+    step: Fraction
+    integer: bool
+
+    @classmethod
+    def read(
+        cls,
+        value: Any,
+        sensitivity: Fraction,
+        scale: Fraction,
+        step: Number | None,
+        *,
+        integer: bool,
+    ) -> _Query:
+        """Read the cells and choose the lattice from public facts."""
+        values = _lattice.read_values(value)
+        if step is not None:
+            grid = _lattice.read_step(step)
+        elif integer:
+            grid = Fraction(1)
+        else:
+            grid = _lattice.fine_step(sensitivity / max(values.size, 1), scale)
+        return cls(values, grid, bool(integer))
+
+    @property
+    def exact(self) -> bool:
+        """Whether rounding changes nothing."""
+        return _lattice.is_exact(self.step, integer=self.integer)
+
+    def l2_squared(self, sensitivity: Fraction) -> Fraction:
+        """Squared L2 sensitivity in steps, rounding included."""
+        m, size = sensitivity / self.step, self.values.size
+        if size <= 1:
+            return Fraction(math.ceil(m) ** 2)
+        if not self.exact:
+            return (m + sqrt_up(Fraction(size))) ** 2
+        return Fraction(round(m * m)) if _is_root(m) else m * m
 
 
 def _laplace_on(
-    values: Values,
+    query: _Query,
     sensitivity: Fraction,
     eps: Fraction,
-    step: Fraction,
     *,
     relation: p.Neighbours | None,
     name: str,
 ) -> Release:
-    m = _lattice.l1_on_lattice(values, sensitivity, step)
+    m = _lattice.l1_on_lattice(query.values.size, sensitivity, query.step, integer=query.integer)
     law = noise.DiscreteLaplace(m / eps)
     # holds for vectors too: the shift of one cell by m dominates any way of spreading it
     loss = p.DiscreteLaplace(m / eps, m).under(relation)
-    return _release(values, law, step, loss, mechanism=name, price=f"ε={_exact.show(eps)}")
+    return _release(query, law, loss, mechanism=name, price=f"ε={_exact.show(eps)}")
 
 
 def gaussian(
@@ -141,6 +179,7 @@ def gaussian(
     *,
     rho: Number | None = None,
     step: Number | None = None,
+    integer: bool = False,
     neighbours: p.Neighbours | str | None = None,
 ) -> Release:
     """Add discrete Gaussian noise: (ε, δ)-DP, or ρ-zCDP.
@@ -155,7 +194,7 @@ def gaussian(
         Target for the analytic calibration, valid for every ε > 0; or
     rho
         zero-concentrated target, σ² = Δ²/(2ρ).
-    step, neighbours
+    step, integer, neighbours
         As for :func:`laplace`.
 
     Examples
@@ -164,87 +203,30 @@ def gaussian(
     >>> answer = m.gaussian(1000, sensitivity=1, epsilon=1, delta="1e-5")
     >>> answer.loss.delta(1) <= 1e-5
     True
-    >>> m.gaussian([3, 5, 2], sensitivity=1, rho="0.5").law.sigma2
+    >>> m.gaussian([3, 5, 2], sensitivity=1, rho="0.5", integer=True).law.sigma2
     Fraction(1, 1)
     """
     delta_2, relation = read_sensitivity(sensitivity), read_neighbours(neighbours)
     if rho is not None and epsilon is None and delta is None:
         target = _exact.epsilon(rho, "rho")
-        return _gaussian_zcdp(_lattice.read_values(value), delta_2, target, step, relation)
-    if rho is not None or epsilon is None or delta is None:
+        sigma = Fraction(float(delta_2)) / sqrt_up(2 * target)
+        query = _Query.read(value, delta_2, sigma, step, integer=integer)
+        m2 = query.l2_squared(delta_2)
+        variance, price = m2 / (2 * target), f"ρ={_exact.show(target)}"
+    elif rho is None and epsilon is not None and delta is not None:
+        eps, dlt = _exact.epsilon(epsilon), _exact.delta(delta)
+        sigma = Fraction(p.gaussian_sigma(float(delta_2), eps, dlt))
+        query = _Query.read(value, delta_2, sigma, step, integer=integer)
+        m2, cells = query.l2_squared(delta_2), max(query.values.size, 1)
+        variance = p.discrete_gaussian_variance(m2, eps, dlt, coordinates=cells)
+        price = f"ε={_exact.show(eps)}, δ={_exact.show(dlt)}"
+    else:
         raise ParameterError(
             "gaussian needs either epsilon and delta, or rho", hint='epsilon="1", delta="1e-6"'
         )
-    eps, dlt = _exact.epsilon(epsilon), _exact.delta(delta)
-    values = _lattice.read_values(value)
-    sigma = Fraction(p.gaussian_sigma(float(delta_2), eps, dlt))
-    grid = _choose_step(values, delta_2, sigma, step, whole=_is_root(delta_2))
-    law, loss = certified_gaussian(_l2_squared(values, delta_2, grid), eps, dlt, values.size)
-    price = f"ε={_exact.show(eps)}, δ={_exact.show(dlt)}"
-    return _release(values, law, grid, loss.under(relation), mechanism="gaussian", price=price)
-
-
-def _gaussian_zcdp(
-    values: Values,
-    sensitivity: Fraction,
-    rho: Fraction,
-    step: Number | None,
-    relation: p.Neighbours | None,
-) -> Release:
-    sigma = Fraction(float(sensitivity)) / sqrt_up(2 * rho)
-    grid = _choose_step(values, sensitivity, sigma, step, whole=_is_root(sensitivity))
-    m2 = _l2_squared(values, sensitivity, grid)
-    law = noise.DiscreteGaussian.from_variance(m2 / (2 * rho))
-    loss = p.DiscreteGaussian.from_variance(law.sigma2, m2, values.size).under(relation)
-    return _release(values, law, grid, loss, mechanism="gaussian", price=f"ρ={_exact.show(rho)}")
-
-
-@lru_cache(maxsize=256)
-def certified_gaussian(
-    m2: Fraction, eps: Fraction, dlt: Fraction, cells: int
-) -> tuple[noise.DiscreteGaussian, p.PrivacyLoss]:
-    """Find σ such that the discrete law drawn has δ(ε) ≤ δ for a squared L2 distance `m2`."""
-    least = p.gaussian_sigma(sqrt_up(m2), eps, dlt)
-
-    def certified(excess: float) -> p.DiscreteGaussian | None:
-        loss = p.DiscreteGaussian.from_variance(Fraction(least * (1 + excess)) ** 2, m2, cells)
-        return loss if loss.delta(eps) <= dlt else None
-
-    low, high = 0.0, 1e-9
-    loss = certified(low) or certified(high)
-    while loss is None:
-        low, high = high, 2 * high
-        if high > 2**20:
-            raise ParameterError(
-                f"no discrete Gaussian is certified at ε={_exact.show(eps)}, δ={_exact.show(dlt)}",
-                hint='rho="0.5"',
-            )
-        loss = certified(high)
-    while high - low > 1e-3 * high and high > 1e-6:
-        middle = (low + high) / 2
-        better = certified(middle)
-        low, high, loss = (low, middle, better) if better else (middle, high, loss)
-    return noise.DiscreteGaussian.from_variance(loss.sigma2), loss
-
-
-def _choose_step(
-    values: Values, sensitivity: Fraction, scale: Fraction, step: Number | None, *, whole: bool
-) -> Fraction:
-    if step is not None:
-        return _lattice.read_step(step)
-    if values.integer and whole:
-        return Fraction(1)
-    return _lattice.fine_step(sensitivity / values.size, scale)
-
-
-def _l2_squared(values: Values, sensitivity: Fraction, step: Fraction) -> Fraction:
-    """Squared L2 sensitivity in steps, rounding included."""
-    m = sensitivity / step
-    if values.size == 1:
-        return Fraction(math.ceil(m) ** 2)
-    if not _lattice.is_exact(values, step):
-        return (m + sqrt_up(Fraction(values.size))) ** 2
-    return Fraction(round(m * m)) if _is_root(m) else m * m
+    law = noise.DiscreteGaussian.from_variance(variance)
+    loss = p.DiscreteGaussian.from_variance(variance, m2, max(query.values.size, 1))
+    return _release(query, law, loss.under(relation), mechanism="gaussian", price=price)
 
 
 def _is_root(m: Fraction) -> bool:
@@ -259,23 +241,17 @@ def _is_root(m: Fraction) -> bool:
 
 
 def _release(
-    values: Values,
-    law: Any,
-    step: Fraction,
-    loss: p.PrivacyLoss,
-    *,
-    mechanism: str,
-    price: str,
+    query: _Query, law: Any, loss: p.PrivacyLoss, *, mechanism: str, price: str
 ) -> Release:
-    k = _lattice.quantise(values, step)
-    z = law.sample(values.size)
+    k = _lattice.quantise(query.values, query.step)
+    z = law.sample(query.values.size)
     return Release(
-        value=_lattice.to_units(_lattice.add(k, z), step, values.shape),
+        value=_lattice.to_units(_lattice.add(k, z), query.step, query.values.shape),
         law=law,
-        step=step,
+        step=query.step,
         loss=loss,
         mechanism=mechanism,
         price=price,
-        rounded=not _lattice.is_exact(values, step),
+        rounded=not query.exact,
         tainted=tainted(z),
     )

@@ -43,7 +43,7 @@ from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._orders import first_largest, random_orders
-from discreet.mechanisms._parameters import read_candidates, read_sensitivity
+from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Selection
 from discreet.privacy._relation import read_neighbours
 
@@ -102,17 +102,18 @@ class Exponential:
 
     def probabilities(self, scores: Any) -> NDArray[np.float64]:
         """Return the probability of each candidate. PRIVATE: it shows the scores."""
-        q = _read_scores(scores)
+        q = read_scores(scores).flat
         if self.epsilon == 0:
             return np.full(q.size, 1 / q.size)
         top = q.max()
-        exponents = np.array([float(_gap(x, top) / self.temperature) for x in q.tolist()])
-        weights = np.exp(exponents)
+        # beyond e^-800 a double has nothing left
+        exponents = [max(_gap(x, top) / self.temperature, Fraction(-800)) for x in q.tolist()]
+        weights = np.exp(np.array([float(x) for x in exponents]))
         return np.asarray(weights / weights.sum())
 
     def select(self, scores: Any, candidates: Sequence[object] | None = None) -> Selection:
         """Choose one candidate."""
-        q = _read_scores(scores)
+        q = read_scores(scores).flat
         names = read_candidates(candidates, q.size)
         index = noise.categorical_exp(q, self.temperature)
         return _selection(index, names, self, q.size, name="exponential", loss=self.loss)
@@ -172,7 +173,7 @@ def permute_and_flip(
     mechanism = Exponential(
         sensitivity, _exact.epsilon(epsilon), monotone=monotone, neighbours=neighbours
     )
-    q = _read_scores(scores)
+    q = read_scores(scores).flat
     names = read_candidates(candidates, q.size)
     index = flip(_gaps(q), mechanism.temperature, 1)[0]
     loss = p.Pure(mechanism.epsilon).under(mechanism.neighbours)
@@ -211,13 +212,6 @@ def _selection(
 
 def _shortfall(temperature: float, size: int, confidence: float) -> float:
     return temperature * math.log(size / (1 - confidence))
-
-
-def _read_scores(scores: Any) -> NDArray[Any]:
-    values = _lattice.read_values(scores, "scores")
-    if len(values.shape) != 1:
-        raise ParameterError("scores must be a list with one number per candidate")
-    return values.flat
 
 
 def _gaps(q: NDArray[Any]) -> NDArray[Any]:

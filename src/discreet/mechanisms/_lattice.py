@@ -1,8 +1,16 @@
-"""Public lattices: how a real value becomes an integer without leaking bits.
+"""Public lattices: how a private value becomes an integer without leaking bits.
 
 Every additive mechanism works on integer multiples ``k·g`` of a public step
 ``g``. The step is a function of public parameters alone (sensitivity, ε, number
-of cells, the *type* the query returns), never of a value.
+of cells, whether the *caller* calls the query integer), never of a value or of
+the type it happens to have.
+
+Every value has a reading
+-------------------------
+Private values come as they come, and no exception may depend on one: numbers
+are taken exactly; what lies beyond ±2^1023 counts as that bound, infinities
+included; what is no real number (NaN, None, text, anything else) counts as 0. The
+bound moves no two values apart. Only the *shape* is the caller's to get right.
 
 Rounding and its price
 ----------------------
@@ -15,8 +23,8 @@ at most ⌈t⌉. Hence for neighbours at distance Δ:
 * d cells, L2: ‖⌈t⌉‖ ≤ ‖t‖ + √d, so at most Δ/g + √d.
 
 These are the sensitivities the noise is calibrated to. (Rounding halves to even
-would not commute with translations: ½ ↦ 0 and 3/2 ↦ 2.) Values of integer type
-on a lattice that holds all integers are not rounded and pay nothing.
+would not commute with translations: ½ ↦ 0 and 3/2 ↦ 2.) A query that the caller
+calls integer, on a lattice that holds all integers, is not rounded and pays nothing.
 
 Everything here is exact: floats are scaled by powers of two or read as
 rationals, and integers leave int64 for Python ints before they could overflow.
@@ -26,7 +34,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -37,23 +45,28 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import LatticeError, ParameterError
+from discreet.errors import ParameterError
 
 IntArray: TypeAlias = NDArray[Any]
 """An int64 array, or an object array of Python ints where 63 bits are too few."""
 
 _SAFE = 2**62
+_BOUND = 2**1023
+"""Values beyond ± this count as this: no release leaves the range of doubles."""
+
+_DIGITS = 400
+"""Decimals below 10^-400 count as 0, which is what any lattice would round them to."""
+
 FINENESS = 20
 """A default grid is at least this many bits finer than both Δ per cell and the noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Private numbers as parsed: a flat array, its shape, and whether the type is integer."""
+    """Private numbers as read: a flat array (int64, float64, or exact objects) and its shape."""
 
     flat: NDArray[Any]
     shape: tuple[int, ...]
-    integer: bool
 
     @property
     def size(self) -> int:
@@ -62,64 +75,76 @@ class Values:
 
 
 def read_values(x: object, name: str = "value") -> Values:
-    """Parse private data; the messages say nothing about the data itself.
+    """Read private data, whatever it holds; only a ragged shape is refused.
 
-    >>> read_values([1, 2, 3]).integer, read_values(2.5).shape
-    (True, ())
+    >>> read_values([1, None, 2.5]).flat.tolist(), read_values(2.5).shape
+    ([1, 0, Fraction(5, 2)], ())
     """
     array = _as_array(x, name)
-    if array.size == 0:
-        raise ParameterError(f"{name} is empty", hint=f"{name}=[0, 0, 0]")
-    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
-        if not np.isfinite(array).all():
-            raise ParameterError(f"{name} must be finite numbers")
-        return Values(array.astype(np.float64).ravel(), array.shape, integer=False)
-    if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
-        return Values(array.astype(np.int64).ravel(), array.shape, integer=True)
-    if array.dtype.kind in "uO":
-        cells = [_cell(cell, name) for cell in array.ravel().tolist()]
-        integer = all(isinstance(cell, int) for cell in cells)
-        flat = object_array(cells)
-        return Values(shrink(flat) if integer else flat, array.shape, integer=integer)
-    raise ParameterError(f"{name} must be finite numbers, got {array.dtype.name}")
+    kind, width = array.dtype.kind, array.dtype.itemsize
+    if kind == "f" and width <= 8:
+        floats = np.nan_to_num(array.astype(np.float64).ravel(), nan=0.0)
+        return Values(np.clip(floats, -float(_BOUND), float(_BOUND)), array.shape)
+    if kind in "ib" or (kind == "u" and width < 8):
+        return Values(array.astype(np.int64).ravel(), array.shape)
+    return Values(shrink(object_array([_number(c) for c in array.ravel().tolist()])), array.shape)
 
 
 def _as_array(x: object, name: str) -> NDArray[Any]:
-    if isinstance(x, bool | str | bytes):
-        raise ParameterError(f"{name} must be finite numbers, got {type(x).__name__}")
-    if isinstance(x, numbers.Number | Decimal):
-        return np.asarray(x) if isinstance(x, np.generic | float) else object_array([x]).reshape(())
-    if not isinstance(x, Sequence | np.ndarray) and not hasattr(x, "__array__"):
-        raise ParameterError(f"{name} must be a number or an array, got {type(x).__name__}")
-    try:
-        array = np.asarray(x)
-    except (ValueError, TypeError):
-        raise ParameterError(f"{name} must be a rectangular array of numbers") from None
-    if array.dtype.kind == "f" and not isinstance(x, np.ndarray):
-        # a list such as [2**70, 0.5] would already have been rounded by NumPy
-        array = np.asarray(x, dtype=object)
-        if all(isinstance(cell, float) for cell in array.ravel().tolist()):
-            return array.astype(np.float64)
-    return array
+    """Lay out the cells; a list's own cells are never converted by guess."""
+    if not isinstance(x, list | tuple):
+        return _foreign_array(x, name)
+    if x and all(isinstance(row, list | tuple | np.ndarray) for row in x):
+        rows = [_as_array(row, name) for row in x]
+        if len({row.shape for row in rows}) > 1:
+            raise ParameterError(f"{name} must be a rectangular array of numbers")
+        return np.stack([row.astype(object) for row in rows])
+    kinds = set(map(type, x))
+    if kinds == {float}:
+        return np.array(x, dtype=np.float64)
+    cells = object_array(x)
+    return shrink(cells) if kinds == {int} else cells
 
 
-def _cell(cell: object, name: str) -> int | Fraction:
-    if isinstance(cell, numbers.Integral) and not isinstance(cell, bool):
-        return int(cell)  # also out of NumPy's types, whose arithmetic wraps
-    if isinstance(cell, Fraction):
-        return cell
-    if isinstance(cell, Decimal) and cell.is_finite():
-        return Fraction(cell)
-    if isinstance(cell, float | np.floating) and math.isfinite(cell):
-        return Fraction(float(cell))
-    raise ParameterError(f"{name} must be finite numbers")
+def _foreign_array(x: object, name: str) -> NDArray[Any]:
+    if isinstance(x, np.ndarray | np.generic) or hasattr(x, "__array__"):
+        return np.asarray(x)  # also the columns of data frames
+    if isinstance(x, str | bytes | bytearray) or not isinstance(x, Iterable):
+        return object_array([x]).reshape(())
+    if isinstance(x, Sequence):
+        return _as_array(list(x), name)
+    raise ParameterError(f"{name} must be a number or an array", hint=f"{name}=[0, 0, 0]")
+
+
+def _number(cell: object) -> int | Fraction:
+    """Read one cell, exactly where it is a real number within the bound."""
+    value: int | Fraction = 0
+    if isinstance(cell, numbers.Rational):  # also out of NumPy's types, whose arithmetic wraps
+        value = int(cell) if isinstance(cell, numbers.Integral) else Fraction(cell)
+    elif isinstance(cell, Decimal):
+        value = _from_decimal(cell)
+    elif isinstance(cell, float | np.floating) and not math.isnan(cell):
+        finite = math.isfinite(cell)
+        value = Fraction(*cell.as_integer_ratio()) if finite else _infinite(bool(cell > 0))
+    return min(max(value, -_BOUND), _BOUND)
+
+
+def _infinite(positive: bool) -> int:
+    return _BOUND if positive else -_BOUND
+
+
+def _from_decimal(cell: Decimal) -> int | Fraction:
+    """Read a decimal; one of absurd size would fill the memory if it were written out."""
+    if cell.is_nan():
+        return 0
+    if cell.is_infinite() or cell.adjusted() > _DIGITS:
+        return _infinite(cell > 0)
+    return 0 if cell.adjusted() < -_DIGITS else Fraction(cell)
 
 
 def object_array(cells: Sequence[object]) -> NDArray[Any]:
     """Build a one-dimensional object array (NumPy would guess otherwise)."""
-    array = np.empty(len(cells), dtype=object)
-    array[:] = cells
-    return array
+    return np.fromiter(cells, dtype=object, count=len(cells))
 
 
 def power_of_two_below(x: Fraction) -> Fraction:
@@ -149,7 +174,7 @@ def fine_step(per_cell: Fraction, noise: Fraction) -> Fraction:
 
 def quantise(values: Values, step: Fraction) -> IntArray:
     """Round every value to ⌊v/step + ½⌋, exactly."""
-    if values.integer and step.numerator == 1:
+    if values.flat.dtype == np.int64 and step.numerator == 1:
         return _scale_up(values.flat, step.denominator)
     if values.flat.dtype == np.float64 and _is_dyadic(step):
         return _quantise_floats(values.flat, step)
@@ -159,21 +184,21 @@ def quantise(values: Values, step: Fraction) -> IntArray:
 
 
 def _scale_up(flat: IntArray, factor: int) -> IntArray:
-    if factor == 1:
+    if factor == 1 or not flat.size:
         return flat
-    if flat.dtype != object and factor < _SAFE and int(np.abs(flat).max()) < _SAFE // factor:
+    if factor < _SAFE and max(int(flat.max()), -int(flat.min())) < _SAFE // factor:
         return flat * factor
     return object_array([int(x) * factor for x in flat.tolist()])
 
 
-def is_exact(values: Values, step: Fraction) -> bool:
-    """Tell from types alone whether every possible value lies on the lattice."""
-    return values.integer and step.numerator == 1
+def is_exact(step: Fraction, *, integer: bool) -> bool:
+    """Tell whether every value of the query lies on the lattice, by what the caller states."""
+    return integer and step.numerator == 1
 
 
-def l1_on_lattice(values: Values, sensitivity: Fraction, step: Fraction) -> int:
+def l1_on_lattice(size: int, sensitivity: Fraction, step: Fraction, *, integer: bool) -> int:
     """L1 sensitivity in steps, the rounding of this module's docstring included."""
-    rounding = 0 if is_exact(values, step) else values.size - 1
+    rounding = 0 if is_exact(step, integer=integer) else max(size - 1, 0)
     return math.ceil(sensitivity / step) + rounding
 
 
@@ -185,6 +210,8 @@ def _quantise_floats(flat: NDArray[np.float64], step: Fraction) -> IntArray:
     exponent = step.denominator.bit_length() - step.numerator.bit_length()
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.ldexp(flat, exponent)
+    if not flat.size:
+        return flat.astype(np.int64)
     if not np.isfinite(scaled).all():
         half = Fraction(1, 2)
         return object_array([math.floor(Fraction(x) / step + half) for x in flat.tolist()])
@@ -198,7 +225,7 @@ def _quantise_floats(flat: NDArray[np.float64], step: Fraction) -> IntArray:
 
 def shrink(cells: NDArray[Any]) -> IntArray:
     """Use int64 where every cell surely fits."""
-    if all(-_SAFE < cell < _SAFE for cell in cells.tolist()):
+    if all(type(cell) is int and -_SAFE < cell < _SAFE for cell in cells.tolist()):
         return cells.astype(np.int64)
     return cells
 
@@ -211,17 +238,7 @@ def add(k: IntArray, noise: IntArray) -> IntArray:
 
 
 def _fits(k: IntArray) -> bool:
-    return bool(k.max() < _SAFE and k.min() > -_SAFE)
-
-
-def require_integers(values: Values) -> None:
-    """Refuse anything but integer types: integer noise on x/3 hides nothing (R3.2)."""
-    if not values.integer:
-        raise LatticeError(
-            "value must be an integer: adding integer noise to other numbers leaves neighbouring "
-            "answers with disjoint supports, which reveals them exactly",
-            hint='m.laplace(value, sensitivity=…, epsilon=…, step="0.01")',
-        )
+    return not k.size or bool(k.max() < _SAFE and k.min() > -_SAFE)
 
 
 def to_units(k: IntArray, step: Fraction, shape: tuple[int, ...]) -> Any:
@@ -235,7 +252,8 @@ def to_units(k: IntArray, step: Fraction, shape: tuple[int, ...]) -> Any:
         cells = k if scale == 1 else object_array([int(x) * scale for x in k.tolist()])
         if shape == ():
             return int(cells[0])
-        return (cells if cells.dtype != object else shrink(cells)).reshape(shape)
+        # int64 or objects: by what is released, not by the road it took here
+        return (cells if cells.dtype != object and _fits(cells) else shrink(cells)).reshape(shape)
     if k.dtype != object and _is_dyadic(step):
         floats = np.ldexp(k.astype(np.float64), 1 - step.denominator.bit_length())
         return float(floats[0]) if shape == () else floats.reshape(shape)

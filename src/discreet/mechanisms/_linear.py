@@ -18,6 +18,7 @@ vectorised blocks on the rows where the pivot column is not zero.
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -82,7 +83,12 @@ def _root(power: float, columns: _Columns, norm: int) -> int | float:
     # 1e-300 pays for squares that underflowed after scaling
     raised = power * (1 + (columns.rows + 4) * 2.0**-51) + 1e-300
     root = raised if norm == 1 else math.sqrt(raised)
-    return math.ldexp(math.nextafter(root, math.inf), columns.exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = float(np.ldexp(math.nextafter(root, math.inf), columns.exponent))
+    if scaled == math.inf:
+        raise ParameterError("the sensitivity of B is beyond the range of doubles")
+    # a subnormal result may have been rounded down
+    return scaled if scaled >= sys.float_info.min else math.nextafter(scaled, math.inf)
 
 
 def _read_matrix(B: Any) -> Any:
@@ -126,12 +132,15 @@ class _Columns:
         self.non_negative = bool((entries >= 0).all())
         whole = bool((entries == np.floor(entries)).all()) if entries.size else True
         # (2·largest)^norm·rows bounds every sum and product formed below
-        self.integer = whole and (2 * largest) ** norm * self.rows < _EXACT
+        small = largest < _EXACT  # larger ones would overflow when squared
+        self.integer = whole and small and (2 * largest) ** norm * self.rows < _EXACT
         # doubles are scaled by a power of two, so that squares neither overflow nor vanish
         self.exponent = 0 if self.integer else math.frexp(largest)[1]
         matrix = matrix.astype(np.int64 if self.integer else np.float64)
-        if self.exponent:
-            matrix = matrix * math.ldexp(1.0, -self.exponent)
+        if self.exponent and self.sparse:
+            matrix.data = np.ldexp(matrix.data, -self.exponent)
+        elif self.exponent:
+            matrix = np.ldexp(matrix, -self.exponent)
         self.matrix: Any = _distinct_sparse(matrix) if self.sparse else np.unique(matrix, axis=1)
         powers = self._powers(self.matrix)
         order = np.argsort(-powers, kind="stable")

@@ -185,6 +185,7 @@ def _sorted_records(values: Any, low: Fraction, high: Fraction) -> NDArray[np.fl
     data = _lattice.read_values(values, "values")
     if len(data.shape) != 1:
         raise ParameterError("values must be a list of records, one number each")
+    # every reading is a finite number within the range of doubles, so nothing here can fail
     clipped = np.sort(np.clip(data.flat.astype(np.float64), float(low), float(high)))
     return np.concatenate(([float(low)], clipped, [float(high)]))
 

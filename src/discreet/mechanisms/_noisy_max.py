@@ -42,7 +42,7 @@ from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._additive import laplace
 from discreet.mechanisms._orders import first_largest, random_orders
-from discreet.mechanisms._parameters import read_candidates, read_sensitivity
+from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Release, Selection, interval_of_all
 from discreet.privacy._relation import read_neighbours
 
@@ -56,6 +56,7 @@ def noisy_max(
     monotone: bool = False,
     noise: Literal["geometric", "laplace"] = "geometric",
     step: Number | None = None,
+    integer: bool = False,
     with_value: bool | Number = False,
     neighbours: p.Neighbours | str | None = None,
 ) -> Selection:
@@ -76,8 +77,8 @@ def noisy_max(
         under add-remove do): half the noise then suffices.
     noise
         "geometric" (one-sided, the more accurate) or "laplace".
-    step
-        Public lattice, as for :func:`laplace`.
+    step, integer
+        Public lattice, and whether all values are whole, as for :func:`laplace`.
     with_value
         Also release the winner's value: an ε for that second question, or True
         to spend `epsilon` again. The loss is that of both.
@@ -92,11 +93,9 @@ def noisy_max(
     """
     eps, delta_inf = _exact.epsilon(epsilon), read_sensitivity(sensitivity)
     relation = read_neighbours(neighbours)
-    private = _lattice.read_values(values, "values")
-    if len(private.shape) != 1:
-        raise ParameterError("values must be a list with one number per candidate")
+    private = read_scores(values, "values")
     names = read_candidates(candidates, private.size)
-    grid = _grid(private, delta_inf, eps, step)
+    grid = _grid(delta_inf, eps, step, integer=integer)
     factor = 1 if monotone else 2
     law = _law(noise, factor * math.ceil(delta_inf / grid) / eps)
     index = int(winners(_lattice.quantise(private, grid), law, 1)[0])
@@ -104,9 +103,8 @@ def noisy_max(
     price, measured = f"ε={_exact.show(eps)}", tuple[Release, ...]()
     if with_value is not False:
         extra = eps if with_value is True else _exact.epsilon(with_value, "with_value")
-        # the value is read at the winner's place; its type and lattice are the query's
-        chosen = private.flat[index].item() if private.flat.dtype != object else private.flat[index]
-        second = laplace(chosen, delta_inf, extra, step=grid, neighbours=relation)
+        chosen = private.flat[[index]].tolist()[0]
+        second = laplace(chosen, delta_inf, extra, step=grid, integer=integer, neighbours=relation)
         measured = (second,)
         loss = p.compose([loss, second.loss])
         price += f" + ε={_exact.show(extra)} for the value"
@@ -121,14 +119,10 @@ def noisy_max(
     )
 
 
-def _grid(
-    values: _lattice.Values, sensitivity: Fraction, eps: Fraction, step: Number | None
-) -> Fraction:
+def _grid(sensitivity: Fraction, eps: Fraction, step: Number | None, *, integer: bool) -> Fraction:
     if step is not None:
         return _lattice.read_step(step)
-    if values.integer and sensitivity.denominator == 1:
-        return Fraction(1)
-    return _lattice.fine_step(sensitivity, sensitivity / eps)
+    return Fraction(1) if integer else _lattice.fine_step(sensitivity, sensitivity / eps)
 
 
 def _law(kind: str, scale: Fraction) -> Any:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import ParameterError
+from discreet.mechanisms._lattice import Values, read_values
 
 
 def read_sensitivity(sensitivity: Number) -> Fraction:
@@ -27,6 +28,14 @@ def read_count(x: object, name: str, *, least: int = 1) -> int:
             f"{name} must be at least {least}, got {value}", hint=f"{name}={least}"
         )
     return value
+
+
+def read_scores(scores: object, name: str = "scores") -> Values:
+    """Read private numbers, one per candidate; how many there are is public."""
+    values = read_values(scores, name)
+    if len(values.shape) != 1 or not values.size:
+        raise ParameterError(f"{name} must be a list with one number per candidate")
+    return values
 
 
 def read_candidates(candidates: Sequence[object] | None, size: int) -> tuple[object, ...] | None:

@@ -145,6 +145,8 @@ class RandomizedResponse:
         """Estimate the share of people whose true answer is `category`."""
         values = _read_answers(outputs, self.categories)
         p, n = self.truth, values.size
+        if not n:
+            raise ParameterError("there are no answers to estimate from")
         if p == 0:
             raise ParameterError("with p = 0 the answers say nothing", hint='p="0.5"')
         observed = float(np.mean(values.flat == category))
@@ -220,14 +222,9 @@ def _read_probability(p: Number) -> Fraction:
 
 
 def _read_answers(answers: Any, categories: int) -> _lattice.Values:
-    try:
-        array = np.asarray(answers)
-    except ValueError:
-        raise ParameterError("answers must be a rectangular array of numbers") from None
-    values = _lattice.read_values(
-        array.astype(np.int64) if array.dtype == bool else answers, "answers"
-    )
-    flat = values.flat
-    if not values.integer or flat.dtype == object or flat.min() < 0 or flat.max() >= categories:
-        raise ParameterError(f"answers must be whole numbers from 0 to {categories - 1}")
-    return values
+    """Read answers; whatever is not one of the categories counts as category 0."""
+    values = _lattice.read_values(answers, "answers")
+    cells = values.flat
+    known = np.array([c in range(categories) for c in cells.tolist()], dtype=bool)
+    kept = np.where(known, cells, 0).astype(np.int64)
+    return _lattice.Values(kept, values.shape)

@@ -76,10 +76,10 @@ class _Plan:
         """
         bars = self.threshold_law.sample(runs)
         noisy = _lattice.add(np.tile(k, runs), self.question_law.sample(runs * k.size))
-        levels = _lattice.add(np.full(runs, self.threshold), bars)
+        levels = _lattice.add(_lattice.object_array([self.threshold] * runs), bars)
         return np.asarray(np.asarray(noisy).reshape(runs, -1) >= np.asarray(levels)[:, None])
 
-    def measure(self, k: int, *, rounded: bool) -> tuple[Release, ...]:
+    def measure(self, k: int) -> tuple[Release, ...]:
         """Release one value with fresh noise, if a share was set aside for values."""
         if self.value_law is None or self.value_epsilon is None:
             return ()
@@ -92,7 +92,7 @@ class _Plan:
             loss=p.Pure(self.value_epsilon).under(self.loss.neighbours),
             mechanism="laplace",
             price=f"ε={_exact.show(self.value_epsilon)} of the sparse vector's",
-            rounded=rounded,
+            rounded=True,
             tainted=tainted(z),
         )
         return (release,)
@@ -194,14 +194,16 @@ class SparseVector:
             step=step,
             neighbours=neighbours,
         )
-        self._noisy_threshold = self._plan.threshold + self._plan.threshold_law.sample(1)
+        bar = self._plan.threshold_law.sample(1)
+        self._tainted = tainted(bar)
+        self._bar = self._plan.threshold + int(bar[0])  # Python's integers do not wrap
         self._found = 0
         self._lock = Lock()
 
     @property
     def tainted(self) -> bool:
         """Whether the threshold's noise came from the deterministic test source."""
-        return tainted(self._noisy_threshold)
+        return self._tainted
 
     @property
     def loss(self) -> p.PrivacyLoss:
@@ -238,11 +240,10 @@ class SparseVector:
                     f"this sparse vector has given its {self._plan.cutoff} answers above",
                     hint="start a new m.SparseVector(…) and pay for it",
                 )
-            if int(noisy[0]) < int(self._noisy_threshold[0]):
+            if int(noisy[0]) < self._bar:
                 return False
             self._found += 1
-        exact = _lattice.is_exact(values, self._plan.step)
-        measured = self._plan.measure(int(k[0]), rounded=not exact)
+        measured = self._plan.measure(int(k[0]))
         return measured[0] if measured else True
 
     def __reduce__(self) -> Never:
@@ -293,8 +294,7 @@ def sparse_vector(
         raise ParameterError("values must be a list with one number per question")
     above = np.flatnonzero(plan.above(k, 1)[0])
     found = tuple(int(i) for i in above[: plan.cutoff])
-    exact = _lattice.is_exact(private, plan.step)
-    measured = [plan.measure(int(k[i]), rounded=not exact) for i in found]
+    measured = [plan.measure(int(k[i])) for i in found]
     return Selection(
         value=found,
         loss=plan.loss,

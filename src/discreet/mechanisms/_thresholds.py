@@ -10,20 +10,8 @@ Guarantee
 ---------
 A unit contributes to at most ℓ = ``max_groups`` keys and at most Δ = ``sensitivity`` to each.
 The mechanism is (ε, δ)-DP, where the noise alone is (ε, δ_noise)-DP for the counts of the keys
-one unit (add-remove) or two units (change-one) can touch, and δ = δ_noise + δ_T with
-
-    δ_T = 1 − (1 − q)^ℓ,   q = P(min_count − 1 + Δ + Z ≥ T).
-
-Proof. Let C be the data common to the neighbours D and D', so each has at most one unit more. A
-key present (count ≥ min_count) in D but not in C has a count of at most min_count − 1 + Δ, and
-there are at most ℓ of them; let A be the event that one is released, a = P(A) ≤ δ_T, as noises
-are independent. Let a' be the same for D'. Given that neither happens, both outputs are noisy
-counts over the keys of C, so for any set O, y = P(D ∈ O | not A) ≤ e^ε·x + δ_noise with
-x = P(D' ∈ O | not A'). Hence P(D ∈ O) ≤ a + (1−a)y and P(D' ∈ O) ≥ (1−a')x, and
-
-    P(D ∈ O) − e^ε·P(D' ∈ O) ≤ a + (1−a)y − (1−a')(y − δ_noise) ≤ max(a, a') + δ_noise. ∎
-
-δ_T is attained (a neighbour without those keys cannot show them), so T is the least possible.
+one unit (add-remove) or two units (change-one) can touch, and δ = δ_noise + δ_T; δ_T, its
+proof and the least T stand in :mod:`discreet.privacy._keys`.
 
 Noise: discrete Laplace of scale ℓΔ/ε (change-one: 2ℓΔ/ε) with δ_noise = 0, or discrete Gaussian for
 the L2 distance √ℓ·Δ (√(2ℓ)·Δ) with δ_noise = δ/2, certified for the law drawn.
@@ -35,26 +23,20 @@ and the usual interval would cover small counts too rarely.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, Literal
-
-import numpy as np
 
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import LatticeError, ParameterError
+from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
-from discreet.mechanisms._additive import certified_gaussian
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
 from discreet.privacy._relation import read_neighbours
-
-_OUTWARD = 1e-9
-"""Relative margin on tail probabilities, far above the error of the laws' ``sf``."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -177,21 +159,21 @@ class KeyThreshold:
         if relation is None:
             raise ParameterError("state the relation", hint='neighbours="add-remove"')
         eps, groups = _exact.epsilon(epsilon), read_count(max_groups, "max_groups")
-        reach = read_count(min_count, "min_count") - 1 + read_count(sensitivity, "sensitivity")
+        each, minimum = read_count(sensitivity, "sensitivity"), read_count(min_count, "min_count")
         touched = groups * (2 if relation is p.Neighbours.CHANGE_ONE else 1)
         if (delta is None) == (threshold is None):
             raise ParameterError("give either delta or threshold", hint='delta="1e-6"')
         dlt = None if delta is None else _exact.delta(delta)
-        law, left = _calibrate(noise, eps, dlt, touched, int(sensitivity))
+        law, left = _calibrate(noise, eps, dlt, touched, each)
         if dlt is None:
             least = read_count(threshold, "threshold") + bool(strict)
-            dlt = _delta_of(law, least - reach, groups)
+            dlt = p.key_threshold_delta(law, least, groups, sensitivity=each, min_count=minimum)
             if dlt >= 1:
                 raise ParameterError("this threshold protects nobody", hint='delta="1e-6"')
         else:
             assert left is not None
-            least = reach + _least_margin(law, left, groups)
-        return cls(law, least, eps, dlt, int(min_count), bool(strict), relation)
+            least = p.key_threshold(law, left, groups, sensitivity=each, min_count=minimum)
+        return cls(law, least, eps, dlt, minimum, bool(strict), relation)
 
     def select(self, counts: Mapping[Any, int]) -> Keys:
         """Release the keys that pass, with noisy counts."""
@@ -281,25 +263,9 @@ def _calibrate(
         raise ParameterError("noise must be 'laplace' or 'gaussian'", hint='noise="laplace"')
     if dlt is None:
         raise ParameterError("gaussian noise needs delta, not a threshold", hint='delta="1e-6"')
-    law, _ = certified_gaussian(Fraction(touched * each * each), eps, dlt / 2, touched)
-    return law, dlt / 2
-
-
-def _delta_of(law: Any, margin: int, groups: int) -> Fraction:
-    """δ_T for keys that need noise of at least `margin`, rounded up."""
-    q = min(1.0, float(law.sf(margin - 1)) * (1 + _OUTWARD))
-    joint = -math.expm1(groups * math.log1p(-q)) if q < 1 else 1.0
-    # a tail that underflows is not zero
-    return Fraction(max(min(1.0, joint * (1 + _OUTWARD)), 1e-300))
-
-
-def _least_margin(law: Any, delta: Fraction, groups: int) -> int:
-    high = 1
-    while _delta_of(law, high, groups) > delta:
-        high *= 2
-        if high > 2**80:
-            raise ParameterError("delta is below what the noise law can certify", hint='"1e-6"')
-    return _first(lambda t: _delta_of(law, t, groups) <= delta, high // 2, high)
+    reach2 = touched * each * each
+    variance = p.discrete_gaussian_variance(reach2, eps, dlt / 2, coordinates=touched)
+    return noise.DiscreteGaussian.from_variance(variance), dlt / 2
 
 
 def _read_counts(
@@ -307,18 +273,27 @@ def _read_counts(
 ) -> tuple[list[Hashable], _lattice.IntArray]:
     if not isinstance(counts, Mapping):
         raise ParameterError("counts must map keys to whole numbers", hint='{"a": 10, "b": 3}')
-    kept: dict[Hashable, int] = {}
-    for key, count in counts.items():
-        if isinstance(count, bool | np.bool_) or not isinstance(count, int | np.integer):
-            raise LatticeError("counts must be whole numbers")
-        if count >= min_count:
-            kept[key] = int(count)
-    return list(kept), _lattice.shrink(_lattice.object_array(list(kept.values())))
+    keys = list(counts)
+    k = _lattice.quantise(_lattice.read_values([counts[key] for key in keys]), Fraction(1))
+    kept = [i for i, count in enumerate(k.tolist()) if count >= min_count]
+    return [keys[i] for i in kept], k[kept]
+
+
+_ORDERED = (bool, int, float, str, bytes, date, datetime)
+"""Types whose ``<`` is a total order (NaN apart); a subclass may be anything."""
 
 
 def _in_neutral_order(passed: dict[Any, int]) -> dict[Any, int]:
-    try:
-        return {key: passed[key] for key in sorted(passed)}
-    except TypeError:
-        keys = list(passed)
-        return {keys[i]: passed[keys[i]] for i in noise.permutation(len(keys)).tolist()}
+    """Order by key where keys have a total order, else at random.
+
+    Sorting sets, or floats among which one is no number, would leave them in an order
+    that depends on how they came in. What decides is what was released.
+    """
+    keys = list(passed)
+    alike = len(set(map(type, keys))) == 1 and type(keys[0]) in _ORDERED
+    if alike and all(key == key for key in keys):  # noqa: PLR0124 - NaN differs from itself
+        try:
+            return {key: passed[key] for key in sorted(keys)}
+        except TypeError:  # datetimes with and without a time zone
+            pass
+    return {keys[i]: passed[keys[i]] for i in noise.permutation(len(keys)).tolist()}

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from discreet._exact import Number
 
 _MOST_CELLS = 1 << 18
+_MOST_COPIES = 10**6
 _LOG_TRUNCATED = math.log(1e20)
 
 
@@ -189,6 +190,8 @@ def sum_of(laws: Iterable[Law], counts: Sequence[int] | None = None) -> Sum:
             raise ParameterError(f"a law is added at least once, got {times}")
         for part, n in law.terms if isinstance(law, Sum) else ((law, 1),):
             merged[part] = merged.get(part, 0) + n * times
+    if sum(merged.values()) > _MOST_COPIES:
+        raise ParameterError(f"a sum holds at most {_MOST_COPIES} noises", hint="counts=[1000]")
     return Sum(tuple(merged.items()))
 
 
@@ -200,20 +203,25 @@ def law_from_dict(record: Mapping[str, Any]) -> Law:
     True
     """
     try:
-        match record["law"]:
-            case "discrete-laplace":
-                return DiscreteLaplace(str(record["scale"]))
-            case "geometric":
-                return Geometric(str(record["scale"]))
-            case "discrete-gaussian":
-                return DiscreteGaussian.from_variance(str(record["sigma2"]))
-            case "sum":
-                terms = record["terms"]
-                return sum_of([law_from_dict(t) for t in terms], [t["count"] for t in terms])
-            case name:
-                raise ParameterError(f"no such noise law: {str(name)[:40]!r}")
+        if record["law"] != "sum":
+            return _basic(record)
+        # sums hold basic laws, never sums: no record asks for recursion
+        terms = record["terms"]
+        return sum_of([_basic(t) for t in terms], [t["count"] for t in terms])
     except (KeyError, TypeError):
         raise ParameterError("this is not the record of a noise law") from None
+
+
+def _basic(record: Mapping[str, Any]) -> Law:
+    match record["law"]:
+        case "discrete-laplace":
+            return DiscreteLaplace(str(record["scale"]))
+        case "geometric":
+            return Geometric(str(record["scale"]))
+        case "discrete-gaussian":
+            return DiscreteGaussian.from_variance(str(record["sigma2"]))
+        case name:
+            raise ParameterError(f"no such noise law: {str(name)[:40]!r}")
 
 
 @dataclass(frozen=True, slots=True)

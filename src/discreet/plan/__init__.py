@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _expr as expr
+from discreet.plan import _functions as functions
 from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
-from discreet.plan._formula import Box
-from discreet.plan._lower import BRANCHING, Lowered, lower
-from discreet.plan._price import Ask, Cost, Plan, Threshold, price
+from discreet.plan._expr import Expr
+from discreet.plan._formula import Formula, Mean, Spread, Total, corners
+from discreet.plan._lower import Lowered, cells_of, lower
+from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
+from discreet.plan._picks import check_label, plain
+from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
     Apply,
     KeyOf,
-    Linear,
     Number,
     Of,
     Out,
     Output,
     Query,
-    Stat,
-    Statistic,
     Text,
     limits_of,
 )
-from discreet.plan._reference import Groups, Salt, ingest, run
+from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
     PRIME,
     Aggregate,
@@ -31,75 +33,123 @@ from discreet.plan._relation import (
     JoinPublic,
     JoinUnit,
     Key,
+    LimitGroups,
+    LimitRows,
     Limits,
     Measure,
     MeasureKind,
+    Project,
     Relation,
     Scan,
+    aggregate,
     base,
     digest,
-    multiplicity,
-    used_columns,
+    nodes,
+    private_tables,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
-from discreet.plan._stability import Sensitivity, sensitivity, size_is_public
+from discreet.plan._stability import Sensitivity, reach, sensitivity
+from discreet.plan._statistics import (
+    CALLS,
+    FLUENT,
+    Count,
+    CountDistinct,
+    CountUnits,
+    Fluent,
+    LinearImage,
+    Statistic,
+)
 from discreet.plan._types import Code, Kind, Type, of_column
+from discreet.plan._valid import damaged, integer, rational
+from discreet.plan._vectors import Box, Numbers
 
 __all__ = [
-    "BRANCHING",
+    "CALLS",
+    "FLUENT",
     "PRIME",
+    "TURNS",
     "Aggregate",
     "Apply",
     "Ask",
     "Assembly",
     "Box",
+    "Cells",
     "Code",
     "Cost",
+    "Count",
+    "CountDistinct",
+    "CountUnits",
+    "Draw",
+    "Expr",
     "Filter",
+    "Fluent",
+    "Formula",
     "Groups",
     "JoinPublic",
     "JoinUnit",
     "Key",
     "KeyOf",
     "Kind",
+    "LimitGroups",
+    "LimitRows",
     "Limits",
-    "Linear",
+    "LinearImage",
     "Lowered",
+    "Mean",
     "Measure",
     "MeasureKind",
+    "Null",
     "Number",
+    "Numbers",
     "Of",
+    "Operand",
     "Out",
     "Output",
+    "Part",
     "Plan",
+    "Priced",
+    "Project",
     "Query",
     "Range",
     "Relation",
+    "Release",
     "Salt",
     "Scan",
     "Scope",
     "Sensitivity",
     "Source",
-    "Stat",
+    "Spread",
     "Statistic",
     "Text",
-    "Threshold",
+    "Total",
     "Type",
+    "Word",
+    "aggregate",
     "base",
     "build",
+    "cells_of",
+    "charge",
+    "check_label",
+    "corners",
+    "damaged",
     "describe",
     "digest",
     "expr",
     "facts",
+    "fits",
+    "functions",
     "ingest",
+    "integer",
     "limits_of",
     "lower",
-    "multiplicity",
+    "nodes",
     "of_column",
+    "plain",
     "price",
+    "private_tables",
+    "rational",
+    "reach",
     "run",
     "sensitivity",
-    "size_is_public",
     "statistic",
-    "used_columns",
 ]

@@ -7,15 +7,15 @@ way it was asked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Final
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr
-from discreet.plan._query import KeyOf, Of, Out, Output, Query, Stat, Statistic, limits_of
+from discreet.plan._query import KeyOf, Of, Out, Output, Query, limits_of
 from discreet.plan._relation import Key, Limits, base
 from discreet.plan._scope import Scope
+from discreet.plan._statistics import Count, Statistic
 from discreet.plan._types import Kind
 
 MAX_CELLS: Final = 1_000_000
@@ -67,9 +67,12 @@ class Assembly:
         """Contribution limits: the policy's, or lower ones that the question asks for.
 
         `asked` may name rows, groups and rows_per_group. A question may lower
-        the policy's limits and never raise them.
+        the policy's limits and never raise them. Where a row is a unit nothing
+        could enforce a lower limit, so none is set.
         """
         limits = limits_of(self.scope.relation, grouped=bool(self.keys))
+        if self.scope.unit is None:
+            return limits
         if not self.keys:
             # all rows are one group, so a limit per group is a limit on rows
             rows = [n for n in (asked.get("rows"), asked.get("rows_per_group")) if n is not None]
@@ -109,25 +112,12 @@ class Assembly:
         )
 
 
-def statistic(
-    kind: Stat,
-    operand: Operand | None = None,
-    *,
-    at: Fraction | None = None,
-    top: int = 1,
-    sample: bool = True,
-) -> Statistic:
-    """Make a statistic in its one canonical form."""
-    name = kind.upper()
-    if operand is None:
-        return Statistic(kind)
-    if kind is Stat.COUNT and isinstance(operand, Word):
-        return Statistic(kind)
-    expr = typed(operand, name)
-    if kind is Stat.COUNT:
-        # a value that cannot be NULL is counted wherever there is a row
-        return Statistic(kind, expr if expr.type.nullable else None)
-    if kind in (Stat.SUM, Stat.AVG, Stat.VAR, Stat.STDDEV) and expr.type.kind is not Kind.BOOLEAN:
-        expr = as_number(expr, name)
-    spread = kind in (Stat.VAR, Stat.STDDEV)
-    return Statistic(kind, expr, at=at, top=top, sample=sample if spread else True)
+def statistic(kind: type[Statistic], operand: Operand | None, **parameters: object) -> Statistic:
+    """Make a statistic of an operand in its one canonical form."""
+    if operand is None or (kind is Count and isinstance(operand, Word)):
+        return kind.of(None, **parameters)
+    expr = typed(operand, kind.word.upper())
+    numeric = kind.suits <= {Kind.NUMBER, Kind.BOOLEAN}
+    if numeric and expr.type.kind is not Kind.BOOLEAN:
+        expr = as_number(expr, kind.word.upper())
+    return kind.of(expr, **parameters)

@@ -19,14 +19,14 @@ Everything is decided from public facts: the policy and the question.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil
 from typing import Final, TypeAlias, cast
 
+from discreet import _text
 from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._expr import (
@@ -37,7 +37,6 @@ from discreet.plan._expr import (
     Case,
     Clamp,
     Coalesce,
-    Column,
     Compare,
     Comparison,
     Constant,
@@ -52,16 +51,16 @@ from discreet.plan._expr import (
     Rescale,
     Square,
     align,
+    plain_column,
 )
+from discreet.plan._logic import COMPARE, MIRROR
+from discreet.plan._numbers import ARITHMETIC
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
 
 MAX_BUCKETS: Final = 10_000
 MAX_RELABELLED: Final = 256
 _QUOTIENT_CELLS: Final = 2**20
 _MICRO: Final = Fraction(1, 1_000_000)
-_MIRROR: Final[dict[str, Comparison]] = {
-    "<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,9 @@ class Word:
     """A text constant: its type is that of what it meets."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _text.plain_str(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +82,7 @@ Operand: TypeAlias = Expr | Word | Null
 """What a row expression is made of while its type is still being decided."""
 
 
-def quote(text: str) -> str:
-    """Name something in a message: in double quotes, on one line, never long."""
-    shown = "".join(c if c.isprintable() else "?" for c in text[:60])
-    return f'"{shown}"'
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, or None."""
-    folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(word[:255].casefold(), folded, n=1, cutoff=0.65)
-    return folded[found[0]] if found else None
+nearest, quote = _text.nearest, _text.quote
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
@@ -103,14 +95,12 @@ def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     )
 
 
-def number(value: Fraction) -> Constant:
-    """Return a numeric constant."""
-    return Constant.number(value)
+number = Constant.number
 
 
 def truth(*, value: bool) -> Constant:
     """Return TRUE or FALSE."""
-    return Constant(int(value), Type(Kind.BOOLEAN, int(value), int(value), nullable=False))
+    return Constant.like(int(value), Type.boolean())
 
 
 def typed(operand: Operand, where: str) -> Expr:
@@ -164,7 +154,8 @@ def _example(arg: Expr, labels: tuple[str | int | bool, ...]) -> str:
 
 def name_of(expr: Expr) -> str:
     """Call an expression by its column, or by what it is."""
-    return expr.name if isinstance(expr, Column) else "the expression"
+    column = plain_column(expr)
+    return "the expression" if column is None else column.name
 
 
 def _when(text: str) -> dt.datetime:
@@ -187,7 +178,7 @@ def date(text: str) -> Constant:
     if when.time() != dt.time():
         raise QueryError(f"{quote(text)} is a time, not a date", hint="DATE '2024-01-31'")
     code = (when.date() - EPOCH).days
-    return Constant(code, Type(Kind.DATE, code, code, nullable=False))
+    return Constant.like(code, Type(Kind.DATE))
 
 
 def timestamp(text: str, step: Fraction | None = None) -> Constant:
@@ -197,7 +188,7 @@ def timestamp(text: str, step: Fraction | None = None) -> Constant:
     if step is None or (micros * _MICRO / step).denominator != 1:
         step = _MICRO
     code = timestamp_code(when, step)
-    return Constant(code, Type(Kind.TIMESTAMP, code, code, step, nullable=False))
+    return Constant.like(code, Type(Kind.TIMESTAMP, step=step))
 
 
 def fit(operand: Operand, like: Expr) -> Expr:
@@ -225,7 +216,7 @@ def fit(operand: Operand, like: Expr) -> Expr:
 def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     """Compare two operands; constants take the type of the other side."""
     if _bare(left) and not _bare(right):
-        left, right, op = right, left, _MIRROR[op]
+        left, right, op = right, left, MIRROR[op]
     if isinstance(left, Word | Null):
         raise QueryError("a comparison needs a column on one side", hint="age >= 18")
     if left.type.kind in (Kind.CATEGORY, Kind.TEXT):
@@ -236,7 +227,28 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     if left.type.kind is Kind.BOOLEAN and isinstance(right, Constant) and right.code in (0, 1):
         # x = TRUE is x, also when x is NULL
         return left if (right.code == 1) is (op == "=") else negate(left)
+    if isinstance(right, Constant) and right.code is not None and right.type.kind is left.type.kind:
+        return _compare_place(op, left, right.code * right.type.step / left.type.step)
     return Compare(op, left, right)
+
+
+def _compare_place(op: Comparison, left: Expr, place: Fraction) -> Expr:
+    """Compare with a constant, as one code of the left side's own grid.
+
+    A constant between two codes moves to the one that decides the same, one beyond
+    the range to its end.
+    """
+    t = left.type
+    code = math.ceil(place) if op in ("<", ">=") else math.floor(place)
+    if op in ("=", "<>"):
+        if code != place or not t.lo <= code <= t.hi:
+            never = OneOf(left, ())  # false, or NULL for NULL
+            return never if op == "=" else Not(never)
+    elif COMPARE[op](t.lo, code) and COMPARE[op](t.hi, code):
+        op, code = ("<=", t.hi) if op in ("<", "<=") else (">=", t.lo)
+    elif not (COMPARE[op](t.lo, code) or COMPARE[op](t.hi, code)):
+        op, code = ("<", t.lo) if op in ("<", "<=") else (">", t.hi)
+    return Compare(op, left, Constant.like(code, t))
 
 
 def _bare(operand: Operand) -> bool:
@@ -278,8 +290,6 @@ def _one_of_grid(expr: Expr, items: list[Expr]) -> Expr:
         place = item.code * item.type.step / expr.type.step
         if place.denominator == 1:  # a constant between grid points never matches
             codes.add(int(place))
-    if not codes:
-        return Compare("=", expr, items[0])
     return OneOf(expr, tuple(sorted(codes)))
 
 
@@ -345,13 +355,6 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     return expr
 
 
-_FOLD: Final[dict[str, Callable[[Fraction, Fraction], Fraction]]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
-
-
 def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     """Add, subtract, multiply or divide two numbers."""
     a, b = as_number(left, op), as_number(right, op)
@@ -359,12 +362,19 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     if op == "/":
         return _divide(a, b, x, y)
     if x is not None and y is not None:
-        return number(_FOLD[op](x, y))
+        return number(ARITHMETIC[op](x, y))
     if op == "*" and (x is not None or y is not None):
         return _scaled(b, x) if x is not None else _scaled(a, y or Fraction(0))
     if op == "*" and a == b:
         return Square(a)
     return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
+
+
+def infix(op: str, left: Operand, right: Operand) -> Expr:
+    """Apply an operator that stands between two operands."""
+    if op in MIRROR:
+        return compare(cast("Comparison", op), left, right)
+    return _logic(op, [left, right]) if op in ("and", "or") else arithmetic(op, left, right)
 
 
 def _scaled(expr: Expr, factor: Fraction) -> Expr:
@@ -374,8 +384,7 @@ def _scaled(expr: Expr, factor: Fraction) -> Expr:
     if factor == 0:
         return Arithmetic("*", expr, number(factor))
     sign = 1 if factor > 0 else -1
-    constant = Constant(sign, Type.number(sign, sign, abs(factor), null=False))
-    return Arithmetic("*", expr, constant)
+    return Arithmetic("*", expr, Constant.like(sign, Type.number(0, 0, abs(factor))))
 
 
 def _divide(a: Expr, b: Expr, x: Fraction | None, y: Fraction | None) -> Expr:
@@ -443,15 +452,17 @@ def clamp(
 ) -> Expr:
     """Move a number into public bounds, which may lie between its grid points."""
     expr = as_number(operand, where)
-    ends = [number(v) for v in (low, high) if v is not None]
-    expr, *ends = cast("list[Constant]", align([expr, *ends]))
-    step = expr.type.step
-    lo = expr.type.lo if low is None else int(low / step)
-    hi = expr.type.hi if high is None else int(high / step)
-    if lo > hi and low is not None and high is not None:
+    if low is not None and high is not None and low > high:
         raise QueryError(f"{where}: {show(low)} is above {show(high)}")
-    lo, hi = (min(lo, hi), hi) if low is None else (lo, max(lo, hi))
-    return expr if lo <= expr.type.lo and expr.type.hi <= hi else Clamp(expr, lo, hi)
+    t = expr.type
+    # an end beyond the range never acts and needs no place on the grid
+    low = None if low is not None and low <= t.lo * t.step else low
+    high = None if high is not None and high >= t.hi * t.step else high
+    expr = align([expr, *(number(v) for v in (low, high) if v is not None)])[0]
+    t = expr.type
+    hi = t.hi if high is None else int(high / t.step)
+    lo = min(t.lo, hi) if low is None else int(low / t.step)
+    return expr if lo <= t.lo and t.hi <= hi else Clamp(expr, lo, max(lo, hi))
 
 
 # --- choices -------------------------------------------------------------------------------
@@ -518,7 +529,7 @@ def _labelled(operands: Sequence[Operand], where: str) -> list[Expr]:
 
 
 def _label(code: int, labels: tuple[str | int | bool, ...]) -> Constant:
-    return Constant(code, Type(Kind.CATEGORY, code, code, labels=labels, nullable=False))
+    return Constant.like(code, Type(Kind.CATEGORY, labels=labels))
 
 
 def _relabelled(operand: Operand, labels: tuple[str | int | bool, ...]) -> Expr:
@@ -573,7 +584,7 @@ def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) ->
         raise QueryError("WIDTH_BUCKET needs a lower bound below the upper one", hint=hint)
     width = (high - low) / count
     # code >= ceil(edge / step) says exactly value >= edge
-    edges = [ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
+    edges = [math.ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
     if any(a >= b for a, b in pairwise(edges)):
         raise QueryError(f"the buckets are narrower than the step of {name_of(expr)}", hint=hint)
     return Bucket(expr, tuple(edges))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from discreet._exact import show
-from discreet.plan import _expr as e
-from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Stat, Statistic, Text
+from discreet.plan._expr import plain_column
+from discreet.plan._nodes import quoted
+from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Text
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
     JoinUnit,
     Key,
+    LimitRows,
     Limits,
     Relation,
     Scan,
     base,
 )
-from discreet.plan._types import Kind, Type
 
 _SHOWN: Final = 6
 
@@ -72,7 +71,7 @@ def _key(key: Key, other: str | None) -> str:
         )
     values = [str(key.expr.type.value(c)) for c in key.codes[:_SHOWN]]
     more = f", … ({len(key.codes)})" if len(key.codes) > _SHOWN else ""
-    what = "" if isinstance(key.expr, e.Column) else f" = {expression(key.expr)}"
+    what = f" = {key.expr.describe()}" if plain_column(key.expr) is None else ""
     return f"{key.name}{what}: {', '.join(values)}{more}"
 
 
@@ -93,43 +92,31 @@ def _relation(relation: Relation) -> list[str]:
         case Scan(table):
             return [f"scan {table.name}"]
         case Filter(below, condition):
-            return [f"where {expression(condition)}", *_relation(below)]
+            return [f"where {condition.describe()}", *_relation(below)]
         case JoinPublic(below, public, on, how, fanout, _):
             pairs = " and ".join(f"{left} = {public.table.name}.{right}" for left, right in on)
             times = _plural(fanout, "match") if fanout == 1 else f"{fanout} matches"
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
         case JoinUnit(below, other, _):
-            return [f"join {other.table.name} on the unit", *_relation(below)]
+            side = " ".join(reversed(_relation(other))).removeprefix("scan ")
+            return [f"join {side} on the unit", *_relation(below)]
+        case LimitRows(below, n):
+            limit = f"limit each {base(below).table.unit} to {_plural(n, 'row')}"
+            return [limit, *_relation(below)]
     raise AssertionError(relation)
-
-
-def _statistic(s: Statistic) -> str:
-    arg = "*" if s.expr is None else expression(s.expr)
-    match s.kind:
-        case Stat.COUNT_UNITS:
-            return "count(units)"
-        case Stat.COUNT_DISTINCT:
-            return f"count(distinct {arg})"
-        case Stat.QUANTILE:
-            return f"quantile({arg}, {show(s.at or Fraction(0))})"
-        case Stat.MODE if s.top > 1:
-            return f"mode({arg}, {s.top})"
-        case Stat.VAR | Stat.STDDEV if not s.sample:
-            return f"{s.kind}_pop({arg})"
-    return f"{s.kind}({arg})"
 
 
 def _out(query: Query, out: Out) -> str:
     match out:
         case Of(index):
-            return _statistic(query.statistics[index])
+            return str(query.statistics[index])
         case KeyOf(name):
             return name
         case Number(value):
             return show(value)
         case Text(value):
-            return _quoted(value)
+            return quoted(value)
         case Apply("round" | "abs" as op, args):
             return f"{op}({', '.join(_out(query, a) for a in args)})"
         case Apply(op, (only,)):
@@ -137,76 +124,3 @@ def _out(query: Query, out: Out) -> str:
         case Apply(op, args):
             return "(" + f" {op} ".join(_out(query, a) for a in args) + ")"
     raise AssertionError(out)
-
-
-def expression(expr: e.Expr) -> str:
-    """Print a row expression close to the SQL it could have come from."""
-    return _EXPRESSIONS[type(expr)](expr)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _value(t: Type, code: int | str | None) -> str:
-    if code is None:
-        return "NULL"
-    if isinstance(code, str):
-        return _quoted(code)
-    if t.kind is Kind.NUMBER:
-        return show(code * t.step)
-    value = t.value(code)
-    return str(value).upper() if isinstance(value, bool) else _quoted(str(value))
-
-
-def _infix(op: str, *args: e.Expr) -> str:
-    shown = (f"({expression(a)})" if isinstance(a, _LOOSE) else expression(a) for a in args)
-    return f" {op} ".join(shown)
-
-
-def _call(name: str, *args: object) -> str:
-    shown = (expression(a) if isinstance(a, e.Expr) else str(a) for a in args)
-    return f"{name}({', '.join(shown)})"
-
-
-def _one_of(x: e.OneOf) -> str:
-    values = [_value(x.arg.type, c) for c in x.codes]
-    if len(values) == 1:
-        return f"{expression(x.arg)} = {values[0]}"
-    return f"{expression(x.arg)} in ({', '.join(values)})"
-
-
-def _case(x: e.Case) -> str:
-    branches = " ".join(f"when {expression(c)} then {expression(v)}" for c, v in x.branches)
-    return f"case {branches} else {expression(x.default)} end"
-
-
-def _bucket(x: e.Bucket) -> str:
-    t = x.arg.type
-    ends = f"{_value(t, x.edges[0])} to {_value(t, x.edges[-1])}"
-    return _call("bucket", x.arg, f"{len(x.edges) - 1} from {ends}")
-
-
-_LOOSE: Final = (e.Arithmetic, e.Divide, e.Logic, e.Compare)
-_EXPRESSIONS: Final[dict[type, Callable[[Any], str]]] = {
-    e.Column: lambda x: x.name,
-    e.Constant: lambda x: _value(x.type, x.code),
-    e.Arithmetic: lambda x: _infix(x.op, x.left, x.right),
-    e.Divide: lambda x: _infix("/", x.left, x.right),
-    e.Square: lambda x: _call("square", x.arg),
-    e.AsNumber: lambda x: _call("number", x.arg),
-    e.Rescale: lambda x: _call(x.mode, x.arg, show(x.step)),
-    e.Abs: lambda x: _call("abs", x.arg),
-    e.Clamp: lambda x: _call("clamp", x.arg, _value(x.type, x.lo), _value(x.type, x.hi)),
-    e.Compare: lambda x: _infix(x.op, x.left, x.right),
-    e.OneOf: _one_of,
-    e.Logic: lambda x: f" {x.op} ".join(
-        f"({expression(a)})" if isinstance(a, e.Logic) else expression(a) for a in x.args
-    ),
-    e.Not: lambda x: f"not ({expression(x.arg)})",
-    e.IsNull: lambda x: f"{expression(x.arg)} is null",
-    e.Case: _case,
-    e.Coalesce: lambda x: _call("coalesce", *x.args),
-    e.DatePart: lambda x: _call(x.part, x.arg),
-    e.Bucket: _bucket,
-}

@@ -1,13 +1,13 @@
 """Row expressions: a closed set of total functions over bounded codes.
 
-Each node knows its :class:`Type` (bounds follow by interval arithmetic) and its
-meaning (``evaluate``, the reference that every engine must equal bit for bit).
-All are total: NULL in gives NULL out unless a node says otherwise, division by
-zero gives NULL, nothing overflows, nothing raises. Truth is three-valued, as in
-SQL.
+Each operator is one class: bounds, meaning, SQL and words (see ``_nodes``). All
+are total: NULL in gives NULL out unless a class says otherwise, division by zero
+gives NULL, nothing overflows, nothing raises. Truth is three-valued, as in SQL.
 """
 
 from __future__ import annotations
+
+from inspect import isabstract
 
 from discreet.plan._logic import (
     Case,
@@ -20,7 +20,7 @@ from discreet.plan._logic import (
     OneOf,
     union,
 )
-from discreet.plan._nodes import Column, Constant, Expr, Row, common_step
+from discreet.plan._nodes import Column, Constant, Expr, Row, Writer, common_step
 from discreet.plan._numbers import (
     Abs,
     Arithmetic,
@@ -29,6 +29,7 @@ from discreet.plan._numbers import (
     Clamp,
     DatePart,
     Divide,
+    Guard,
     Part,
     Rescale,
     Square,
@@ -50,6 +51,7 @@ __all__ = [
     "DatePart",
     "Divide",
     "Expr",
+    "Guard",
     "IsNull",
     "Logic",
     "Not",
@@ -58,9 +60,12 @@ __all__ = [
     "Rescale",
     "Row",
     "Square",
+    "Writer",
     "align",
     "columns_of",
     "common_step",
+    "operators",
+    "plain_column",
     "union",
 ]
 
@@ -74,6 +79,23 @@ def align(exprs: list[Expr]) -> list[Expr]:
     for e in numeric[1:]:
         step = common_step(Type.number(0, 0, step), e.type)
     return [e if e.type.step == step else Rescale(e, step) for e in exprs]
+
+
+def operators() -> list[type[Expr]]:
+    """List every class of expression that can be built."""
+    found: list[type[Expr]] = []
+    rest = Expr.__subclasses__()
+    while rest:
+        found.append(rest.pop())
+        rest += found[-1].__subclasses__()
+    return sorted((c for c in found if not isabstract(c)), key=lambda c: c.__name__)
+
+
+def plain_column(expr: Expr) -> Column | None:
+    """Return the column that an expression is, behind the bounds that conditions prove."""
+    while isinstance(expr, Guard):
+        expr = expr.arg
+    return expr if isinstance(expr, Column) else None
 
 
 def columns_of(expr: Expr) -> set[str]:

@@ -1,35 +1,33 @@
-"""From noisy integers to statistics, and from their boxes to intervals.
+"""From releases to statistics: estimates, intervals and margins.
 
-A formula says how a statistic follows from measured vectors. It is evaluated
-twice: on the noisy values (the estimate) and, by interval arithmetic, on a box
-``[low, high]`` per vector. If the box contains the true integers with
-probability c, the resulting interval contains the true statistic with
-probability at least c: that is the whole argument, for every formula, without
-approximation. Public ranges may only shrink an interval.
+A formula says how a statistic follows from the releases of the parts it names. It
+is evaluated on the noisy values (the estimate) and, by interval arithmetic, on a
+box ``[low, high]`` per part. If the boxes contain the true integers with probability
+c, the resulting interval contains the true statistic with probability at least c:
+that is the whole argument, for every formula, without approximation. Public ranges
+may only shrink an interval.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from discreet._print import number
+from discreet.plan._parts import Floats, Priced, Release
+from discreet.plan._picks import Labels
+from discreet.plan._trees import Levels
+from discreet.plan._valid import damaged
+from discreet.plan._vectors import Box, Numbers
 
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """Lower and upper ends, cell by cell."""
-
-    low: Floats
-    high: Floats
-
-    def clipped(self, lo: float, hi: float) -> Box:
-        """Intersect with a public range."""
-        return Box(np.clip(self.low, lo, hi), np.clip(self.high, lo, hi))
+Releases = Sequence[Release]
+R = TypeVar("R", bound=Release)
 
 
 def corners(op: np.ufunc, a: Box, b: Box) -> Box:
@@ -38,56 +36,82 @@ def corners(op: np.ufunc, a: Box, b: Box) -> Box:
     return Box(np.minimum.reduce(ends), np.maximum.reduce(ends))
 
 
+def read(releases: Releases, index: int, kind: type[R]) -> R:
+    """One release, of the kind that a formula needs."""
+    found = releases[index] if 0 <= index < len(releases) else None
+    if not isinstance(found, kind):
+        raise damaged("a formula names a part that is not there")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
-class Total:
+class Formula(ABC):
+    """How one statistic follows from releases."""
+
+    kinds: ClassVar[dict[str, type[Formula]]] = {}
+    """Formulas by the name under which a record holds them."""
+
+    def __init_subclass__(cls) -> None:
+        Formula.kinds[cls.__name__] = cls
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[int, ...]:
+        """Indices of the parts it reads."""
+
+    @abstractmethod
+    def estimate(self, releases: Releases) -> NDArray[Any]:
+        """Value in every cell."""
+
+    @abstractmethod
+    def box(self, releases: Releases, level: float) -> Box:
+        """Ends in every cell, if every statement about noise holds with `level`."""
+
+    def statements(self, releases: Releases) -> set[object]:
+        """Independent statements about noise that its box rests on."""
+        return {i for i in self.parts if read(releases, i, Numbers).law is not None}
+
+    @abstractmethod
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Expected error before anything is measured, in words."""
+
+    def check(self, releases: Releases) -> None:
+        """Refuse parts of another kind."""
+        for index in self.parts:
+            read(releases, index, Numbers)
+
+
+def _half(priced: Priced, level: float) -> float:
+    """Half-width of the noise of a vector, in grid units."""
+    law = getattr(priced.law, "law", priced.law)  # a selection of keys holds its law
+    return 0.0 if law is None else float(law.interval(level).high)
+
+
+@dataclass(frozen=True, slots=True)
+class Total(Formula):
     """A count or sum: grid integers times the step."""
 
     vector: int
     step: Fraction
 
     @property
-    def vectors(self) -> tuple[int, ...]:
-        """Indices of the measured vectors it reads."""
+    def parts(self) -> tuple[int, ...]:
+        """The vector."""
         return (self.vector,)
 
-    def estimate(self, values: Sequence[Floats]) -> Floats:
+    def estimate(self, releases: Releases) -> Floats:
         """Scale to units."""
-        return values[self.vector] * float(self.step)
+        return read(releases, self.vector, Numbers).floats * float(self.step)
 
-    def bounds(self, boxes: Sequence[Box]) -> Box:
+    def box(self, releases: Releases, level: float) -> Box:
         """Scale the box."""
-        box, step = boxes[self.vector], float(self.step)
+        box, step = read(releases, self.vector, Numbers).box(level), float(self.step)
         return Box(box.low * step, box.high * step)
 
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """Centre plus centred sum over count, inside the public range."""
-
-    total: int
-    count: int
-    centre: Fraction
-    step: Fraction
-    lo: Fraction
-    hi: Fraction
-
-    @property
-    def vectors(self) -> tuple[int, ...]:
-        """Indices of the measured vectors it reads."""
-        return (self.total, self.count)
-
-    def estimate(self, values: Sequence[Floats]) -> Floats:
-        """Divide the noisy sum by the noisy count (at least one)."""
-        ratio = values[self.total] / np.maximum(values[self.count], 1)
-        raw = float(self.centre) + ratio * float(self.step)
-        return np.clip(raw, float(self.lo), float(self.hi))
-
-    def bounds(self, boxes: Sequence[Box]) -> Box:
-        """Range of the ratio over the box."""
-        ratio = _per_row(boxes[self.total], boxes[self.count])
-        centre, step = float(self.centre), float(self.step)
-        raw = Box(centre + ratio.low * step, centre + ratio.high * step)
-        return raw.clipped(float(self.lo), float(self.hi))
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Half-width of the noise."""
+        margin = _half(priced[self.vector], confidence) * float(self.step)
+        return f"± {number(margin, margin or None)}"
 
 
 def _at_least_one(count: Box) -> Box:
@@ -99,7 +123,50 @@ def _per_row(total: Box, count: Box) -> Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Mean(Formula):
+    """Centre plus centred sum over count, inside the public range."""
+
+    total: int
+    count: int
+    centre: Fraction
+    step: Fraction
+    lo: Fraction
+    hi: Fraction
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Sum and count."""
+        return (self.total, self.count)
+
+    def estimate(self, releases: Releases) -> Floats:
+        """Divide the noisy sum by the noisy count (at least one)."""
+        total, count = (read(releases, i, Numbers).floats for i in self.parts)
+        raw = float(self.centre) + total / np.maximum(count, 1) * float(self.step)
+        return np.clip(raw, float(self.lo), float(self.hi))
+
+    def box(self, releases: Releases, level: float) -> Box:
+        """Range of the ratio over the box."""
+        ratio = _per_row(*(read(releases, i, Numbers).box(level) for i in self.parts))
+        centre, step = float(self.centre), float(self.step)
+        raw = Box(centre + ratio.low * step, centre + ratio.high * step)
+        return raw.clipped(float(self.lo), float(self.hi))
+
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Error of sum and count; how it divides depends on private counts."""
+        split = 1 - (1 - confidence) / 2
+        margin = _half(priced[self.total], split) * float(self.step)
+        rows = number(_half(priced[self.count], split))
+        return f"± about {number(margin, margin)}/n (and ± {rows} on n rows)"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse an empty range."""
+        Formula.check(self, releases)
+        if self.lo > self.hi:
+            raise damaged("a mean has no range")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Formula):
     """Variance or standard deviation from centred first and second sums.
 
     With y = code − centre, the vectors hold Σy and Σ(y² − half); the variance is
@@ -116,27 +183,25 @@ class Spread:
     root: bool
 
     @property
-    def vectors(self) -> tuple[int, ...]:
-        """Indices of the measured vectors it reads."""
+    def parts(self) -> tuple[int, ...]:
+        """First moment, second moment, count."""
         return (self.first, self.second, self.count)
 
-    def estimate(self, values: Sequence[Floats]) -> Floats:
+    def estimate(self, releases: Releases) -> Floats:
         """Combine the noisy moments, inside the possible range."""
-        n = np.maximum(values[self.count], 1)
-        variance = self.half + values[self.second] / n - (values[self.first] / n) ** 2
-        return self._finish(variance, n)
+        first, second, count = (read(releases, i, Numbers).floats for i in self.parts)
+        n = np.maximum(count, 1)
+        return self._finish(self.half + second / n - (first / n) ** 2, n)
 
-    def bounds(self, boxes: Sequence[Box]) -> Box:
+    def box(self, releases: Releases, level: float) -> Box:
         """Combine the moments' boxes."""
-        n = _at_least_one(boxes[self.count])
-        mean = _per_row(boxes[self.first], n)
-        square = Box(
-            np.where(mean.low * mean.high <= 0, 0.0, np.minimum(mean.low**2, mean.high**2)),
-            np.maximum(mean.low**2, mean.high**2),
-        )
-        second = _per_row(boxes[self.second], n)
-        low = self.half + second.low - square.high
-        high = self.half + second.high - square.low
+        first, second, count = (read(releases, i, Numbers).box(level) for i in self.parts)
+        n = _at_least_one(count)
+        mean, square = _per_row(first, n), _per_row(second, n)
+        squares = np.minimum(mean.low**2, mean.high**2), np.maximum(mean.low**2, mean.high**2)
+        least = np.where(mean.low * mean.high <= 0, 0.0, squares[0])
+        low = self.half + square.low - squares[1]
+        high = self.half + square.high - least
         return Box(self._finish(low, n.high), self._finish(high, n.low))
 
     def _finish(self, variance: Floats, n: Floats) -> Floats:
@@ -146,20 +211,75 @@ class Spread:
         variance = np.clip(variance * float(self.step) ** 2, 0, ceiling)
         return np.sqrt(variance) if self.root else variance
 
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - depends on data
+        """Not known in advance."""
+        return "± follows from noisy moments; see the interval of the answer"
+
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Formula):
     """A quantile read off a noisy tree of counts."""
 
     tree: int
     at: Fraction
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The tree."""
+        return (self.tree,)
+
+    def estimate(self, releases: Releases) -> Floats:
+        """The balanced crossing of a monotone fit."""
+        return read(releases, self.tree, Levels).quantile(float(self.at))
+
+    def box(self, releases: Releases, level: float) -> Box:
+        """All leaves that the noise does not rule out."""
+        return read(releases, self.tree, Levels).interval(float(self.at), level)
+
+    def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
+        """One statement for each quantile."""
+        return {("quantile", self.tree, self.at)}
+
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - in ranks
+        """Error of the ranks."""
+        ranks = round(4 * float(priced[self.tree].law.variance) ** 0.5)
+        return f"ranks off by about {number(ranks)} rows"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse probabilities outside 0 and 1."""
+        read(releases, self.tree, Levels)
+        if not 0 <= self.at <= 1:
+            raise damaged("a quantile lies outside 0 and 1")
+
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Formula):
     """The labels an exponential mechanism picked."""
 
-    selection: int
+    pick: int
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The pick."""
+        return (self.pick,)
 
-Formula = Total | Mean | Spread | Quantile | Mode
+    def estimate(self, releases: Releases) -> NDArray[Any]:
+        """Labels as text."""
+        return read(releases, self.pick, Labels).shown
+
+    def box(self, releases: Releases, level: float) -> Box:  # noqa: ARG002 - no margin at any level
+        """A selection has no margin."""
+        nothing = np.full(len(read(releases, self.pick, Labels).labels), np.nan)
+        return Box(nothing, nothing)
+
+    def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
+        """One for each pick."""
+        return {("pick", self.pick)}
+
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - none
+        """A selection has no margin."""
+        return "a selection: no margin"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse parts of another kind."""
+        read(releases, self.pick, Labels)

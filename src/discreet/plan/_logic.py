@@ -1,35 +1,41 @@
-"""Row expressions that decide: comparisons, three-valued logic, branches."""
+"""Operators that decide: comparisons, three-valued logic, branches."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final
 from typing import Literal as Choice
 
 from discreet.errors import ParameterError
-from discreet.plan._nodes import Expr, Row, as_int, common_step, step_ratio
+from discreet.plan._nodes import Binary, Expr, Unary, Writer, need, shown
 from discreet.plan._types import Code, Kind, Type
 
 Comparison = Choice["<", "<=", "=", "<>", ">=", ">"]
+COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
+    "<": operator.lt, "<=": operator.le, "=": operator.eq,
+    "<>": operator.ne, ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+MIRROR: Final[dict[str, Comparison]] = {
+    "<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<",
+}  # fmt: skip
+"""The comparison with its sides exchanged."""
+OPPOSITE: Final[dict[str, Comparison]] = {
+    "<": ">=", "<=": ">", "=": "<>", "<>": "=", ">=": "<", ">": "<=",
+}  # fmt: skip
+"""The comparison that holds where this one is false."""
 
 
 @dataclass(frozen=True)
-class Compare(Expr):
+class Compare(Binary):
     """Comparison of two values of one kind (numbers on their common grid)."""
 
     op: Comparison
     left: Expr
     right: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """Both sides."""
-        return (self.left, self.right)
-
-    @property
-    def factors(self) -> tuple[int, int]:
-        """Integers by which the codes are multiplied before comparing."""
-        unit = common_step(self.left.type, self.right.type)
-        return step_ratio(self.left.type.step, unit), step_ratio(self.right.type.step, unit)
+    words = "{left} {op} {right}"
+    boolean = True
 
     def _infer(self) -> Type:
         a, b = self.left.type, self.right.type
@@ -37,127 +43,129 @@ class Compare(Expr):
             raise ParameterError(f"cannot compare {a} with {b}")
         if a.kind in (Kind.CATEGORY, Kind.TEXT):
             raise ParameterError(f"cannot compare a {a.kind} here; use = or IN with constants")
-        f, g = self.factors
-        Type.number(min(a.lo * f, b.lo * g), max(a.hi * f, b.hi * g))
-        return Type.boolean(null=a.nullable or b.nullable)
+        self._ends()
+        return Type.boolean(null=self.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Compare; NULL if either side is."""
-        a, b = self.left.evaluate(row), self.right.evaluate(row)
-        if a is None or b is None:
-            return None
-        f, g = self.factors
-        x, y = as_int(a) * f, as_int(b) * g
-        results = {"<": x < y, "<=": x <= y, "=": x == y, "<>": x != y, ">=": x >= y, ">": x > y}
-        return int(results[self.op])
+    def _apply(self, *codes: Any) -> Code:
+        (x, y), (f, g) = codes, self.factors
+        return int(COMPARE[self.op](x * f, y * g))
+
+    def sql(self, w: Writer) -> str:
+        x, y = self._sides(w)
+        return f"({x} {self.op} {y})"
 
 
 @dataclass(frozen=True)
-class OneOf(Expr):
-    """Membership of a code, or an opaque text, in a public list."""
+class OneOf(Unary):
+    """Membership of a code, or an opaque text, in a public list.
 
-    arg: Expr
+    Codes outside the argument's range match nothing and are dropped. An empty
+    list is false, or NULL for NULL.
+    """
+
     codes: tuple[int | str, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    boolean = True
 
     def _infer(self) -> Type:
-        text = self.arg.type.kind is Kind.TEXT
-        if any(isinstance(c, str) is not text for c in self.codes):
-            raise ParameterError(f"IN list does not fit {self.arg.type}")
-        return Type.boolean(null=self.arg.type.nullable)
+        t = self.arg.type
+        if any(isinstance(c, str) is not (t.kind is Kind.TEXT) for c in self.codes):
+            raise ParameterError(f"IN list does not fit {t}")
+        self._set(codes=tuple(c for c in self.codes if isinstance(c, str) or t.lo <= c <= t.hi))
+        return Type.boolean(null=t.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Test membership; NULL for NULL."""
-        a = self.arg.evaluate(row)
-        return None if a is None else int(a in self.codes)
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0] in self.codes)
+
+    def sql(self, w: Writer) -> str:
+        return w.member(w.value(self.arg), self.codes)
+
+    def describe(self) -> str:
+        values = [shown(self.arg.type, c) for c in self.codes]
+        listed = f"= {values[0]}" if len(values) == 1 else f"in ({', '.join(values)})"
+        return f"{self._word(self.arg)} {listed}"
 
 
 @dataclass(frozen=True)
 class Logic(Expr):
-    """Three-valued AND or OR of conditions."""
+    """Three-valued AND or OR of conditions: a deciding value wins over NULL."""
 
     op: Choice["and", "or"]
     args: tuple[Expr, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The conditions."""
-        return self.args
+    strict = False
+    boolean = True
+    loose = True
 
     def _infer(self) -> Type:
-        for a in self.args:
-            if a.type.kind is not Kind.BOOLEAN:
-                raise ParameterError(f"{self.op.upper()} needs conditions, got {a.type}")
-        return Type.boolean(null=any(a.type.nullable for a in self.args))
+        _conditions(f"{self.op.upper()} needs conditions", self.args)
+        return Type.boolean(null=self.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Kleene logic: a deciding value wins over NULL."""
-        values = [a.evaluate(row) for a in self.args]
+    def _apply(self, *codes: Any) -> Code:
         decisive = 0 if self.op == "and" else 1
-        if decisive in values:
+        if decisive in codes:
             return decisive
-        return None if None in values else 1 - decisive
+        return None if None in codes else 1 - decisive
+
+    def sql(self, w: Writer) -> str:
+        if not self.args:
+            return "TRUE" if self.op == "and" else "FALSE"
+        return "(" + f" {self.op.upper()} ".join(map(w.truth, self.args)) + ")"
+
+    def describe(self) -> str:
+        return f" {self.op} ".join(
+            f"({a.describe()})" if isinstance(a, Logic) else a.describe() for a in self.args
+        )
 
 
 @dataclass(frozen=True)
-class Not(Expr):
+class Not(Unary):
     """Three-valued negation."""
 
-    arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The condition."""
-        return (self.arg,)
+    boolean = True
+    words = "not ({arg})"
 
     def _infer(self) -> Type:
-        if self.arg.type.kind is not Kind.BOOLEAN:
-            raise ParameterError(f"NOT needs a condition, got {self.arg.type}")
-        return Type.boolean(null=self.arg.type.nullable)
+        _conditions("NOT needs a condition", (self.arg,))
+        return Type.boolean(null=self.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Negate; NULL stays NULL."""
-        a = self.arg.evaluate(row)
-        return None if a is None else 1 - as_int(a)
+    def _apply(self, *codes: Any) -> Code:
+        return 1 - int(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        return f"(NOT {w.truth(self.arg)})"
 
 
 @dataclass(frozen=True)
-class IsNull(Expr):
+class IsNull(Unary):
     """Whether a value is NULL; never NULL itself."""
 
-    arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    strict = False
+    boolean = True
+    words = "{arg} is null"
 
     def _infer(self) -> Type:
         return Type.boolean(null=False)
 
-    def evaluate(self, row: Row) -> Code:
-        """Test for NULL."""
-        return int(self.arg.evaluate(row) is None)
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0] is None)
+
+    def sql(self, w: Writer) -> str:
+        return f"({w.value(self.arg)} IS NULL)"
+
+
+def _conditions(what: str, args: tuple[Expr, ...]) -> None:
+    for a in args:
+        need(a.type.kind is Kind.BOOLEAN, what, a.type)
 
 
 def union(types: list[Type]) -> Type:
     """Smallest type of one kind and grid that contains all `types`."""
     first = types[0]
     for t in types[1:]:
-        if t.kind is not first.kind or t.labels != first.labels or t.step != first.step:
+        if (t.kind, t.labels, t.step) != (first.kind, first.labels, first.step):
             raise ParameterError(f"the branches differ in kind or grid: {first} and {t}")
-    return Type(
-        first.kind,
-        min(t.lo for t in types),
-        max(t.hi for t in types),
-        first.step,
-        first.labels,
-        nullable=any(t.nullable for t in types),
-    )
+    lo, hi = min(t.lo for t in types), max(t.hi for t in types)
+    null = any(t.nullable for t in types)
+    return Type(first.kind, lo, hi, first.step, first.labels, nullable=null)
 
 
 @dataclass(frozen=True)
@@ -166,24 +174,26 @@ class Case(Expr):
 
     branches: tuple[tuple[Expr, Expr], ...]
     default: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """Conditions and results, then the default."""
-        return (*(e for pair in self.branches for e in pair), self.default)
+    strict = False
 
     def _infer(self) -> Type:
-        for condition, _ in self.branches:
-            if condition.type.kind is not Kind.BOOLEAN:
-                raise ParameterError(f"CASE WHEN needs a condition, got {condition.type}")
+        _conditions("CASE WHEN needs a condition", tuple(c for c, _ in self.branches))
         return union([*(value.type for _, value in self.branches), self.default.type])
 
-    def evaluate(self, row: Row) -> Code:
-        """Evaluate the first true branch."""
-        for condition, value in self.branches:
-            if condition.evaluate(row) == 1:
-                return value.evaluate(row)
-        return self.default.evaluate(row)
+    def _apply(self, *codes: Any) -> Code:
+        pairs = zip(codes[:-1:2], codes[1::2], strict=True)
+        chosen: Code = next((value for test, value in pairs if test == 1), codes[-1])
+        return chosen
+
+    def sql(self, w: Writer) -> str:
+        if not self.branches:
+            return w.value(self.default)
+        whens = " ".join(f"WHEN {w.truth(c)} THEN {w.value(v)}" for c, v in self.branches)
+        return f"CASE {whens} ELSE {w.value(self.default)} END"
+
+    def describe(self) -> str:
+        whens = " ".join(f"when {c.describe()} then {v.describe()}" for c, v in self.branches)
+        return f"case {whens} else {self.default.describe()} end"
 
 
 @dataclass(frozen=True)
@@ -191,19 +201,16 @@ class Coalesce(Expr):
     """First value that is not NULL."""
 
     args: tuple[Expr, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The alternatives."""
-        return self.args
+    strict = False
+    words = "coalesce({args})"
 
     def _infer(self) -> Type:
         t = union([a.type for a in self.args])
         return t if all(a.type.nullable for a in self.args) else t.not_null()
 
-    def evaluate(self, row: Row) -> Code:
-        """Take the first non-NULL value."""
-        for a in self.args:
-            if (value := a.evaluate(row)) is not None:
-                return value
-        return None
+    def _apply(self, *codes: Any) -> Code:
+        known: Code = next((c for c in codes if c is not None), None)
+        return known
+
+    def sql(self, w: Writer) -> str:
+        return f"COALESCE({', '.join(map(w.value, self.args))})"

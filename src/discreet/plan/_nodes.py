@@ -1,42 +1,160 @@
-"""The base of row expressions: columns, constants and how grids meet."""
+"""The base of row expressions: what an operator is, columns and constants.
+
+An operator is one class. It says its bounds (``_infer``), its meaning (``_apply``,
+the reference that every engine must equal bit for bit), its SQL (``sql``, through
+a :class:`Writer` that an engine provides) and its words. A class without the
+first three cannot be instantiated, one without words fails a test.
+
+Guarantee
+---------
+On *every* row of codes within the policy's bounds, NULL included, an operator's
+value lies in its type or is NULL, and nothing that its SQL computes on the way
+leaves 64 bits or fails. Engines test conditions in whatever order they like and
+compute keys on rows that WHERE excludes, so no operator relies on a condition:
+where bounds are narrowed by one, a :class:`~discreet.plan.expr.Guard` moves the
+value into them.
+
+Proof sketch
+------------
+By induction over the tree. A column's codes lie in its type by cleaning. An
+operator's type is computed by interval arithmetic from its arguments' types, and
+its constructor puts every intermediate, every factor and every constant it will
+write through :class:`Type`, which refuses what reaches 2^62.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from math import gcd
+from typing import Any, ClassVar, Protocol
 
-from discreet.plan._types import Code, Type
+from discreet._exact import show
+from discreet.errors import ParameterError
+from discreet.plan._types import LIMIT, Code, Kind, Type
 
 Row = Mapping[str, Code]
 
 
-def as_int(code: Code) -> int:
-    assert isinstance(code, int)
-    return code
+class Writer(Protocol):
+    """How an engine spells what operators are made of.
+
+    ``bind`` and ``hold`` give names to values, which may then be written more than
+    once. ``quotient`` cuts off towards zero, ``floor`` rounds an integer within
+    `bounds` over a positive constant down, and ``calendar`` reads a part of the date
+    that lies some days after 1970-01-01.
+    """
+
+    def column(self, name: str) -> str: ...
+    def value(self, node: Expr) -> str: ...
+    def truth(self, node: Expr) -> str: ...
+    def bind(self, node: Expr) -> str: ...
+    def hold(self, sql: str) -> str: ...
+    def integer(self, code: int) -> str: ...
+    def member(self, x: str, codes: tuple[int | str, ...]) -> str: ...
+    def quotient(self, n: str, d: str) -> str: ...
+    def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str: ...
+    def absolute(self, x: str) -> str: ...
+    def calendar(self, part: str, days: str) -> str: ...
 
 
 @dataclass(frozen=True)
-class Expr:
+class Expr(ABC):
     """Base of all row expressions."""
 
     type: Type = field(init=False, repr=False, compare=False)
+    children: tuple[Expr, ...] = field(init=False, repr=False, compare=False)
+    """Sub-expressions, in order."""
+
+    strict: ClassVar[bool] = True
+    """Whether NULL in any argument gives NULL."""
+    boolean: ClassVar[bool] = False
+    """Whether ``sql`` writes a truth value rather than a code."""
+    words: ClassVar[str] = ""
+    """The description, with the node's fields in braces."""
+    loose: ClassVar[bool] = False
+    """Whether the words are an infix: such words in such words need parentheses."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "type", self._infer())
+        found = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
+        self._set(children=tuple(e for part in found for e in part))
+        self._set(type=self._infer())
 
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @abstractmethod
     def _infer(self) -> Type:
-        raise NotImplementedError
+        """Type of the value; settles and checks the node's own constants."""
+
+    @abstractmethod
+    def _apply(self, *codes: Any) -> Code:
+        """Value for the codes of all children (none is NULL where `strict`)."""
+
+    @abstractmethod
+    def sql(self, w: Writer) -> str:
+        """Write the operator, arguments included."""
 
     def evaluate(self, row: Row) -> Code:
         """Value of the expression on one row of codes."""
-        raise NotImplementedError
+        codes = [child.evaluate(row) for child in self.children]
+        return None if self.strict and None in codes else self._apply(*codes)
+
+    def describe(self) -> str:
+        """Print close to the SQL it could have come from."""
+        parts = {f.name: self._word(getattr(self, f.name)) for f in fields(self) if f.init}
+        return self.words.format(**parts)
+
+    def _word(self, value: object) -> str:
+        match value:
+            case Expr():
+                text = value.describe()
+                return f"({text})" if self.loose and value.loose else text
+            case tuple():
+                return ", ".join(map(self._word, value))
+            case Fraction():
+                return show(value)
+            case int() | None:
+                return shown(self.type, value)
+        return str(value)
 
     @property
-    def children(self) -> tuple[Expr, ...]:
-        """Sub-expressions, in order."""
-        return ()
+    def nullable(self) -> bool:
+        """Whether any argument can be NULL."""
+        return any(c.type.nullable for c in self.children)
+
+
+@dataclass(frozen=True)
+class Unary(Expr):
+    """An operator with one argument."""
+
+    arg: Expr
+
+
+class Binary(Expr):
+    """An operator between two arguments, which meet on their common grid."""
+
+    left: Expr
+    right: Expr
+    loose = True
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """Integers by which the codes are multiplied to stand on one grid."""
+        unit = common_step(self.left.type, self.right.type)
+        return int(self.left.type.step / unit), int(self.right.type.step / unit)
+
+    def _ends(self) -> tuple[int, int, int, int]:
+        """Bounds of both sides on the common grid."""
+        f, g = self.factors
+        return *times(self.left.type, f), *times(self.right.type, g)
+
+    def _sides(self, w: Writer) -> tuple[str, str]:
+        f, g = self.factors
+        return scaled(w, self.left, f), scaled(w, self.right, g)
 
 
 @dataclass(frozen=True)
@@ -45,13 +163,19 @@ class Column(Expr):
 
     name: str
     of: Type
+    words = "{name}"
 
     def _infer(self) -> Type:
         return self.of
 
+    def _apply(self, *codes: Any) -> Code:  # noqa: ARG002 - there are none
+        raise AssertionError("a column is looked up, not computed")
+
     def evaluate(self, row: Row) -> Code:
-        """Look the column up."""
         return row[self.name]
+
+    def sql(self, w: Writer) -> str:
+        return w.column(self.name)
 
 
 @dataclass(frozen=True)
@@ -60,29 +184,56 @@ class Constant(Expr):
 
     code: int | None
     of: Type
+    words = "{code}"
 
     def _infer(self) -> Type:
+        if self.code is not None and not self.of.lo <= self.code <= self.of.hi:
+            raise ParameterError(f"the constant does not lie in its type: {self.of}")
         return self.of
 
     @classmethod
     def number(cls, value: Fraction) -> Constant:
-        """Return a numeric constant on the coarsest grid that holds it.
+        """Return a numeric constant: a whole number of parts, or itself the step if that is large.
 
-        >>> Constant.number(Fraction(5, 2)).code
-        5
+        >>> Constant.number(Fraction(5, 2)).code, Constant.number(Fraction(10**30)).code
+        (5, 1)
         """
-        step = Fraction(1, value.denominator)
-        code = value.numerator
+        code, step = value.numerator, Fraction(1, value.denominator)
+        if abs(code) >= LIMIT:
+            code, step = (1 if code > 0 else -1), abs(value)
         return cls(code, Type.number(code, code, step, null=False))
+
+    @classmethod
+    def like(cls, code: int, t: Type) -> Constant:
+        """Return a constant of the kind and on the grid of a type."""
+        return cls(code, Type(t.kind, code, code, t.step, t.labels, nullable=False))
 
     @classmethod
     def null(cls, like: Type) -> Constant:
         """Return NULL of the kind of `like`."""
         return cls(None, Type(like.kind, like.lo, like.lo, like.step, like.labels))
 
-    def evaluate(self, row: Row) -> Code:  # noqa: ARG002 - a constant ignores the row
-        """Return the constant."""
+    def _apply(self, *codes: Any) -> Code:  # noqa: ARG002 - there are none
         return self.code
+
+    def sql(self, w: Writer) -> str:
+        if self.code is None:
+            return f"CAST(NULL AS {'VARCHAR' if self.type.kind is Kind.TEXT else 'BIGINT'})"
+        return w.integer(self.code)
+
+
+def _inside(value: object) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _inside(item)
+
+
+def need(ok: bool, what: str, *types: Type) -> None:
+    """Refuse arguments of the wrong kind."""
+    if not ok:
+        raise ParameterError(f"{what}, got {' and '.join(map(str, types))}")
 
 
 def common_step(left: Type, right: Type) -> Fraction:
@@ -93,7 +244,29 @@ def common_step(left: Type, right: Type) -> Fraction:
     )
 
 
-def step_ratio(step: Fraction, unit: Fraction) -> int:
-    ratio = step / unit
-    assert ratio.denominator == 1
-    return ratio.numerator
+def times(t: Type, factor: int) -> tuple[int, int]:
+    """Bounds of the codes times a factor; both must obey the range rule."""
+    ends = sorted((t.lo * factor, t.hi * factor))
+    Type.number(min(factor, ends[0]), max(factor, ends[1]))
+    return ends[0], ends[1]
+
+
+def scaled(w: Writer, node: Expr, factor: int) -> str:
+    """Write a value times a factor."""
+    value = w.value(node)
+    return value if factor == 1 else f"({value} * {w.integer(factor)})"
+
+
+def shown(t: Type, code: Code) -> str:
+    """Print a code as SQL would."""
+    if code is None:
+        return "NULL"
+    if t.kind is Kind.NUMBER and isinstance(code, int):
+        return show(code * t.step)
+    value = t.value(code)
+    return str(value).upper() if isinstance(value, bool) else quoted(str(value))
+
+
+def quoted(text: str) -> str:
+    """Print a text in SQL's quotes."""
+    return "'" + text.replace("'", "''") + "'"

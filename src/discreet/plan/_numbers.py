@@ -1,75 +1,78 @@
-"""Row expressions that give numbers: arithmetic, rounding, calendar parts, buckets."""
+"""Operators that give numbers: arithmetic, rounding, calendar parts, buckets."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
+from operator import add, mul, sub
+from typing import Any, Final
 from typing import Literal as Choice
 
 from discreet.errors import ParameterError
-from discreet.plan._nodes import Expr, Row, as_int, common_step, step_ratio
-from discreet.plan._types import EPOCH, EPOCH_TIME, Code, Kind, Type
+from discreet.plan._nodes import (
+    Binary,
+    Expr,
+    Unary,
+    Writer,
+    common_step,
+    need,
+    scaled,
+    shown,
+    times,
+)
+from discreet.plan._types import EPOCH_TIME, Code, Kind, Type
+
+ARITHMETIC: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul}
 
 
 @dataclass(frozen=True)
-class Arithmetic(Expr):
+class Arithmetic(Binary):
     """Sum, difference or product of two numbers, exact on the finer grid."""
 
     op: Choice["+", "-", "*"]
     left: Expr
     right: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """Both operands."""
-        return (self.left, self.right)
+    words = "{left} {op} {right}"
 
     @property
     def factors(self) -> tuple[int, int]:
-        """Integers by which the codes are multiplied before adding."""
-        unit = common_step(self.left.type, self.right.type)
-        return step_ratio(self.left.type.step, unit), step_ratio(self.right.type.step, unit)
+        """Factors to the common grid; a product has a grid of its own."""
+        return (1, 1) if self.op == "*" else super().factors
 
     def _infer(self) -> Type:
         a, b = self.left.type, self.right.type
-        if not (a.is_numeric and b.is_numeric):
-            raise ParameterError(f"{self.op} needs two numbers, got {a} and {b}")
-        null = a.nullable or b.nullable
-        if self.op == "*":
-            ends = [x * y for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
-            return Type.number(min(ends), max(ends), a.step * b.step, null=null)
-        f, g = self.factors
-        unit = common_step(a, b)
-        for t, factor in ((a, f), (b, g)):  # both operands on the finer grid must fit too
-            Type.number(t.lo * factor, t.hi * factor)
-        if self.op == "+":
-            return Type.number(a.lo * f + b.lo * g, a.hi * f + b.hi * g, unit, null=null)
-        return Type.number(a.lo * f - b.hi * g, a.hi * f - b.lo * g, unit, null=null)
+        need(a.is_numeric and b.is_numeric, f"{self.op} needs two numbers", a, b)
+        p, q, r, s = self._ends()
+        ends = [ARITHMETIC[self.op](x, y) for x in (p, q) for y in (r, s)]
+        step = a.step * b.step if self.op == "*" else common_step(a, b)
+        return Type.number(min(ends), max(ends), step, null=self.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Combine the two values; NULL if either is."""
-        a, b = self.left.evaluate(row), self.right.evaluate(row)
-        if a is None or b is None:
-            return None
-        if self.op == "*":
-            return as_int(a) * as_int(b)
-        f, g = self.factors
-        return as_int(a) * f + as_int(b) * g if self.op == "+" else as_int(a) * f - as_int(b) * g
+    def _apply(self, *codes: Any) -> Code:
+        (x, y), (f, g) = codes, self.factors
+        return int(ARITHMETIC[self.op](x * f, y * g))
+
+    def sql(self, w: Writer) -> str:
+        x, y = self._sides(w)
+        return f"({x} {self.op} {y})"
+
+
+def _round_div(a: int, b: int) -> int:
+    """Nearest integer to a/b, halves towards plus infinity."""
+    a, b = (-a, -b) if b < 0 else (a, b)
+    return (2 * a + b) // (2 * b)
 
 
 @dataclass(frozen=True)
-class Divide(Expr):
+class Divide(Binary):
     """Quotient rounded (half up) to a public step; division by zero is NULL."""
 
     left: Expr
     right: Expr
     step: Fraction
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """Dividend and divisor."""
-        return (self.left, self.right)
+    words = "{left} / {right}"
 
     @property
     def factors(self) -> tuple[int, int]:
@@ -79,176 +82,219 @@ class Divide(Expr):
 
     def _infer(self) -> Type:
         a, b = self.left.type, self.right.type
-        if not (a.is_numeric and b.is_numeric):
-            raise ParameterError(f"/ needs two numbers, got {a} and {b}")
+        need(a.is_numeric and b.is_numeric, "/ needs two numbers", a, b)
         if b.lo == b.hi == 0:
             raise ParameterError("division by the constant zero")
         f, g = self.factors
         # divisors nearest to zero and farthest from it bound the quotient
-        near = [d for d in (1, -1) if b.lo <= d <= b.hi]
-        ends = [
-            _round_div(x * f, d * g) for x in (a.lo, a.hi, 0) for d in (b.lo, b.hi, *near) if d != 0
-        ]
-        if a.lo > 0 or a.hi < 0:
-            ends = [
-                _round_div(x * f, d * g) for x in (a.lo, a.hi) for d in (b.lo, b.hi, *near) if d
-            ]
-        null = a.nullable or b.nullable or b.lo <= 0 <= b.hi
-        # intermediate 2·a·f + b·g must fit too
-        wide = max(abs(a.lo), abs(a.hi)) * f * 2 + max(abs(b.lo), abs(b.hi)) * g
+        tops = (a.lo, a.hi) if a.lo > 0 or a.hi < 0 else (a.lo, a.hi, 0)
+        divisors = [d for d in (b.lo, b.hi, 1, -1) if d and b.lo <= d <= b.hi]
+        ends = [_round_div(x * f, d * g) for x in tops for d in divisors]
+        p, q, r, s = self._ends()
+        wide = 2 * max(-p, q) + max(-r, s)  # the rounded dividend must fit too
         Type.number(-wide, wide)
+        null = self.nullable or b.lo <= 0 <= b.hi
         return Type.number(min(ends), max(ends), self.step, null=null)
 
-    def evaluate(self, row: Row) -> Code:
-        """Divide and round; NULL for NULL or a zero divisor."""
-        a, b = self.left.evaluate(row), self.right.evaluate(row)
-        if a is None or b is None or b == 0:
-            return None
-        f, g = self.factors
-        return _round_div(as_int(a) * f, as_int(b) * g)
+    def _apply(self, *codes: Any) -> Code:
+        (x, y), (f, g) = codes, self.factors
+        return None if y == 0 else _round_div(x * f, y * g)
+
+    def sql(self, w: Writer) -> str:
+        """Write floor((2·|B|·A/B + |B|) / (2·|B|)), all of it below 2^63.
+
+        Engines cut quotients off towards zero: one is taken off where the dividend
+        is negative and leaves a remainder. The clamp never acts. It says to whoever
+        reads the statement what the correlation of dividend and divisor implies.
+        """
+        (f, g), a, b = self.factors, self.left.type, self.right.type
+        y = w.bind(self.right)
+        if b.lo < 0 < b.hi:
+            x = w.bind(self.left)
+            top = f"CASE WHEN {y} < 0 THEN {_sum(w, x, -2 * f, y, -g)}"
+            top += f" ELSE {_sum(w, x, 2 * f, y, g)} END"
+            bottom = f"CASE WHEN {y} < 0 THEN {y} * {w.integer(-2 * g)}"
+            bottom += f" WHEN {y} > 0 THEN {y} * {w.integer(2 * g)} END"
+            least = -2 * f * max(-a.lo, a.hi)
+        else:
+            sign = 1 if b.hi > 0 else -1
+            top = _sum(w, w.value(self.left), 2 * f * sign, y, g * sign)
+            divisor = f"NULLIF({y}, 0)" if b.lo <= 0 <= b.hi else y
+            bottom = f"({divisor} * {w.integer(2 * g * sign)})"
+            least = 2 * f * min(a.lo * sign, a.hi * sign) + g * min(abs(b.lo), abs(b.hi))
+        if least >= 0:
+            quotient = w.quotient(top, bottom)
+        else:
+            n, d = w.hold(top), w.hold(bottom)
+            less = f"CASE WHEN {n} % {d} < 0 THEN {w.integer(1)} ELSE {w.integer(0)} END"
+            quotient = f"({w.quotient(n, d)} - {less})"
+        return _clamped(w, w.hold(quotient), self.type.lo, self.type.hi)
 
 
-def _round_div(a: int, b: int) -> int:
-    """Nearest integer to a/b, halves towards plus infinity."""
-    if b < 0:
-        a, b = -a, -b
-    return (2 * a + b) // (2 * b)
+def _sum(w: Writer, x: str, f: int, y: str, g: int) -> str:
+    return f"({x} * {w.integer(f)} + {y} * {w.integer(g)})"
 
 
 @dataclass(frozen=True)
-class Rescale(Expr):
+class Rescale(Unary):
     """A number rounded to another step (half up, or down for ``floor``)."""
 
-    arg: Expr
     step: Fraction
     mode: Choice["round", "floor"] = "round"
+    words = "{mode}({arg}, {step})"
 
     @property
-    def children(self) -> tuple[Expr, ...]:
-        """The rounded number."""
-        return (self.arg,)
-
-    @property
-    def ratio(self) -> Fraction:
+    def ratio(self) -> tuple[int, int]:
         """Old step over new step."""
-        return self.arg.type.step / self.step
+        return (self.arg.type.step / self.step).as_integer_ratio()
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if not t.is_numeric:
-            raise ParameterError(f"rounding needs a number, got {t}")
+        need(t.is_numeric, "rounding needs a number", t)
         if self.step <= 0:
             raise ParameterError("a rounding step must be positive")
-        wide = max(abs(t.lo), abs(t.hi)) * self.ratio.numerator * 2 + self.ratio.denominator
+        f, g = self.ratio
+        wide = max(2 * abs(end) for end in times(t, f)) + g
         Type.number(-wide, wide)
-        return Type.number(self._apply(t.lo), self._apply(t.hi), self.step, null=t.nullable)
+        return Type.number(self._round(t.lo), self._round(t.hi), self.step, null=t.nullable)
 
-    def _apply(self, code: int) -> int:
-        f, g = self.ratio.numerator, self.ratio.denominator
+    def _round(self, code: int) -> int:
+        f, g = self.ratio
         return code * f // g if self.mode == "floor" else _round_div(code * f, g)
 
-    def evaluate(self, row: Row) -> Code:
-        """Round the value."""
-        a = self.arg.evaluate(row)
-        return None if a is None else self._apply(as_int(a))
+    def _apply(self, *codes: Any) -> Code:
+        return self._round(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        (f, g), t = self.ratio, self.arg.type
+        if g == 1:
+            return scaled(w, self.arg, f)
+        if self.mode == "floor":
+            return w.floor(scaled(w, self.arg, f), g, (t.lo * f, t.hi * f))
+        twice = f"({scaled(w, self.arg, 2 * f)} + {w.integer(g)})"
+        return w.floor(twice, 2 * g, (2 * f * t.lo + g, 2 * f * t.hi + g))
 
 
 @dataclass(frozen=True)
-class Abs(Expr):
+class Abs(Unary):
     """Absolute value."""
 
-    arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    words = "abs({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if not t.is_numeric:
-            raise ParameterError(f"ABS needs a number, got {t}")
-        low = 0 if t.lo <= 0 <= t.hi else min(abs(t.lo), abs(t.hi))
-        return Type.number(low, max(abs(t.lo), abs(t.hi)), t.step, null=t.nullable)
+        need(t.is_numeric, "ABS needs a number", t)
+        ends = sorted((abs(t.lo), abs(t.hi)))
+        low = 0 if t.lo <= 0 <= t.hi else ends[0]
+        return Type.number(low, ends[1], t.step, null=t.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Drop the sign."""
-        a = self.arg.evaluate(row)
-        return None if a is None else abs(as_int(a))
+    def _apply(self, *codes: Any) -> Code:
+        return int(abs(codes[0]))
+
+    def sql(self, w: Writer) -> str:
+        return w.absolute(w.value(self.arg))
 
 
 @dataclass(frozen=True)
-class Square(Expr):
+class Square(Unary):
     """A number times itself: never negative, unlike a product's bounds would say."""
 
-    arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    words = "square({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if not t.is_numeric:
-            raise ParameterError(f"squares need a number, got {t}")
-        low = 0 if t.lo <= 0 <= t.hi else min(t.lo**2, t.hi**2)
-        return Type.number(low, max(t.lo**2, t.hi**2), t.step**2, null=t.nullable)
+        need(t.is_numeric, "squares need a number", t)
+        ends = sorted((t.lo**2, t.hi**2))
+        low = 0 if t.lo <= 0 <= t.hi else ends[0]
+        return Type.number(low, ends[1], t.step**2, null=t.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Square the value."""
-        a = self.arg.evaluate(row)
-        return None if a is None else as_int(a) ** 2
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0] ** 2)
+
+    def sql(self, w: Writer) -> str:
+        x = w.bind(self.arg)
+        return f"({x} * {x})"
 
 
 @dataclass(frozen=True)
-class AsNumber(Expr):
+class AsNumber(Unary):
     """The code itself as a plain number: truth as 0 and 1, a date as its day."""
 
-    arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    words = "number({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if t.kind is Kind.TEXT:
-            raise ParameterError("text has no number")
+        need(t.kind is not Kind.TEXT, "a number is needed", t)
         return Type.number(t.lo, t.hi, null=t.nullable)
 
-    def evaluate(self, row: Row) -> Code:
-        """Keep the code."""
-        return self.arg.evaluate(row)
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        return w.value(self.arg)
+
+
+def _clamped(w: Writer, x: str, lo: int | None, hi: int | None) -> str:
+    ends = [(op, w.integer(end)) for op, end in (("<", lo), (">", hi)) if end is not None]
+    cases = " ".join(f"WHEN {x} {op} {end} THEN {end}" for op, end in ends)
+    return f"CASE {cases} ELSE {x} END"
 
 
 @dataclass(frozen=True)
-class Clamp(Expr):
-    """A number moved into public bounds (codes on its own grid)."""
+class Clamp(Unary):
+    """A code moved into public bounds (codes on its own grid)."""
 
-    arg: Expr
     lo: int
     hi: int
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    words = "clamp({arg}, {lo}, {hi})"
 
     def _infer(self) -> Type:
         t = self.arg.type
-        low, high = (min(max(e, self.lo), self.hi) for e in (t.lo, t.hi))
-        return Type.number(low, high, t.step, null=t.nullable)
+        need(t.kind is not Kind.TEXT, "bounds need a value with a code", t)
+        if self.lo > self.hi:
+            raise ParameterError(f"empty range: {self.lo} to {self.hi}")
+        # an end beyond the argument's own range never acts
+        self._set(lo=max(self.lo, min(t.lo, self.hi)), hi=min(self.hi, max(t.hi, self.lo)))
+        return replace(t, lo=self._move(t.lo), hi=self._move(t.hi))
 
-    def evaluate(self, row: Row) -> Code:
-        """Clamp the value."""
-        a = self.arg.evaluate(row)
-        return None if a is None else min(max(as_int(a), self.lo), self.hi)
+    def _move(self, code: int) -> int:
+        return min(max(code, self.lo), self.hi)
+
+    def _apply(self, *codes: Any) -> Code:
+        return self._move(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        t = self.arg.type
+        lo = self.lo if self.lo > t.lo else None
+        hi = self.hi if self.hi < t.hi else None
+        if lo is None and hi is None:
+            return w.value(self.arg)
+        return _clamped(w, w.bind(self.arg), lo, hi)
+
+
+@dataclass(frozen=True)
+class Guard(Clamp):
+    """Bounds that a condition proves, kept on the rows that the condition excludes too.
+
+    Where the condition is true the clamp changes nothing, so people see the
+    argument alone. Elsewhere it keeps all arithmetic above it within 64 bits.
+    """
+
+    words = "{arg}"
 
 
 Part = Choice["year", "quarter", "month", "day", "weekday", "hour"]
-_PART_RANGE = {"quarter": (1, 4), "month": (1, 12), "day": (1, 31), "weekday": (1, 7)}
+_PARTS: Final[dict[str, tuple[tuple[int, int] | None, str, Callable[[dt.datetime], int]]]] = {
+    "year": (None, "year", lambda when: when.year),
+    "quarter": ((1, 4), "quarter", lambda when: (when.month + 2) // 3),
+    "month": ((1, 12), "month", lambda when: when.month),
+    "day": ((1, 31), "day", lambda when: when.day),
+    "weekday": ((1, 7), "isodow", lambda when: when.isoweekday()),
+    "hour": ((0, 23), "", lambda when: when.hour),
+}
+"""Calendar parts: range (None: of the bounds), SQL's word, meaning (proleptic Gregorian, UTC)."""
+_HOUR: Final = Fraction(3_600)
+_DAY: Final = Fraction(86_400)
 
 
 @dataclass(frozen=True)
@@ -257,75 +303,89 @@ class DatePart(Expr):
 
     part: Part
     arg: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The date or timestamp."""
-        return (self.arg,)
+    words = "{part}({arg})"
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if t.kind not in (Kind.DATE, Kind.TIMESTAMP):
-            raise ParameterError(f"date parts need a date or timestamp, got {t}")
-        if self.part == "hour":
-            if t.kind is Kind.DATE:
-                raise ParameterError("a date has no hour")
-            return Type.number(0, 23, null=t.nullable)
-        if self.part == "year":
-            lo, hi = (self._apply(code) for code in (t.lo, t.hi))
-            return Type.number(lo, hi, null=t.nullable)
-        return Type.number(*_PART_RANGE[self.part], null=t.nullable)
+        need(t.kind in (Kind.DATE, Kind.TIMESTAMP), "date parts need a date or timestamp", t)
+        if self.part == "hour" and t.kind is Kind.DATE:
+            raise ParameterError("a date has no hour")
+        times(t, self._ticks[0])
+        lo, hi = _PARTS[self.part][0] or (self._read(t.lo), self._read(t.hi))
+        return Type.number(lo, hi, null=t.nullable)
 
-    def _apply(self, code: int) -> int:
+    @property
+    def _ticks(self) -> tuple[int, int]:
+        """Whole days (or hours) in a code, as a ratio."""
         if self.arg.type.kind is Kind.DATE:
-            when = dt.datetime.combine(EPOCH + dt.timedelta(days=code), dt.time())
-        else:
-            micros = int(code * self.arg.type.step * 1_000_000 // 1)
-            when = EPOCH_TIME + dt.timedelta(microseconds=micros)
-        parts = {
-            "year": when.year,
-            "quarter": (when.month + 2) // 3,
-            "month": when.month,
-            "day": when.day,
-            "weekday": when.isoweekday(),
-            "hour": when.hour,
-        }
-        return parts[self.part]
+            return 1, 1
+        return (self.arg.type.step / (_HOUR if self.part == "hour" else _DAY)).as_integer_ratio()
 
-    def evaluate(self, row: Row) -> Code:
-        """Read the part off the calendar (proleptic Gregorian, UTC)."""
-        a = self.arg.evaluate(row)
-        return None if a is None else self._apply(as_int(a))
+    def _read(self, code: int) -> int:
+        seconds = code * (_DAY if self.arg.type.kind is Kind.DATE else self.arg.type.step)
+        micros = int(seconds * 1_000_000 // 1)
+        return _PARTS[self.part][2](EPOCH_TIME + dt.timedelta(microseconds=micros))
+
+    def _apply(self, *codes: Any) -> Code:
+        return self._read(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        (f, g), t = self._ticks, self.arg.type
+        ticks = w.floor(scaled(w, self.arg, f), g, (t.lo * f, t.hi * f))
+        if self.part == "hour":
+            return f"(({ticks} % 24 + 24) % 24)"
+        return w.calendar(_PARTS[self.part][1], ticks)
 
 
 @dataclass(frozen=True)
-class Bucket(Expr):
-    """Index of the public half-open interval ``[edge_i, edge_{i+1})`` a code falls in.
+class Bucket(Unary):
+    """Number of public edges that lie at or below a code, plus `first`.
 
-    0 lies below the first edge and ``len(edges)`` at or above the last, as in
-    SQL's WIDTH_BUCKET.
+    So 0 lies below the first edge and ``len(edges)`` at or above the last, as in
+    SQL's WIDTH_BUCKET. Edges that no code can cross are dropped, those below all
+    codes are counted in `first`.
     """
 
-    arg: Expr
     edges: tuple[int, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The argument."""
-        return (self.arg,)
+    first: int = 0
 
     def _infer(self) -> Type:
         t = self.arg.type
-        if t.kind in (Kind.TEXT, Kind.CATEGORY, Kind.BOOLEAN):
-            raise ParameterError(f"buckets need an ordered value, got {t}")
-        if not self.edges or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+        ordered = t.kind not in (Kind.TEXT, Kind.CATEGORY, Kind.BOOLEAN)
+        need(ordered, "buckets need an ordered value", t)
+        if any(a >= b for a, b in pairwise(self.edges)):
             raise ParameterError("bucket edges must increase")
-        return Type.number(self._apply(t.lo), self._apply(t.hi), null=t.nullable)
+        first = self.first + sum(e <= t.lo for e in self.edges)
+        self._set(edges=tuple(e for e in self.edges if t.lo < e <= t.hi), first=first)
+        return Type.number(first, first + len(self.edges), null=t.nullable)
 
-    def _apply(self, code: int) -> int:
-        return sum(code >= e for e in self.edges)
+    def _apply(self, *codes: Any) -> Code:
+        return self.first + sum(int(codes[0] >= e) for e in self.edges)
 
-    def evaluate(self, row: Row) -> Code:
-        """Find the bucket."""
-        a = self.arg.evaluate(row)
-        return None if a is None else self._apply(as_int(a))
+    def sql(self, w: Writer) -> str:
+        x, edges, first = w.bind(self.arg), self.edges, self.first
+        widths = {b - a for a, b in pairwise(edges)}
+        if len(widths) != 1:
+            return f"CASE WHEN {x} IS NOT NULL THEN {_search(w, x, edges, first)} END"
+        start, end = w.integer(edges[0]), w.integer(edges[-1])
+        inside = w.quotient(f"({x} - {start})", w.integer(widths.pop()))
+        return (
+            f"CASE WHEN {x} < {start} THEN {w.integer(first)} "
+            f"WHEN {x} >= {end} THEN {w.integer(first + len(edges))} "
+            f"ELSE {inside} + {w.integer(first + 1)} END"
+        )
+
+    def describe(self) -> str:
+        t, edges = self.arg.type, self.edges
+        ends = f" from {shown(t, edges[0])} to {shown(t, edges[-1])}" if edges else ""
+        return f"bucket({self.arg.describe()}, {len(edges)} edges{ends})"
+
+
+def _search(w: Writer, x: str, edges: tuple[int, ...], below: int) -> str:
+    """Binary search as nested cases: `below` edges are known to lie at or under x."""
+    if not edges:
+        return w.integer(below)
+    middle = len(edges) // 2
+    lower = _search(w, x, edges[:middle], below)
+    upper = _search(w, x, edges[middle + 1 :], below + middle + 1)
+    return f"CASE WHEN {x} < {w.integer(edges[middle])} THEN {lower} ELSE {upper} END"

@@ -1,7 +1,7 @@
 """A question as its author meant it: front ends build it, the planner prices it.
 
 SQL text and the fluent API both become one :class:`Query`. It names statistics
-(:class:`Statistic`), not sums; what is measured with noise and what is computed
+(``_statistics``), not sums; what is measured with noise and what is computed
 afterwards from noisy integers is decided by the planner. Everything under
 ``outputs``, ``having``, ``order`` and ``limit`` happens after the noise.
 """
@@ -9,72 +9,22 @@ afterwards from noisy integers is decided by the planner. Everything under
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from math import prod
 from typing import Literal as Choice
 
-from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan._expr import Expr
 from discreet.plan._relation import (
     Key,
     Limits,
     Relation,
     base,
     digest,
-    multiplicity,
     private_tables,
+    rows_of_unit,
 )
-from discreet.plan._types import Kind
+from discreet.plan._statistics import Statistic
 from discreet.privacy import Neighbours
-
-
-class Stat(StrEnum):
-    """The statistics that can be asked for."""
-
-    COUNT = "count"  # rows; with an expression, rows where it is not NULL
-    COUNT_DISTINCT = "count distinct"
-    COUNT_UNITS = "count units"
-    SUM = "sum"
-    AVG = "avg"
-    VAR = "var"
-    STDDEV = "stddev"
-    QUANTILE = "quantile"
-    MODE = "mode"
-
-
-_NUMERIC = {Stat.SUM, Stat.AVG, Stat.VAR, Stat.STDDEV}
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """One statistic of a row expression.
-
-    ``at`` is the probability of a quantile, ``top`` how many values a MODE
-    lists, ``sample`` whether a variance divides by n−1 (as SQL's VAR does).
-    """
-
-    kind: Stat
-    expr: Expr | None = None
-    at: Fraction | None = None
-    top: int = 1
-    sample: bool = True
-
-    def __post_init__(self) -> None:
-        name = self.kind.upper()
-        if self.expr is None and self.kind not in (Stat.COUNT, Stat.COUNT_UNITS):
-            raise ParameterError(f"{name} needs an expression")
-        if self.expr is not None:
-            kind = self.expr.type.kind
-            if self.kind in _NUMERIC and kind not in (Kind.NUMBER, Kind.BOOLEAN):
-                raise ParameterError(f"{name} needs a number, got {self.expr.type}")
-            if self.kind is Stat.QUANTILE and kind in (Kind.TEXT, Kind.CATEGORY, Kind.BOOLEAN):
-                raise ParameterError(f"{name} needs an ordered value, got {self.expr.type}")
-            if self.kind is Stat.MODE and kind not in (Kind.CATEGORY, Kind.BOOLEAN):
-                raise ParameterError(f"{name} needs a category, got {self.expr.type}")
-        if self.kind is Stat.QUANTILE and (self.at is None or not 0 <= self.at <= 1):
-            raise ParameterError("a quantile lies between 0 and 1", hint="QUANTILE(x, 0.5)")
 
 
 @dataclass(frozen=True)
@@ -127,18 +77,6 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """Linear queries Bx over the data vector x, the counts of all cells in key order.
-
-    ``rows`` holds ``denominator``·B as integers, one tuple per query.
-    """
-
-    rows: tuple[tuple[int, ...], ...]
-    denominator: int
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Query:
     """The whole question."""
 
@@ -152,7 +90,6 @@ class Query:
     order: tuple[tuple[Out, bool], ...] = ()  # (expression, descending)
     limit: int | None = None
     other: str | None = None  # label of a bucket for unselected open keys
-    linear: Linear | None = None  # report combinations of the cells instead of the cells
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.outputs]
@@ -177,20 +114,12 @@ class Query:
         return describe(self)
 
 
-def rows_of_unit(table: pol.Table) -> int:
-    """Most rows of one unit that the policy lets into an aggregate."""
-    if table.max_rows_per_unit is not None:
-        return table.max_rows_per_unit
-    assert table.max_groups_per_unit is not None
-    assert table.max_rows_per_group is not None
-    return table.max_groups_per_unit * table.max_rows_per_group
-
-
 def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     """Contribution limits that the policy sets for a relation."""
     table = base(relation).table
     if table.unit is None:
-        return Limits(rows=multiplicity(relation))
+        # a row is a unit, and what a join makes of it is all that it contributes
+        return Limits(rows=max(relation.m or 1, 1))
     joined = private_tables(relation)
     if len(joined) > 1:
         return Limits(rows=prod(rows_of_unit(t) for t in joined))

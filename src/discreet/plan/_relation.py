@@ -1,34 +1,59 @@
-"""Relations and aggregates: what an engine is asked to compute.
+r"""Relations and aggregates: what an engine is asked to compute.
 
-A relation is a chain of *scan → (join) → filter → extend*; an
-:class:`Aggregate` on top limits what each unit contributes, groups by keys and
-adds integers up. Its result, one integer per key and measure, is all that ever
-leaves an engine.
+Every relation here is *unit-wise*: its rows that belong to a unit u are a
+function of u's own rows in the private tables (as multisets), of public tables
+and of the salt, and of nothing else. A row whose unit is NULL does not exist.
+So adding or removing u adds or removes exactly u's rows of the relation.
 
-Contribution limits
--------------------
-Rows of a unit are ranked by a keyed hash of the unit and of the codes the
-aggregate uses, then by those codes; the first ``rows`` stay. Equal rows are
-interchangeable, so the outcome is a function of the *multiset of that unit's
-own rows* and of the salt: adding or removing another unit changes nothing for
-this one. That is the whole proof obligation (Tumult, Google and OpenDP argue
-the same way); the hash only makes the choice fair, so a linear hash modulo a
-prime suffices. With ``groups``, (unit, group) pairs are ranked likewise.
+Guarantee
+---------
+Each node says what is certain about the rows of one unit: their columns and
+types (:attr:`~Relation.schema`), the most rows that agree on given columns
+(:meth:`~Relation.most`; with no columns, all rows: :attr:`~Relation.m`) and the
+most different values they take there (:meth:`~Relation.spread`). Columns S
+*identify* a row within a unit when ``most(S) == 1``. None means unbounded. A
+limit is a node like any other and is rendered like any other: no sensitivity,
+which is read off these facts, can use a limit that no statement enforces, and
+an :class:`Aggregate` over an unbounded relation cannot be made.
+
+Proof sketch
+------------
+*Unit-wise*, by induction over the nodes. A scan hands each unit its own rows,
+or, where a row is a unit, one row. Filters and projections look at one row. A
+join with a public table turns a row into its matches. A join on the unit pairs
+u's rows with u's rows. A limit sorts u's rows by their codes, numbers them (rows
+with equal codes are interchangeable, so the numbered list is a function of the
+multiset), ranks them by a hash of salt, unit and number, ties by number, and
+keeps the first ones. Groups are ranked by a hash of salt, unit and key, ties by
+key. Nothing of another unit is looked at, whatever the salt; the hash decides
+how fair the choice is and never how private.
+
+*Facts.* Rows that agree on S agree on every subset. A filter only takes rows
+away. A row of a public join comes from one row below, and at most `fanout` from
+the same. A pair of a unit join comes from one row of either side. Of rows that
+agree on S, a limit of n rows by B keeps at most n for each of at most
+``spread(B − S)`` values; a limit of n groups by K leaves at most n values of K,
+each with at most ``most(S ∪ K)`` rows. Projected columns that are plain columns
+carry their facts over; others are left out of S, which can only count more.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum, StrEnum
 from fractions import Fraction
 from functools import cached_property
+from math import prod
+from typing import ClassVar
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan._expr import Column, Expr
+from discreet.plan._expr import Column, Expr, columns_of
 from discreet.plan._types import Kind, Type, of_column
 from discreet.privacy import Neighbours
 
@@ -38,21 +63,76 @@ PRIME = 2**31 - 1
 UNIT = "\x00unit"
 """Reserved name of the unit column inside a relation (no user column can clash)."""
 
+Names = AbstractSet[str]
+NONE: Names = frozenset()
+
+
+def _least(*bounds: int | None) -> int | None:
+    """Smallest of several bounds, where None is no bound."""
+    return min((b for b in bounds if b is not None), default=None)
+
+
+def _times(*bounds: int | None) -> int | None:
+    """Product of bounds; none of a factor is none of the product."""
+    known = [b for b in bounds if b is not None]
+    return prod(known) if len(known) == len(bounds) else None
+
+
+class Relation:
+    """A unit-wise relation: what is certain about the rows of one unit."""
+
+    parts: ClassVar[tuple[str, ...]] = ("below",)
+    """Fields that hold the private relations a node is made of."""
+
+    @property
+    def schema(self) -> Mapping[str, Type]:
+        """Columns and their types."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """Private relations that the node is made of."""
+        return tuple(getattr(self, name) for name in self.parts)
+
+    @property
+    def m(self) -> int | None:
+        """Most rows of one unit."""
+        return self.most(NONE)
+
+    def most(self, columns: Names) -> int | None:
+        """Most rows of one unit that agree on `columns`."""
+        raise NotImplementedError
+
+    def spread(self, columns: Names) -> int | None:
+        """Most different values that `columns` take in the rows of one unit."""
+        types = [self.schema[c] for c in columns]
+        sizes = [None if t.kind is Kind.TEXT else t.size + t.nullable for t in types]
+        return _least(_times(*sizes), self.m)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """Columns that each input must have so that this node has the wanted ones."""
+        return tuple(wanted & i.schema.keys() for i in self.inputs)
+
 
 @dataclass(frozen=True)
-class Scan:
+class Scan(Relation):
     """All rows of one table, every column turned into codes as its policy says."""
 
     table: pol.Table
+    parts = ()
 
     @cached_property
-    def schema(self) -> dict[str, Type]:
-        """Columns and their types."""
+    def schema(self) -> Mapping[str, Type]:
+        """Columns of the table."""
         return {name: of_column(c) for name, c in self.table.columns.items()}
+
+    def most(self, columns: Names) -> int | None:  # noqa: ARG002 - known of all rows only
+        """One, where a row is a unit; a limit stated in the policy is no fact until enforced."""
+        return 1 if self.table.unit is None else None
 
 
 @dataclass(frozen=True)
-class Filter:
+class Filter(Relation):
     """Rows for which a condition is true (neither false nor NULL)."""
 
     below: Relation
@@ -63,13 +143,25 @@ class Filter:
             raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
 
     @property
-    def schema(self) -> dict[str, Type]:
-        """Columns of the relation below; see :func:`narrowed` for tighter bounds."""
+    def schema(self) -> Mapping[str, Type]:
+        """Columns of the relation below."""
         return self.below.schema
+
+    def most(self, columns: Names) -> int | None:
+        """Not more than below."""
+        return self.below.most(columns)
+
+    def spread(self, columns: Names) -> int | None:
+        """Not more than below."""
+        return self.below.spread(columns)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """The columns of the condition as well."""
+        return (wanted | columns_of(self.condition),)
 
 
 @dataclass(frozen=True)
-class JoinPublic:
+class JoinPublic(Relation):
     """Each private row with the matching rows of a public table.
 
     ``fanout`` is the largest number of public rows that share a key: one
@@ -89,34 +181,38 @@ class JoinPublic:
             raise ParameterError(f"table {self.public.table.name!r} is not public")
 
     @cached_property
-    def schema(self) -> dict[str, Type]:
+    def schema(self) -> Mapping[str, Type]:
         """Columns of both sides; public ones renamed with the prefix."""
-        joined = {
-            self.prefix + name: Type(t.kind, t.lo, t.hi, t.step, t.labels, nullable=True)
-            for name, t in self.public.schema.items()
-        }
-        clash = joined.keys() & self.below.schema.keys()
-        if clash:
-            raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
-        return self.below.schema | joined
+        joined = {n: replace(t, nullable=True) for n, t in self.public.schema.items()}
+        return _both(self.below.schema, joined, self.prefix)
+
+    def most(self, columns: Names) -> int | None:
+        """Each row below in as many copies as there are matches; unmatched rows in one."""
+        times = max(self.fanout, 1) if self.how == "left" else self.fanout
+        return _times(self.below.most(columns & self.below.schema.keys()), times)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """The joined columns as well."""
+        return ((wanted & self.below.schema.keys()) | {left for left, _ in self.on},)
 
 
 @dataclass(frozen=True)
-class JoinUnit:
-    """Each private row with the rows of the *same unit* in another private table.
+class JoinUnit(Relation):
+    """Each private row with the rows of the *same unit* in another private relation.
 
     Every joined row belongs to that one unit, so a unit still moves only its own
-    rows, and the limits, applied after the join, bound how many: the product of
-    what the policy allows in either table. A join on anything else would let
-    one unit's rows multiply another's, and does not exist.
+    rows. Both sides are limited before, so that neither rows nor time grow with
+    what one unit holds. A join on anything else would let one unit's rows
+    multiply another's, and does not exist.
     """
 
     below: Relation
-    other: Scan
+    other: Relation
     prefix: str = ""
+    parts = ("below", "other")
 
     def __post_init__(self) -> None:
-        mine, theirs = base(self.below).table, self.other.table
+        mine, theirs = base(self.below).table, base(self.other).table
         if mine.unit is None or theirs.unit is None or theirs.public:
             raise ParameterError("private tables are joined on their unit columns; one has none")
         if mine.neighbours is not theirs.neighbours:
@@ -124,50 +220,203 @@ class JoinUnit:
                 f"{mine.name!r} is protected under {mine.neighbours} and {theirs.name!r} under "
                 f"{theirs.neighbours}: together they have no common statement"
             )
+        if self.below.m is None or self.other.m is None:
+            raise ParameterError("both sides of a join of private tables are limited before it")
 
     @cached_property
-    def schema(self) -> dict[str, Type]:
-        """Columns of both sides; the other table's renamed with the prefix."""
-        joined = {self.prefix + name: t for name, t in self.other.schema.items()}
-        clash = joined.keys() & self.below.schema.keys()
-        if clash:
-            raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
-        return self.below.schema | joined
+    def schema(self) -> Mapping[str, Type]:
+        """Columns of both sides; the other's renamed with the prefix."""
+        return _both(self.below.schema, self.other.schema, self.prefix)
+
+    def _theirs(self, columns: Names) -> Names:
+        return {n for n in self.other.schema if self.prefix + n in columns}
+
+    def most(self, columns: Names) -> int | None:
+        """Pairs of rows that agree, each on its own columns."""
+        left = self.below.most(columns & self.below.schema.keys())
+        return _times(left, self.other.most(self._theirs(columns)))
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """Of either side its own columns."""
+        return wanted & self.below.schema.keys(), self._theirs(wanted)
 
 
-Relation = Scan | Filter | JoinPublic | JoinUnit
+def _both(left: Mapping[str, Type], right: Mapping[str, Type], prefix: str) -> dict[str, Type]:
+    joined = {prefix + name: t for name, t in right.items()}
+    clash = joined.keys() & left.keys()
+    if clash:
+        raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
+    return {**left, **joined}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping expression and its public codes, in output order.
+
+    ``codes`` of None marks an open key: text whose values are themselves
+    private and must pass key selection.
+    """
+
+    name: str
+    expr: Expr
+    codes: tuple[int | str, ...] | None
+
+    def __post_init__(self) -> None:
+        if self.codes is None and self.expr.type.kind is not Kind.TEXT:
+            raise ParameterError("only text keys are selected from the data")
+
+
+@dataclass(frozen=True)
+class Project(Relation):
+    """Rows as keys ``k0, k1, …`` and named columns, and nothing else.
+
+    A row whose key is NULL or not one of its public codes is dropped.
+    """
+
+    below: Relation
+    columns: tuple[tuple[str, Expr], ...]
+    keys: tuple[Key, ...] = ()
+
+    @cached_property
+    def exprs(self) -> Mapping[str, Expr]:
+        """Expression of every column, keys first."""
+        return {f"k{i}": k.expr for i, k in enumerate(self.keys)} | dict(self.columns)
+
+    @cached_property
+    def schema(self) -> Mapping[str, Type]:
+        """Types of the expressions; keys are never NULL."""
+        keys = {f"k{i}" for i in range(len(self.keys))}
+        types = {name: e.type for name, e in self.exprs.items()}
+        return {name: t.not_null() if name in keys else t for name, t in types.items()}
+
+    def most(self, columns: Names) -> int | None:
+        """As below, for the columns that are carried over as they are."""
+        plain = {e.name for n, e in self.exprs.items() if n in columns and isinstance(e, Column)}
+        return self.below.most(plain)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """What the keys (which decide about rows) and the wanted columns read."""
+        read = [k.expr for k in self.keys] + [e for n, e in self.columns if n in wanted]
+        return ({name for e in read for name in columns_of(e)},)
+
+
+@dataclass(frozen=True)
+class LimitRows(Relation):
+    """At most `n` rows of each unit, or of each unit and value of the columns `by`.
+
+    All sets of n rows are equally likely, independently of other units, as far
+    as the ranking hash goes. ``coin`` numbers the limits of one aggregate, so
+    that each tosses its own coins.
+    """
+
+    below: Relation
+    n: int
+    by: tuple[str, ...] = ()
+    coin: int = 0
+
+    def __post_init__(self) -> None:
+        _check_limit(self.below, self.n)
+
+    @property
+    def schema(self) -> Mapping[str, Type]:
+        """Columns of the relation below."""
+        return self.below.schema
+
+    def most(self, columns: Names) -> int | None:
+        """For each value of `by` among rows that agree on `columns`, n."""
+        limited = _times(self.n, self.below.spread(set(self.by) - columns))
+        return _least(self.below.most(columns), limited)
+
+    def spread(self, columns: Names) -> int | None:
+        """Not more than below, nor than there are rows."""
+        return _least(self.below.spread(columns), self.m)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """The columns by which it limits as well."""
+        return (wanted | set(self.by),)
+
+
+@dataclass(frozen=True)
+class LimitGroups(Relation):
+    """The rows of at most `n` values of the columns `keys`, for each unit."""
+
+    below: Relation
+    n: int
+    keys: tuple[str, ...]
+    coin: int = 0
+
+    def __post_init__(self) -> None:
+        _check_limit(self.below, self.n)
+
+    @property
+    def schema(self) -> Mapping[str, Type]:
+        """Columns of the relation below."""
+        return self.below.schema
+
+    def most(self, columns: Names) -> int | None:
+        """In each of n groups as many as agree on the keys too."""
+        limited = _times(self.n, self.below.most(columns | set(self.keys)))
+        return _least(self.below.most(columns), limited)
+
+    def spread(self, columns: Names) -> int | None:
+        """Of the keys together at most n values."""
+        keys = set(self.keys)
+        limited = _times(self.n if columns & keys else 1, self.below.spread(columns - keys))
+        return _least(self.below.spread(columns), limited, self.m)
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:
+        """The keys as well."""
+        return (wanted | set(self.keys),)
+
+
+def _check_limit(below: Relation, n: int) -> None:
+    if n < 1:
+        raise ParameterError("a limit is at least 1")
+    if base(below).table.unit is None:
+        raise ParameterError("a limit needs a unit column; where a row is a unit, there is none")
 
 
 def base(relation: Relation) -> Scan:
-    """Return the private scan at the bottom of a relation."""
+    """Return the leftmost private scan of a relation."""
     while not isinstance(relation, Scan):
-        relation = relation.below
+        relation = relation.inputs[0]
     return relation
+
+
+def nodes(relation: Relation) -> Iterator[Relation]:
+    """All nodes of a relation over private tables, the inputs of each before it."""
+    for each in relation.inputs:
+        yield from nodes(each)
+    yield relation
 
 
 def private_tables(relation: Relation) -> list[pol.Table]:
     """Private tables of a relation, the leftmost first."""
-    if isinstance(relation, Scan):
-        return [relation.table]
-    more = [relation.other.table] if isinstance(relation, JoinUnit) else []
-    return private_tables(relation.below) + more
+    return [node.table for node in nodes(relation) if isinstance(node, Scan)]
 
 
-def multiplicity(relation: Relation) -> int:
-    """Largest number of rows that one row of the private table becomes."""
-    if isinstance(relation, Scan):
-        return 1
-    below = multiplicity(relation.below)
-    return below * relation.fanout if isinstance(relation, JoinPublic) else below
+def rows_of_unit(table: pol.Table) -> int:
+    """Most rows of one unit that the policy lets into an aggregate."""
+    if table.max_rows_per_unit is not None:
+        return table.max_rows_per_unit
+    assert table.max_groups_per_unit is not None
+    assert table.max_rows_per_group is not None
+    return table.max_groups_per_unit * table.max_rows_per_group
+
+
+def bounded(relation: Relation) -> Relation:
+    """Limit the rows of each unit as the policy says, where nothing limits them yet."""
+    table = base(relation).table
+    return relation if relation.m is not None else LimitRows(relation, rows_of_unit(table))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of one unit's data may enter an aggregate.
+    """How much of one unit's data a question lets into its aggregates.
 
     ``rows`` over all groups, ``groups`` in number, ``rows_per_group`` each;
-    None means no such limit. A row-level unit has ``rows = multiplicity`` by
-    construction and needs no truncation.
+    None means no such limit. It is a wish: :func:`aggregate` turns it into
+    nodes, and only nodes count.
     """
 
     rows: int | None = None
@@ -211,31 +460,27 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Key:
-    """A grouping expression and its public codes, in output order.
-
-    ``codes`` of None marks an open key: text whose values are themselves
-    private and must pass key selection.
-    """
-
-    name: str
-    expr: Expr
-    codes: tuple[int | str, ...] | None
-
-    def __post_init__(self) -> None:
-        if self.codes is None and self.expr.type.kind is not Kind.TEXT:
-            raise ParameterError("only text keys are selected from the data")
-
-
-@dataclass(frozen=True)
 class Aggregate:
-    """Limit, group, add up: the one thing engines execute."""
+    """Group and add up: the one thing engines execute.
+
+    ``relation`` holds the keys as columns ``k0, k1, …`` and the expressions of
+    the measures as ``v0, v1, …``; :func:`aggregate` builds it.
+    """
 
     relation: Relation
     keys: tuple[Key, ...]
     measures: tuple[Measure, ...]
-    limits: Limits
     neighbours: Neighbours = Neighbours.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        below = self.relation
+        while isinstance(below, LimitRows | LimitGroups):
+            below = below.below
+        shape = isinstance(below, Project) and (below.keys, below.columns)
+        if shape != (self.keys, _values(self.measures)):
+            raise ParameterError("an aggregate stands on its own keys and measures, limited")
+        if self.relation.m is None:
+            raise ParameterError("a unit's contribution is unbounded", hint="max_rows_per_unit = 1")
 
     @property
     def unit(self) -> str | None:
@@ -243,9 +488,86 @@ class Aggregate:
         return base(self.relation).table.unit
 
     @property
+    def group(self) -> Names:
+        """Columns of the relation that hold the keys."""
+        return {f"k{i}" for i in range(len(self.keys))}
+
+    @property
     def hash(self) -> str:
         """Stable identity of the aggregate: equal plans have equal hashes."""
         return digest(self)
+
+
+def _values(measures: tuple[Measure, ...]) -> tuple[tuple[str, Expr], ...]:
+    return tuple((f"v{i}", m.expr) for i, m in enumerate(measures) if m.expr is not None)
+
+
+def aggregate(
+    relation: Relation,
+    keys: tuple[Key, ...],
+    measures: tuple[Measure, ...],
+    limits: Limits,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    *,
+    groups: int | None = None,
+) -> Aggregate:
+    """Limit what each unit contributes, then group and add up.
+
+    Parameters
+    ----------
+    relation, keys, measures, neighbours
+        What is asked.
+    limits
+        Turned into nodes where they bind. Where a row is a unit nothing could
+        enforce them: its multiplicity is its limit.
+    groups
+        How many of the keys, from the first, make the groups that `limits`
+        speaks of; the others subdivide them. By default all.
+    """
+    coins = itertools.count()
+    project = Project(relation, _values(measures), keys)
+    below = _pruned(project, project.schema.keys(), coins)
+    if base(relation).table.unit is not None:
+        own = tuple(f"k{i}" for i in range(len(keys)))
+        if all(m.kind is MeasureKind.UNITS for m in measures):
+            # one row of a unit in a group says all: let the limits count such rows
+            below = LimitRows(below, 1, own)
+        below = _limited(below, own[:groups], limits, coins)
+    return Aggregate(below, keys, measures, neighbours)
+
+
+def _limited(
+    below: Relation, by: tuple[str, ...], limits: Limits, coins: Iterator[int]
+) -> Relation:
+    """Build limit nodes, those that bind, from the finest to the coarsest."""
+    names = set(by)
+    if limits.rows_per_group is not None and _exceeds(below.most(names), limits.rows_per_group):
+        below = LimitRows(below, limits.rows_per_group, by, next(coins))
+    if limits.groups is not None and _exceeds(below.spread(names), limits.groups):
+        below = LimitGroups(below, limits.groups, by, next(coins))
+    if limits.rows is not None and _exceeds(below.m, limits.rows):
+        below = LimitRows(below, limits.rows, (), next(coins))
+    return below
+
+
+def _exceeds(bound: int | None, n: int) -> bool:
+    return bound is None or bound > n
+
+
+def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation:
+    """Leave only used columns below each limit, and give each limit its own coin.
+
+    Rows that differ in unused columns alone are equal for all that follows.
+    """
+    needs = relation.needs(wanted)
+    changes: dict[str, object] = {
+        part: _pruned(i, w, coins)
+        for part, i, w in zip(relation.parts, relation.inputs, needs, strict=True)
+    }
+    if isinstance(relation, LimitRows | LimitGroups):
+        kept = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
+        changes = {"below": Project(changes["below"], tuple(kept)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
+    return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 
 def canonical(node: object) -> object:
@@ -270,22 +592,3 @@ def digest(node: object) -> str:
     """Hash a tree of frozen nodes (sha256, hex)."""
     text = json.dumps(canonical(node), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """All nodes of an expression, outermost first."""
-    yield expr
-    for child in expr.children:
-        yield from walk(child)
-
-
-def used_columns(aggregate: Aggregate) -> dict[str, Column]:
-    """Columns an aggregate reads, by name, in first-use order."""
-    exprs = [k.expr for k in aggregate.keys]
-    exprs += [m.expr for m in aggregate.measures if m.expr is not None]
-    relation = aggregate.relation
-    while not isinstance(relation, Scan):
-        if isinstance(relation, Filter):
-            exprs.append(relation.condition)
-        relation = relation.below
-    return {n.name: n for e in exprs for n in walk(e) if isinstance(n, Column)}

@@ -3,10 +3,13 @@
 Guarantee
 ---------
 A :class:`Scope` hands out two views of its columns. *Plain* columns have the
-policy's bounds and hold for every row; conditions are built from them, because
-an engine may test the parts of a condition in any order. *Narrowed* columns have
-the bounds that WHERE proves for every row that passes it; keys and statistics,
-which see only such rows, are built from those.
+policy's bounds; conditions are built from them. *Narrowed* columns stand behind a
+guard that moves them into the bounds that WHERE proves; keys and statistics are
+built from those. A guard changes nothing on rows that pass WHERE, and its bounds
+hold on all rows. So it does not matter which rows an engine computes a key for,
+nor in which order it tests conditions: both engines do so on rows that WHERE
+excludes. What is not guarded is that a value is not NULL, which no arithmetic
+minds.
 
 Proof sketch
 ------------
@@ -15,7 +18,8 @@ induction: a comparison with a constant that is true (false) bounds the code and
 excludes NULL; AND true (OR false) makes all its parts true (false), so ranges
 intersect; AND false (OR true) makes at least one part so, hence only the hull of
 the parts' ranges is certain; NOT swaps truth. Rows pass a filter when the
-condition is true, so the ranges hold for every row above the filter.
+condition is true, so there the codes lie in their ranges and clamping is the
+identity. A guard inside a condition may be looked through for the same reason.
 """
 
 from __future__ import annotations
@@ -29,8 +33,29 @@ from typing import Any, Final
 from discreet import policy as pol
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, quote, unknown
-from discreet.plan._expr import Clamp, Column, Compare, Constant, Expr, IsNull, Logic, Not, OneOf
-from discreet.plan._relation import Filter, JoinPublic, JoinUnit, Key, Relation, Scan, base
+from discreet.plan._expr import (
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    Guard,
+    IsNull,
+    Logic,
+    Not,
+    OneOf,
+    plain_column,
+)
+from discreet.plan._logic import MIRROR, OPPOSITE
+from discreet.plan._relation import (
+    Filter,
+    JoinPublic,
+    JoinUnit,
+    Key,
+    Relation,
+    Scan,
+    base,
+    bounded,
+)
 from discreet.plan._types import Kind, Type
 
 MAX_KEYS: Final = 100_000
@@ -89,15 +114,17 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
             return facts(arg, truth=not truth)
         case Logic(op, args):
             parts = [facts(a, truth=truth) for a in args]
+            if not parts:
+                return {}
             return _all(parts) if (op == "and") is truth else _any(parts)
-        case IsNull(Column() as column):
-            return {} if truth else {column.name: Range()}
-        case OneOf(Column() as column, codes):
-            return {column.name: _listed(column, codes, truth=truth)}
         case Compare():
             return _compared(condition, truth=truth)
-        case Column():
-            return {condition.name: Range(int(truth), int(truth))}
+        case IsNull(arg) | OneOf(arg) if (column := plain_column(arg)) is not None:
+            if isinstance(condition, OneOf):
+                return {column.name: _listed(column, condition.codes, truth=truth)}
+            return {} if truth else {column.name: Range()}
+    if (column := plain_column(condition)) is not None:
+        return {column.name: Range(int(truth), int(truth))}
     return {}
 
 
@@ -127,19 +154,15 @@ def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Ran
     return Range()
 
 
-_FALSE: Final = {"<": ">=", "<=": ">", "=": "<>", "<>": "=", ">=": "<", ">": "<="}
-_MIRROR: Final = {"<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<"}
-
-
 def _compared(c: Compare, *, truth: bool) -> dict[str, Range]:
-    op = str(c.op) if truth else _FALSE[c.op]
-    known = {side.name: Range() for side in (c.left, c.right) if isinstance(side, Column)}
-    match c.left, c.right:
-        case Column() as column, Constant(code=int() as code) as k:
-            known[column.name] = _bounded(op, Fraction(code) * k.type.step / column.type.step)
-        case Constant(code=int() as code) as k, Column() as column:
-            place = Fraction(code) * k.type.step / column.type.step
-            known[column.name] = _bounded(_MIRROR[op], place)
+    op: str = c.op if truth else OPPOSITE[c.op]
+    known: dict[str, Range] = {}
+    for side, other, sign in ((c.left, c.right, op), (c.right, c.left, MIRROR[op])):
+        if (column := plain_column(side)) is None:
+            continue
+        known[column.name] = Range()
+        if isinstance(other, Constant) and other.code is not None:
+            known[column.name] = _bounded(sign, other.code * other.type.step / column.type.step)
     return known
 
 
@@ -169,7 +192,7 @@ def rebuild(expr: Expr, leaf: Leaf) -> Expr:
     if not expr.children:
         return expr
     changes: dict[str, Any] = {
-        f.name: _rebuilt(getattr(expr, f.name), leaf) for f in fields(expr) if f.name != "type"
+        f.name: _rebuilt(getattr(expr, f.name), leaf) for f in fields(expr) if f.init
     }
     return replace(expr, **changes)
 
@@ -223,13 +246,15 @@ class Scope:
         return base(self.relation).table.unit
 
     def is_unit(self, name: str, table: str | None = None) -> bool:
-        """Whether a name means the privacy unit."""
-        own = self.sources[0].alias.casefold()
-        return (
-            self.unit is not None
-            and name.casefold() == self.unit.casefold()
-            and (table is None or table.casefold() == own)
-        )
+        """Whether a name means the privacy unit, and not a column that a subquery calls so."""
+        first, folded = self.sources[0], name.casefold()
+        if self.unit is None or folded != self.unit.casefold():
+            return False
+        if table is not None and table.casefold() != first.alias.casefold():
+            return False
+        found = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
+        column = None if found is None else plain_column(found)
+        return found is None or (column is not None and column.name == self.unit)
 
     def column(self, name: str, table: str | None = None) -> Expr:
         """Find what a column name means; refuse unknown and ambiguous names."""
@@ -271,12 +296,12 @@ class Scope:
 
         def leaf(column: Column) -> Expr:
             r = self.known.get(column.name)
-            return column if r is None else Column(column.name, r.narrow(column.type))
+            return column if r is None else _guarded(replace(column, of=column.of.not_null()), r)
 
         return self._with(leaf)
 
     def assuming(self, condition: Expr) -> Scope:
-        """See numbers moved into the range that a true `condition` proves for them.
+        """See the columns moved into the range that a true `condition` proves for them.
 
         For the value of a CASE branch: where the branch is taken, clamping changes
         nothing; elsewhere it keeps the value bounded, whatever an engine evaluates.
@@ -284,12 +309,7 @@ class Scope:
         known = facts(condition)
 
         def leaf(column: Column) -> Expr:
-            r = known.get(column.name)
-            if r is None or not column.type.is_numeric:
-                return column
-            t = r.narrow(column.type)
-            same = (t.lo, t.hi) == (column.type.lo, column.type.hi)
-            return column if same else Clamp(column, t.lo, t.hi)
+            return _guarded(column, known.get(column.name, Range()))
 
         return self._with(leaf)
 
@@ -337,23 +357,24 @@ class Scope:
             raise QueryError(f"two tables are called {quote(name)}", hint="JOIN visits AS v2 …")
         taken = self.relation.schema.keys()
         prefix = f"{name}." if any(c in taken for c in other.schema) else ""
-        joined = JoinUnit(self.relation, other, prefix)
+        # each side is limited first: neither rows nor time grow with what a unit holds
+        joined = JoinUnit(bounded(self.relation), bounded(other), prefix)
         seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in other.schema}
         return replace(self, relation=joined, sources=(*self.sources, Source(name, seen)))
 
     def key(self, name: str, expr: Expr) -> Key:
         """Make a grouping key with its public codes, in the policy's order."""
-        if isinstance(expr, Column) and self.is_unit(expr.name):
+        t, column = expr.type, plain_column(expr)
+        if column is not None and self.unit == column.name:
             raise UnsupportedQueryError(
-                f"{quote(expr.name)} is the privacy unit: grouping by it would list people",
-                hint=f"COUNT(DISTINCT {expr.name})",
+                f"{quote(column.name)} is the privacy unit: grouping by it would list people",
+                hint=f"COUNT(DISTINCT {column.name})",
             )
-        t = expr.type
-        r = self.known.get(expr.name, Range()) if isinstance(expr, Column) else Range()
+        r = Range() if column is None else self.known.get(column.name, Range())
         if r.codes == ():
             raise QueryError(f"WHERE excludes every value of {quote(name)}")
         if t.kind is Kind.TEXT:
-            if not isinstance(expr, Column):
+            if column is None:
                 raise UnsupportedQueryError("only a plain text column can be a key")
             return Key(name, expr, r.codes)
         if t.size > MAX_KEYS:
@@ -365,6 +386,12 @@ class Scope:
         listed = inside if r.codes is None else sorted(c for c in r.codes if c in inside)
         # bounds and list may contradict each other; then no row passes and one empty key stands
         return Key(name, expr, tuple(listed) or (t.lo,))
+
+
+def _guarded(column: Column, r: Range) -> Expr:
+    t = column.type
+    narrow = r.narrow(t)
+    return column if (narrow.lo, narrow.hi) == (t.lo, t.hi) else Guard(column, narrow.lo, narrow.hi)
 
 
 def _joinable(left: Expr, right: str, public: Scan) -> tuple[str, str]:

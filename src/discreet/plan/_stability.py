@@ -10,43 +10,47 @@ integers; no float carries a sensitivity. No single group moves by more than
 
 Proof sketch
 ------------
-Limits are applied to each unit on its own (see ``_relation``), so adding or
-removing a unit adds or removes that unit's kept rows and nothing else. Let a
-kept row add at most ``a`` in absolute value to a measure. A unit keeps ``c_g``
-rows in group g with :math:`\sum_g c_g \le R`, :math:`c_g \le R_g`, at most G
-groups. The L1 norm is at most :math:`a\sum c_g`; the L2 norm is largest when
-the counts are as unequal as allowed (a convex function over a polytope peaks at
-a vertex): groups filled to :math:`R_g` one after another.
+The relation below is unit-wise (see ``_relation``): adding or removing a unit
+adds or removes that unit's rows and nothing else. Of these there are at most m,
+at most p in one group, in at most G groups (public cells, or what the relation
+says). A row adds between lo and hi, so a unit adds to group g a number between
+:math:`-c_g B` and :math:`c_g A`, where :math:`A = \max(hi, 0)`,
+:math:`B = \max(-lo, 0)` and :math:`\sum c_g \le m`, :math:`c_g \le p`. Write
+:math:`a = \max(A, B)`, :math:`b = \min(A, B)`, :math:`w = A + B`. The L1 norm is at
+most :math:`a\sum c_g`; the L2 norm is convex in c, so it peaks at a vertex:
+groups filled to p one after another, and one with the rest r.
 
-Changing one unit is removing one and adding one. With groups both may land in
-different cells, so L1 doubles; L2 squared doubles when all contributions have
-one sign (same cell: the difference is at most the larger one). With both signs
-and all rows of a unit possibly in one group, contributions are combinations of
-:math:`n\,hi\,e_g` and :math:`n\,lo\,e_g`, and the convex distance peaks at a pair
-of these: :math:`n^2\max(2a^2, (hi-lo)^2)`. Otherwise four times is safe. With a
-single cell (no keys), the two contributions lie in one interval
-:math:`[n\min(0,lo),\, n\max(0,hi)]` whose length bounds the move; if each unit
-certainly keeps exactly one row (row units, no filter, no NULL), in :math:`[lo, hi]`.
+Changing one unit is removing one and adding one, with counts c and d. The L1
+norm at most doubles. In a group the move is at most
+:math:`\max(c,d)\,a + \min(c,d)\,b`, hence :math:`pw`; with K cells in all, L1 is at
+most :math:`Kpw` and L2² at most :math:`K(pw)^2`. For the sum of squares, take
+vertices again (the square of the move is convex in c and d).
 
-Counting distinct codes or units in a group moves by at most the number of the
-unit's rows there, and by at most one, respectively.
+- If r = 0, groups hold p or nothing: a group in which both have rows moves by
+  pw, any other by pa, and each of two units has G groups, so
+  :math:`\max(2a^2, w^2)\sum c^2` is the maximum.
+- If b = 0, the square is at most :math:`a^2(c^2 + d^2)`: the same formula, w = a.
+- Otherwise p meets r, and the formula fails: with p = 2, r = 1, a = 2, b = 1
+  counts (2, 1) against (1, 2) move both groups by 5, while
+  :math:`9 \cdot 5 < 50`. By Cauchy the square is at most
+  :math:`(a^2+b^2)(c^2+d^2)`; or fill the rest up to p. The smaller of both bounds.
+
+Without keys and if each unit certainly has exactly one row (row units, no
+filter, no NULL), the move is within :math:`hi - lo`.
+
+Counting distinct codes in a group moves by at most the number of the unit's
+rows there and of the codes; counting units by at most one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 
 from discreet import mechanisms as m
-from discreet.plan._query import Linear
-from discreet.plan._relation import (
-    Aggregate,
-    Limits,
-    Measure,
-    MeasureKind,
-    Scan,
-)
+from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, Project, Scan
+from discreet.plan._types import Kind
 from discreet.privacy import Neighbours
 
 
@@ -62,39 +66,80 @@ class Sensitivity:
         assert 0 <= self.linf <= self.l1
         assert self.linf**2 <= self.l2_squared
 
+    def within(self, declared: Sensitivity) -> bool:
+        """Whether no norm exceeds the declared one."""
+        return (
+            self.l1 <= declared.l1
+            and self.l2_squared <= declared.l2_squared
+            and self.linf <= declared.linf
+        )
+
+    def __str__(self) -> str:
+        return f"(L1, L2², L∞) = ({self.l1}, {self.l2_squared}, {self.linf})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Rows of the worst unit: ``full`` groups with ``most`` each, one more with ``rest``."""
+
+    most: int
+    full: int
+    rest: int
+
+    @property
+    def largest(self) -> int:
+        return self.most if self.full else self.rest
+
+    @property
+    def total(self) -> int:
+        return self.full * self.most + self.rest
+
+    @property
+    def squares(self) -> int:
+        return self.full * self.most**2 + self.rest**2
+
 
 def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     """Exact sensitivity of one measure of an aggregate under its neighbour relation."""
-    lo, hi, limits = _per_row(aggregate, measure)
-    largest = max(abs(lo), abs(hi))
-    groups = _group_counts(limits, _cells(aggregate))
-    l1 = largest * sum(groups)
-    l2_squared = largest**2 * sum(c * c for c in groups)
+    lo, hi, counts = _per_row(aggregate, measure)
+    a = max(abs(lo), abs(hi))
     if aggregate.neighbours is Neighbours.ADD_REMOVE:
-        return Sensitivity(l1, l2_squared, largest * groups[0])
-    if not aggregate.keys:
-        width = groups[0] * (max(hi, 0) - min(lo, 0))
-        if measure.kind is MeasureKind.SUM and always_one_row(aggregate, measure):
-            width = hi - lo
-        return Sensitivity(width, width**2, width)
-    width = max(hi, 0) - min(lo, 0)
-    if len(groups) == 1:
-        l2_squared = groups[0] ** 2 * max(2 * largest**2, width**2)
-    else:
-        l2_squared *= 2 if width == largest else 4
-    return Sensitivity(2 * l1, l2_squared, width * groups[0])
+        return Sensitivity(a * counts.total, a * a * counts.squares, a * counts.largest)
+    w = max(hi, 0) + max(-lo, 0)
+    move = w * counts.largest
+    cells = _cells(aggregate.keys)
+    if not aggregate.keys and always_one_row(aggregate, measure):
+        move = hi - lo
+    if cells == 1:
+        return Sensitivity(move, move**2, move)
+    l1, l2_squared = 2 * a * counts.total, max(2 * a * a, w * w) * counts.squares
+    if counts.rest and w > a:
+        filled = max(2 * a * a, w * w) * (counts.full + 1) * counts.most**2
+        l2_squared = min(filled, 2 * (a * a + (w - a) ** 2) * counts.squares)
+    if cells is not None:
+        l1, l2_squared = min(l1, cells * move), min(l2_squared, cells * move**2)
+    return Sensitivity(l1, l2_squared, move)
 
 
-def linear_sensitivity(aggregate: Aggregate, linear: Linear) -> Sensitivity:
+def reach(aggregate: Aggregate, keys: int | None = None) -> int:
+    """Most groups, made by the first `keys` keys (or by all), in which one unit has rows."""
+    chosen = aggregate.keys[:keys]
+    groups = aggregate.relation.spread({f"k{i}" for i in range(len(chosen))})
+    cells = _cells(chosen)
+    assert groups is not None
+    return groups if cells is None else min(groups, cells)
+
+
+def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) -> Sensitivity:
     """Exact sensitivity of linear queries over the cells of an aggregate of counts.
 
     A kept row adds one column of the matrix (or, with a key that is NULL or not
     public, nothing). Adding R of them moves the answers by at most R columns;
     changing the only row of a unit by the difference of two columns.
     """
-    matrix = [list(row) for row in linear.rows]
-    rows = _group_counts(aggregate.limits, None)
-    most = sum(rows)
+    matrix = [list(row) for row in rows]
+    most = aggregate.relation.m
+    assert most is not None
     columns = list(zip(*matrix, strict=True))
     l1 = most * max(sum(map(abs, c)) for c in columns)
     l2_squared = most**2 * max(sum(x * x for x in c) for c in columns)
@@ -111,60 +156,38 @@ def linear_sensitivity(aggregate: Aggregate, linear: Linear) -> Sensitivity:
     return Sensitivity(int(first), ceil(second), spread)
 
 
-def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, Limits]:
-    """Bounds of what one kept row adds, and the limits that count such rows."""
-    limits = aggregate.limits
+def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, _Counts]:
+    """Bounds of what one row adds, and how many such rows a unit has."""
+    most = aggregate.relation.most(aggregate.group)
+    assert most is not None
     if measure.kind is MeasureKind.SUM:
-        return measure.type.lo, measure.type.hi, limits
-    if measure.kind is MeasureKind.UNITS:
+        return measure.type.lo, measure.type.hi, _counts(aggregate, most)
+    if measure.kind is MeasureKind.UNITS and aggregate.unit is not None:
         # a unit counts once per group, however many rows it has there
-        return 0, 1, Limits(rows=limits.rows, groups=limits.groups, rows_per_group=1)
-    return 0, 1, limits
+        most = 1
+    if measure.kind is MeasureKind.DISTINCT and measure.type.kind is not Kind.TEXT:
+        most = min(most, measure.type.size)
+    return 0, 1, _counts(aggregate, most)
 
 
-def _cells(aggregate: Aggregate) -> int | None:
+def _cells(keys: tuple[Key, ...]) -> int | None:
     """Number of groups there can be; None when keys come from the data."""
-    cells = 1
-    for key in aggregate.keys:
-        if key.codes is None:
-            return None
-        cells *= len(key.codes)
-    return cells
+    sizes = [len(key.codes) for key in keys if key.codes is not None]
+    return prod(sizes) if len(sizes) == len(keys) else None
 
 
-def _group_counts(limits: Limits, cells: int | None) -> list[int]:
-    """Kept rows per group of the worst unit, most unequal first."""
-    per_group = limits.rows_per_group
-    rows = limits.rows
-    if cells == 1:
-        return [min(x for x in (per_group, rows) if x is not None)]
-    if per_group is None:
-        assert rows is not None
-        return [rows]
-    if rows is None:
-        assert limits.groups is not None
-        counts = [per_group] * limits.groups
-    else:
-        full, rest = divmod(rows, per_group)
-        counts = [per_group] * full + ([rest] if rest else [])
-    most = min(x for x in (limits.groups, cells, len(counts)) if x is not None)
-    return counts[:most]
+def _counts(aggregate: Aggregate, most: int) -> _Counts:
+    """Rows that count, per group of the worst unit, with at most `most` in one."""
+    rows, groups = aggregate.relation.m, reach(aggregate)
+    assert rows is not None
+    most = min(most, rows)
+    full = min(rows // most, groups) if most else 0
+    return _Counts(most, full, min(rows - full * most, most) if full < groups else 0)
 
 
 def always_one_row(aggregate: Aggregate, measure: Measure) -> bool:
     """Whether each unit certainly adds exactly one row and one non-NULL value."""
     relation = aggregate.relation
-    plain = isinstance(relation, Scan)
-    return plain and aggregate.unit is None and not measure.type.nullable
-
-
-def size_is_public(aggregate: Aggregate, measure: Measure) -> bool:
-    """Whether a measure is the table's size under change-one: public, free."""
-    constant = measure.type.lo == measure.type.hi
-    return (
-        aggregate.neighbours is Neighbours.CHANGE_ONE
-        and not aggregate.keys
-        and constant
-        and measure.kind is MeasureKind.SUM
-        and always_one_row(aggregate, measure)
-    )
+    plain = isinstance(relation, Project) and isinstance(relation.below, Scan)
+    one = plain and aggregate.unit is None and not aggregate.keys
+    return one and measure.kind is MeasureKind.SUM and not measure.type.nullable

@@ -36,6 +36,9 @@ Code: TypeAlias = int | str | None
 LIMIT = 2**62
 """Codes stay below this, so that 64-bit engines never overflow row by row."""
 
+_STEP_BITS = 900
+"""Steps stay this many bits long, so that every value has a double."""
+
 EPOCH = dt.date(1970, 1, 1)
 EPOCH_TIME = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps are naive UTC throughout
 
@@ -74,6 +77,8 @@ class Type:
                 "the expression's public range needs more than 62 bits",
                 hint="narrow it: WHERE column BETWEEN low AND high, or a coarser step",
             )
+        if max(self.step.numerator, self.step.denominator).bit_length() > _STEP_BITS:
+            raise ParameterError("the expression's step is too large or too small")
 
     @classmethod
     def number(cls, lo: int, hi: int, step: Fraction | None = None, *, null: bool = True) -> Type:

@@ -7,14 +7,16 @@ the first into a line of the file and the second into text to paste.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from discreet._exact import Number, decimal, show
+from discreet._text import nearest as _nearest
+from discreet._text import plain_str
 from discreet.errors import PolicyError
 
 T = TypeVar("T")
@@ -119,24 +121,19 @@ def _example(key: str) -> dict[str, object] | None:
     return {key: _EXAMPLES[key]} if key in _EXAMPLES else None
 
 
-def nearest(word: object, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, or None."""
-    if not isinstance(word, str):
-        return None
-    folded = {k.casefold(): k for k in known}
-    found = difflib.get_close_matches(word[:NAME_LENGTH].casefold(), folded, n=1, cutoff=0.55)
-    return folded[found[0]] if found else None
+nearest = partial(_nearest, cutoff=0.55)
 
 
 def text(value: object, subject: str, key: str, *, limit: int | None = None) -> str:
     """Accept any text that every engine can store: no NUL, no half characters."""
     if not isinstance(value, str) or isinstance(value, FloatText):
         raise refusal(f"{subject}: {key} must be text in quotes", key, fix=_example(key))
+    value = plain_str(value)
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         raise refusal(f"{subject}: {key} holds a NUL or half of a surrogate pair", key)
     if limit is not None and len(value) > limit:
         raise refusal(f"{subject}: {key} is longer than {limit} characters", key)
-    return str(value)
+    return value
 
 
 def name(value: object, kind: str) -> str:

@@ -47,6 +47,9 @@ MAX_LIMIT: Final = 10**9
 
 _HASHED: Final = "sha256:"
 
+MINIMUM: Final = Fraction(1, 1000)
+"""ε that any question costs at least, unless the policy says otherwise."""
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Budget:
@@ -63,6 +66,10 @@ class Budget:
     shares
         Parts of this budget that single analysts may spend: each in (0, 1],
         together at most 1. Parts, never additions.
+    minimum
+        ε that any question costs at least (a twentieth of the budget at most), so
+        that whatever a run shows besides its answer is metered. In ρ, the same
+        part of the whole.
 
     Examples
     --------
@@ -75,6 +82,7 @@ class Budget:
     rho: Fraction | None
     accounting: Accounting
     shares: Mapping[str, Fraction]
+    minimum: Fraction
 
     def __init__(
         self,
@@ -83,6 +91,8 @@ class Budget:
         rho: Number | None = None,
         accounting: Accounting | None = None,
         shares: Mapping[str, Number] | None = None,
+        *,
+        minimum: Number = MINIMUM,
     ) -> None:
         loss = None if epsilon is None else _positive(epsilon, "epsilon", "1")
         failure = number(delta, "budget", "delta")
@@ -95,7 +105,13 @@ class Budget:
         settle(self, epsilon=loss, delta=failure, rho=concentrated)
         settle(self, accounting=choice(mode, ACCOUNTING, "budget", "accounting"))
         settle(self, shares=_shares({} if shares is None else shares))
+        settle(self, minimum=_positive(minimum, "minimum", "0.001"))
         self._agree()
+
+    @property
+    def least_part(self) -> Fraction:
+        """Part of the whole that any question costs at least."""
+        return min(self.minimum / (self.epsilon or 1), Fraction(1, 20))
 
     def _agree(self) -> None:
         """Refuse a budget whose parts do not fit its accounting."""

@@ -20,18 +20,23 @@ fixed parameters may be charged to a filter as one loss.
 
 from __future__ import annotations
 
+from discreet.privacy._account import Accounting, Amount, admit
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from discreet.privacy._calibrate import gaussian_sigma
+from discreet.privacy._calibrate import (
+    discrete_gaussian_variance,
+    discrete_gaussian_variances,
+    gaussian_sigma,
+)
 from discreet.privacy._combine import Group, Parallel, group, parallel, to_change_one
 from discreet.privacy._compose import Composition, compose
 from discreet.privacy._filters import (
-    Amount,
     BasicFilter,
     Filter,
     GaussianFilter,
     Odometer,
     ZcdpFilter,
 )
+from discreet.privacy._keys import key_threshold, key_threshold_delta
 from discreet.privacy._kov import kov_closed_form, kov_delta, kov_epsilon, murtagh_vadhan_delta
 from discreet.privacy._loss import PrivacyLoss
 from discreet.privacy._losses import Approx, BoundedRange, Probabilistic, Pure, Renyi, Zcdp
@@ -39,6 +44,7 @@ from discreet.privacy._relation import Neighbours
 from discreet.privacy._sampling import Sampled, sample
 
 __all__ = [
+    "Accounting",
     "Amount",
     "Approx",
     "BasicFilter",
@@ -61,9 +67,14 @@ __all__ = [
     "Sampled",
     "Zcdp",
     "ZcdpFilter",
+    "admit",
     "compose",
+    "discrete_gaussian_variance",
+    "discrete_gaussian_variances",
     "gaussian_sigma",
     "group",
+    "key_threshold",
+    "key_threshold_delta",
     "kov_closed_form",
     "kov_delta",
     "kov_epsilon",

@@ -1,19 +1,42 @@
-"""How much Gaussian noise a target (ε, δ) needs: the analytic calibration.
+"""How much Gaussian noise a target (ε, δ) needs, continuous and on the integers.
 
-σ is the least with δ_{Gauss, μ=Δ/σ}(ε) ≤ δ (Balle & Wang 2018), for every ε > 0. The
-textbook σ = Δ√(2 ln(1.25/δ))/ε is proved only for ε < 1, wastes noise there and
+*Continuous.* σ is the least with δ_{Gauss, μ=Δ/σ}(ε) ≤ δ (Balle & Wang 2018), for every
+ε > 0. The textbook σ = Δ√(2 ln(1.25/δ))/ε is proved only for ε < 1, wastes noise there and
 fails for large ε. The σ returned is one at which the bound was evaluated.
+
+*On the integers.* Three proofs bound the discrete Gaussian (:mod:`discreet.privacy._additive`):
+the smoothing lemma, whose best s² is searched; the conversion of ρ; and, for small σ, the
+exact sum, which is looked into last. Whatever the search did, the variances returned are
+ones at which the composition of the parts' own losses was evaluated and found within (ε, δ).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
 from discreet import _exact
-from discreet._exact import Number, ceil_float, decimal, floor_float
-from discreet.privacy._additive import log_gaussian_delta
+from discreet._exact import Number, ceil_float, decimal, exact, floor_float, show
+from discreet.errors import ParameterError
+from discreet.privacy._additive import (
+    SMOOTHING,
+    DiscreteGaussian,
+    log_gaussian_delta,
+    smoothing_price,
+)
+from discreet.privacy._compose import compose
+from discreet.privacy._convert import largest_rho
+from discreet.privacy._loss import PrivacyLoss
+
+_BITS = 40
+"""Variances are rounded up to this many significant bits."""
+
+_CLOSE = Fraction(3, 1000)
+"""Several parts this near to the continuous law are not searched further: it takes too long."""
 
 
 def gaussian_sigma(sensitivity: Number, epsilon: Number, delta: Number) -> float:
@@ -47,3 +70,170 @@ def gaussian_sigma(sensitivity: Number, epsilon: Number, delta: Number) -> float
         mid = 0.5 * (low + high)
         low, high = (mid, high) if fits(mid) else (low, mid)
     return reach / low * (1 + 2.0**-50)
+
+
+def discrete_gaussian_variance(
+    l2_squared: Number, epsilon: Number, delta: Number, *, coordinates: int = 1
+) -> Fraction:
+    """Return the least proven σ² whose discrete Gaussian noise is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    l2_squared
+        Squared L2 sensitivity of a vector of integers.
+    epsilon, delta
+        The target.
+    coordinates
+        How many of the integers one unit can move, at most.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> variance = p.discrete_gaussian_variance(1, 4, "1e-6")
+    >>> p.DiscreteGaussian.from_variance(variance).delta(4) <= 1e-6
+    True
+    >>> round(float(variance), 3)
+    1.369
+    """
+    return discrete_gaussian_variances([l2_squared], epsilon, delta, coordinates=[coordinates])[0]
+
+
+def discrete_gaussian_variances(
+    l2_squared: Sequence[Number],
+    epsilon: Number,
+    delta: Number,
+    *,
+    coordinates: Sequence[int],
+) -> tuple[Fraction, ...]:
+    """Return a σ² per part such that all parts together are (ε, δ)-DP, in equal shares.
+
+    Parameters
+    ----------
+    l2_squared
+        Squared L2 sensitivity of each part, a vector of integers.
+    epsilon, delta
+        The target for all parts together.
+    coordinates
+        How many integers of each part one unit can move, at most.
+
+    Examples
+    --------
+    >>> from discreet import privacy as p
+    >>> variances = p.discrete_gaussian_variances([1, 100], 1, "1e-6", coordinates=[1, 1])
+    >>> [round(float(v), 1) for v in variances]
+    [35.7, 3569.7]
+    """
+    reach = tuple(
+        _exact.positive(exact(s, "l2_squared"), "l2_squared", hint="l2_squared=1")
+        for s in l2_squared
+    )
+    if not reach or len(reach) != len(coordinates):
+        raise ParameterError(
+            "every part needs a squared sensitivity and a number of coordinates",
+            hint="l2_squared=[1], coordinates=[1]",
+        )
+    parts = tuple(
+        (loss.sensitivity2, loss.dimension)
+        for s, d in zip(reach, coordinates, strict=True)
+        for loss in [DiscreteGaussian.from_variance(1, s, d)]
+    )
+    return _variances(parts, _exact.epsilon(epsilon), _exact.delta(delta))
+
+
+Parts = tuple[tuple[Fraction, int], ...]
+
+
+@lru_cache(maxsize=256)
+def _variances(parts: Parts, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, ...]:
+    tries = [*_smoothed_tries(parts, epsilon, delta), _concentrated_try(parts, epsilon, delta)]
+    found = min((t for t in tries if t is not None), key=lambda t: _worst(parts, t), default=None)
+    if found is None:
+        raise ParameterError(
+            f"no discrete Gaussian is certified at ε={show(epsilon)}, δ={show(delta)}",
+            hint='delta="1e-6"',
+        )
+
+    def fits(variances: Sequence[Fraction]) -> bool:
+        return _joint(parts, variances).delta(epsilon) <= delta
+
+    # rounding in the search may have gone the wrong way: the parts' own losses decide
+    found = tuple(_short(v) for v in found)
+    for _ in range(200):
+        if fits(found):
+            ideal = len(parts) * Fraction(gaussian_sigma(1, epsilon, delta)) ** 2
+            near = _worst(parts, found) <= ideal * (1 + _CLOSE)
+            return found if near and len(parts) > 1 else _summed_try(parts, found, fits)
+        found = tuple(_short(v * (1 + Fraction(1, 2**30))) for v in found)
+    raise ParameterError("delta is below what can be certified", hint='delta="1e-6"')
+
+
+def _joint(parts: Parts, variances: Sequence[Fraction]) -> PrivacyLoss:
+    pairs = zip(variances, parts, strict=True)
+    return compose([DiscreteGaussian.from_variance(v, s, d) for v, (s, d) in pairs])
+
+
+def _worst(parts: Parts, variances: Sequence[Fraction]) -> Fraction:
+    """Return the largest variance relative to its part's squared sensitivity."""
+    return max(v / s for v, (s, _) in zip(variances, parts, strict=True))
+
+
+def _short(value: Fraction) -> Fraction:
+    """Round up to a rational that is short to write down."""
+    exponent = value.numerator.bit_length() - value.denominator.bit_length() - _BITS
+    unit = Fraction(2) ** exponent
+    return -(-value // unit) * unit
+
+
+def _smoothed_tries(
+    parts: Parts, epsilon: Fraction, delta: Fraction
+) -> list[tuple[Fraction, ...] | None]:
+    """Try the lemma: σ² = kΔ²/μ² + s², where μ is the calibration at what s² leaves of (ε, δ)."""
+    dimension = sum(d for _, d in parts)
+    variance = len(parts) * float(min(s for s, _ in parts)) * gaussian_sigma(1, epsilon, delta) ** 2
+
+    def cost(s2: Fraction) -> float:
+        """Estimate the relative rise of the variance; only the order matters."""
+        factor, shift = smoothing_price(s2, dimension)
+        return float(s2) / variance + 2 * shift / floor_float(epsilon) + factor
+
+    likely = sorted(SMOOTHING, key=cost)[:3]
+    return [_smoothed_try(parts, epsilon, delta, s2, dimension) for s2 in likely]
+
+
+def _smoothed_try(
+    parts: Parts, epsilon: Fraction, delta: Fraction, s2: Fraction, dimension: int
+) -> tuple[Fraction, ...] | None:
+    factor, shift = smoothing_price(s2, dimension)
+    if shift >= floor_float(epsilon) or factor > 1:
+        return None
+    left = epsilon - Fraction(shift)
+    sigma = Fraction(gaussian_sigma(1, left, delta * Fraction(math.exp(-factor) * (1 - 2.0**-50))))
+    return tuple(len(parts) * s * sigma**2 + s2 for s, _ in parts)
+
+
+def _concentrated_try(
+    parts: Parts, epsilon: Fraction, delta: Fraction
+) -> tuple[Fraction, ...] | None:
+    rho = largest_rho(floor_float(epsilon), floor_float(delta))
+    return tuple(len(parts) * s / (2 * Fraction(rho)) for s, _ in parts) if rho > 0 else None
+
+
+def _summed_try(
+    parts: Parts, found: tuple[Fraction, ...], fits: Callable[[Sequence[Fraction]], bool]
+) -> tuple[Fraction, ...]:
+    """Look for less where all parts can be summed exactly and the lemma's s² is not nothing."""
+    floor = tuple(s * _worst(parts, found) for s, _ in parts)
+    losses = [
+        DiscreteGaussian.from_variance(v, s, d) for v, (s, d) in zip(found, parts, strict=True)
+    ]
+    if len(parts) > 4 or not all(loss.summed for loss in losses) or min(floor) > 2**12:
+        return found
+    low, high = Fraction(1, 4), Fraction(1)
+    while high - low > Fraction(1, 2**20):
+        middle = (low + high) / 2
+        if fits([_short(v * middle) for v in floor]):
+            high = middle
+        else:
+            low = middle
+    best = tuple(_short(v * high) for v in floor)
+    return best if _worst(parts, best) < _worst(parts, found) and fits(best) else found

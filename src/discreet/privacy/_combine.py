@@ -18,7 +18,7 @@ Mechanisms run on parts of a *publicly fixed* partition, one part each.
   removal and one addition, so it costs a group of two under add-remove: 2·max ε.
   Only if every loss *also* holds for a unit changed inside its part
   (``covers_change=True``) is it the worst of one part alone and of two different
-  parts composed.
+  parts composed, a removal from one with an addition to the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 from discreet._exact import Number, ceil_float
 from discreet.errors import NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from discreet.privacy._compose import Composition, compose
+from discreet.privacy._compose import Composition, compose, compose_counts
 from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order
 from discreet.privacy._losses import Approx, BoundedRange, Probabilistic, Pure, Renyi, Zcdp
 from discreet.privacy._pair import LogProfile, Pair
@@ -98,7 +98,7 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
         case Renyi():
             return _group_renyi(loss, k)
         case Composition():
-            return compose([_grouped(part, k) for part, n in loss.terms for _ in range(n)])
+            return compose_counts((_grouped(part, k), n) for part, n in loss.terms)
     if loss.mass_at_infinity:
         raise NotProvedError(
             f"no useful group bound is known for {type(loss).__name__} with a δ",
@@ -109,15 +109,17 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
 
 def _group_approx(loss: Approx, k: int) -> Approx:
     e = ceil_float(loss.eps0)
-    # beyond e^700 nothing is left of any δ, and doubles end
-    growth = math.expm1(min(k * e, 700.0)) / math.expm1(e) if e else float(k)
-    delta = loss.delta0 * Fraction(growth * (1 + 2.0**-48))
-    if delta >= 1:
+    log_growth = math.log(k)
+    if e:
+        whole = k * e
+        log_growth = (whole - e) + math.log(-math.expm1(-whole)) - math.log(-math.expm1(-e))
+    log_delta = math.log(loss.delta0) + log_growth
+    log_delta += 2.0**-48 * (1 + abs(log_delta) + 2 * log_growth)
+    if log_delta >= 0:
         raise ParameterError(
-            f"a group of {k} has no guarantee left: δ grows to {float(delta):.3g}",
-            hint="lower k, ε or δ",
+            f"a group of {k} has no guarantee left: δ grows beyond 1", hint="lower k, ε or δ"
         )
-    return Approx(k * loss.eps0, delta)
+    return Approx(k * loss.eps0, Fraction(math.exp(log_delta)) * (1 + Fraction(1, 2**48)))
 
 
 def _group_renyi(loss: Renyi, k: int) -> Renyi:
@@ -223,9 +225,67 @@ def parallel(
 
 
 def _moves(counts: Counter[PrivacyLoss]) -> list[PrivacyLoss]:
-    """Compose every two parts between which a unit may move."""
-    twice = [compose([loss, loss]) for loss, n in counts.items() if n > 1]
-    return twice + [compose(two) for two in combinations(counts, 2)]
+    """Compose every two parts between which a unit may move: it leaves one and enters the other.
+
+    Where the two directions of a loss differ (sampled parts), the second is turned round;
+    the two sides of the composition are then the two ways to move.
+    """
+    twice = [compose([loss, _turned(loss)]) for loss, n in counts.items() if n > 1]
+    return twice + [compose([a, _turned(b)]) for a, b in combinations(counts, 2)]
+
+
+def _turned(loss: PrivacyLoss) -> PrivacyLoss:
+    if isinstance(loss, Composition):
+        return compose_counts((_turned(part), n) for part, n in loss.terms)
+    return loss if len(loss.pairs()) == 1 else Turned.of(loss)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Turned(PrivacyLoss):
+    """A loss whose removals and additions have changed places; made by :func:`parallel`."""
+
+    base: PrivacyLoss
+
+    @classmethod
+    def of(cls, base: PrivacyLoss) -> Turned:
+        """Build from an unlabelled loss."""
+        made = object.__new__(cls)
+        assign(made, base=base)
+        return made
+
+    def _shown(self) -> dict[str, str]:
+        return {"of": repr(self.base)}
+
+    @property
+    def top(self) -> Fraction | float:
+        """That of the loss."""
+        return self.base.top
+
+    @property
+    def mass_at_infinity(self) -> Fraction:
+        """That of the loss."""
+        return self.base.mass_at_infinity
+
+    def log_delta(self, epsilon: Array) -> Array:
+        """Return ln δ(ε) of the worse direction, which is that of the loss."""
+        return self.base.log_delta(epsilon)
+
+    @property
+    def rho(self) -> Fraction | float:
+        """That of the loss."""
+        return self.base.rho
+
+    def renyi(self, alpha: Number) -> float:
+        """Return that of the loss."""
+        return self.base.renyi(alpha)
+
+    def zcdp(self) -> Zcdp:
+        """Return that of the loss."""
+        return self.base.zcdp()
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return addition first, then removal."""
+        return self.base.pairs()[::-1]
 
 
 def _worst(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:

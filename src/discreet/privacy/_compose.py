@@ -28,19 +28,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 
 from discreet._exact import Number, ceil_float, floor_float
 from discreet._lazy import special
-from discreet.errors import ParameterError
-from discreet.privacy._additive import Gaussian
+from discreet.errors import NotProvedError, ParameterError
+from discreet.privacy._additive import DiscreteGaussian, Gaussian, smoothed_log_delta
 from discreet.privacy._loss import (
     Array,
     PrivacyLoss,
     assign,
     decimal_up,
+    failures,
     read_delta,
     read_order,
 )
@@ -53,6 +54,9 @@ _TOLERANCE = 3e-5
 """Movement of ε that the grid may cause, roughly, when losses are not on a lattice."""
 
 _MAX_POINTS = 1 << 22
+
+_MOST_TERMS = 10**9
+"""Powers of a transform beyond this are rounding and little else; Σρ is as good by then."""
 
 _FEW_SUMS = 1 << 16
 """Up to this many sums of atoms are simply listed."""
@@ -77,11 +81,19 @@ def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
     given = list(losses)
     if not given:
         raise ParameterError("compose needs at least one loss", hint="p.compose([loss])")
-    neighbours, unit = shared_label(given)
+    # a long list often holds one object many times: look at each object once
+    objects = {id(loss): loss for loss in given}
+    return compose_counts((objects[key], k) for key, k in Counter(map(id, given)).items())
+
+
+def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
+    """Compose losses with counts; see :func:`compose`."""
+    given = list(losses)
+    neighbours, unit = shared_label(loss for loss, _ in given)
     counts: Counter[PrivacyLoss] = Counter()
-    for loss in given:
+    for loss, times in given:
         for part, k in _parts(loss):
-            counts[part] += k
+            counts[part] += k * times
     terms = _merged(counts)
     alone = len(terms) == 1 and terms[0][1] == 1
     made = terms[0][0] if alone else Composition.of(terms)
@@ -96,14 +108,14 @@ def _parts(loss: PrivacyLoss) -> Sequence[tuple[PrivacyLoss, int]]:
 def _merged(counts: Counter[PrivacyLoss]) -> tuple[tuple[PrivacyLoss, int], ...]:
     """Merge the families that compose in closed form."""
     rest: list[tuple[PrivacyLoss, int]] = []
-    mu2, rho, kept = Fraction(0), Fraction(0), Fraction(1)
+    mu2, rho, deltas = Fraction(0), Fraction(0), list[tuple[Fraction, int]]()
     renyi: list[tuple[Renyi, int]] = []
     for loss, k in counts.items():
         if isinstance(loss, Gaussian):
             mu2 += k * loss.mu2
         elif isinstance(loss, Zcdp):
             rho += k * loss.rho0
-            kept *= (1 - loss.delta0) ** k
+            deltas.append((loss.delta0, k))
         elif isinstance(loss, Renyi):
             renyi.append((loss, k))
         else:
@@ -111,7 +123,7 @@ def _merged(counts: Counter[PrivacyLoss]) -> tuple[tuple[PrivacyLoss, int], ...]
     if mu2:
         rest.append((Gaussian.from_square(mu2), 1))
     if rho:
-        rest.append((Zcdp(rho, 1 - kept), 1))
+        rest.append((Zcdp(rho, failures(deltas)), 1))
     if renyi:
         rest.append((_sum_renyi(renyi), 1))
     return tuple(rest)
@@ -156,11 +168,12 @@ class Composition(PrivacyLoss):
     @property
     def mass_at_infinity(self) -> Fraction:
         """1 − ∏(1−δᵢ)."""
-        kept = reduce(lambda a, b: a * b, ((1 - t.mass_at_infinity) ** k for t, k in self.terms))
-        return 1 - kept
+        return failures((t.mass_at_infinity, k) for t, k in self.terms)
 
     def log_delta(self, epsilon: Array) -> Array:
         """Return ln δ(ε) elementwise; each point costs one convolution."""
+        if self._smoothed:
+            return smoothed_log_delta(self._smoothed, epsilon)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log([self.delta_at(float(e)) for e in epsilon]))
 
@@ -168,13 +181,26 @@ class Composition(PrivacyLoss):
         """Return an upper bound on δ(ε)."""
         if epsilon >= self.top:
             return decimal_up(self.mass_at_infinity)
+        if self._smoothed:
+            return PrivacyLoss.delta_at(self, epsilon)
         found = max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
-        return found if self.rho == math.inf else min(found, self._concentrated.delta_at(epsilon))
+        other = self._concentrated
+        return found if other is None else min(found, other.delta_at(epsilon))
 
     @property
-    def _concentrated(self) -> Zcdp:
-        """The sum of the ρ: better than convolved pairs for bounded ranges."""
-        return Zcdp.of(self.rho, Fraction(0), self)
+    def _smoothed(self) -> list[tuple[DiscreteGaussian, int]]:
+        """All terms, if they are discrete Gaussians too large to be summed: one lemma for all."""
+        gaussians = [(t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian)]
+        closed = len(gaussians) == len(self.terms) and not all(t.summed for t, _ in gaussians)
+        return gaussians if closed else []
+
+    @property
+    def _concentrated(self) -> Zcdp | None:
+        """The sum of the ρ: better than convolved pairs for bounded ranges and huge counts."""
+        try:
+            return self.zcdp()
+        except NotProvedError:
+            return None
 
     def epsilon(self, delta: Number = 0) -> float:
         """Return an upper bound on the least ε with δ(ε) ≤ `delta`."""
@@ -182,6 +208,8 @@ class Composition(PrivacyLoss):
         gap = target - self.mass_at_infinity
         if gap < 0:
             return math.inf
+        if self._smoothed:
+            return PrivacyLoss.epsilon(self, delta)
         basic = self.top if isinstance(self.top, float) else decimal_up(self.top)
         if gap == 0:
             return basic
@@ -194,9 +222,8 @@ class Composition(PrivacyLoss):
             )
         goal = floor_float(target)
         found = max(_epsilon(self.terms, side, goal) for side in self._sides())
-        if self.rho != math.inf:
-            found = min(found, self._concentrated.epsilon(target))
-        return min(basic, found)
+        other = self._concentrated
+        return min(basic, found, math.inf if other is None else other.epsilon(target))
 
     def _sides(self) -> range:
         return range(max(len(loss.pairs()) for loss, _ in self.terms))
@@ -221,8 +248,7 @@ class Composition(PrivacyLoss):
         """Return the sum of the parts as approximate zCDP."""
         parts = [(loss.zcdp(), k) for loss, k in self.terms]
         rho = sum((k * part.rho0 for part, k in parts), Fraction(0))
-        kept = reduce(lambda a, b: a * b, ((1 - part.delta0) ** k for part, k in parts))
-        return Zcdp.of(rho, 1 - kept, self)
+        return Zcdp.of(rho, failures((part.delta0, k) for part, k in parts), self)
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return pairs from the composed profile (used only inside `parallel`)."""
@@ -236,27 +262,43 @@ def _epsilon(terms: Terms, side: int, target: float) -> float:
     few = _enumerated(terms, side)
     if few is not None:
         return few.solve(target)
-    composed = _composed(terms, side, _step(terms, side, target))
+    step = _step(terms, side, target)
+    if _too_rough(terms, side, step):
+        return math.inf
+    composed = _composed(terms, side, step)
     if target <= composed.infinite:
         return math.inf
     tilt = composed.tilt_for_delta(target - composed.infinite)
-    for _ in range(4):
-        window = _window(composed, tilt)
+    # a tilted law with two humps has its mean between them: then less of a tilt, or none, sees
+    # the answer; if it lies beyond the window, more of it
+    tilts = (tilt, 0.85 * tilt, 0.6 * tilt, 0.3 * tilt, 0.0, 1.5 * tilt + 1, 3 * tilt + 4)
+    best = math.inf
+    for other in tilts:
+        window = _window(composed, other)
         found = window.solve(target)
         if found is not None:
-            return found
-        # the answer lies outside the window: move towards it
-        tilt = 0.0 if window.delta(window.base) <= target else 1.5 * tilt + 1.0
-    return math.inf
+            return min(found, best)
+        best = min(best, window.solve(target, loose=True) or math.inf)
+    return best
 
 
 def _delta(terms: Terms, side: int, epsilon: float) -> float:
     few = _enumerated(terms, side)
     if few is not None:
         return few.delta(epsilon)
-    composed = _composed(terms, side, _step(terms, side, 1e-6))
-    window = _window(composed, composed.tilt_for_loss(epsilon))
-    return 1.0 if epsilon < window.base else window.delta(epsilon)
+    step = _step(terms, side, 1e-6)
+    if _too_rough(terms, side, step):
+        return 1.0
+    composed = _composed(terms, side, step)
+    if epsilon >= composed.top:
+        return composed.infinite
+    tilt = composed.tilt_for_loss(epsilon)
+    for _ in range(12):
+        window = _window(composed, tilt)
+        if epsilon >= window.base:
+            return window.delta(epsilon)
+        tilt *= 0.5  # near the largest loss a tilt may overshoot
+    return 1.0
 
 
 @lru_cache(maxsize=16)
@@ -320,6 +362,15 @@ def _step(terms: Terms, side: int, target: float) -> Fraction:
     # four steps per octave, so that near targets share a grid
     octave = math.floor(4 * math.log2(wanted)) / 4
     return Fraction(2.0**octave)
+
+
+def _too_rough(terms: Terms, side: int, step: Fraction) -> bool:
+    """Tell whether rounding, to the grid or of the transform, would swallow the losses."""
+    if sum(k for _, k in terms) > _MOST_TERMS:
+        return True
+    pairs = [(_side(loss, side), k) for loss, k in terms]
+    rounded = sum(k for p, k in pairs if not p.atoms or (p.atoms.spacing / step).denominator > 1)
+    return rounded * float(step) ** 2 / 6 > sum(k * pair.spread**2 for pair, k in pairs)
 
 
 def _common_divisor(marks: Sequence[Fraction], least: float) -> Fraction | None:

@@ -59,13 +59,17 @@ def pure_to_renyi(epsilon: Fraction | float, alpha: Fraction) -> float:
     return min((log_moment + slack) / (a - 1), e, a * pure_to_rho(e))
 
 
-def renyi_to_log_delta(alpha: Array | float, divergence: Array | float, epsilon: Array) -> Array:
-    """Return the Canonne–Kamath–Steinke bound on ln δ(ε) from one order."""
-    a = np.asarray(alpha, dtype=np.float64)
-    head = (a - 1) * (divergence - epsilon)
-    bound = head + a * np.log1p(-1 / a) - np.log(a - 1)
-    slack = 2.0**-50 * ((a - 1) * (np.abs(divergence) + epsilon) + np.abs(bound) + 1)
-    return np.asarray(np.minimum(bound + slack, 0.0), dtype=np.float64)
+def renyi_to_log_delta(excess: Array | float, divergence: Array | float, epsilon: Array) -> Array:
+    """Return the Canonne–Kamath–Steinke bound on ln δ(ε) from the order 1 + `excess`.
+
+    With x = α − 1 the bound is x(D − ε) + x·ln x − (1+x)·ln(1+x), which keeps its digits
+    near α = 1, where α itself has lost those of x.
+    """
+    x = np.asarray(excess, dtype=np.float64)
+    entropy = x * np.log(x) - (1 + x) * np.log1p(x)
+    bound = x * (divergence - epsilon) + entropy
+    size = x * (np.abs(divergence) + epsilon) + np.abs(x * np.log(x)) + (1 + x) * np.log1p(x)
+    return np.asarray(np.minimum(bound + 2.0**-49 * size, 0.0), dtype=np.float64)
 
 
 def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
@@ -83,9 +87,8 @@ def zcdp_to_log_delta(rho: Fraction | float, epsilon: Array) -> Array:
         excess = np.exp(mid)  # α − 1
         rising = (2 * excess + 1) * r - epsilon - np.log1p(1 / excess) > 0
         low, high = np.where(rising, low, mid), np.where(rising, mid, high)
-    alpha = 1 + np.exp(0.5 * (low + high))
-    alpha = np.maximum(alpha, 1 + 2.0**-40)
-    return renyi_to_log_delta(alpha, alpha * r, epsilon)
+    excess = np.exp(0.5 * (low + high))
+    return renyi_to_log_delta(excess, (1 + excess) * r * (1 + 2.0**-51), epsilon)
 
 
 def largest_rho(epsilon: float, delta: float) -> float:

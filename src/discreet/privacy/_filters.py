@@ -43,63 +43,33 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Never
 
 from discreet import _exact
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
-from discreet.errors import BudgetExceededError, NotProvedError, ParameterError, PrivacyError
-from discreet.privacy._additive import Gaussian
+from discreet.errors import BudgetExceededError, PrivacyError
+from discreet.privacy._account import NOTHING, Accounting, Amount, admit
 from discreet.privacy._calibrate import gaussian_sigma
-from discreet.privacy._convert import largest_rho, pure_to_rho
-from discreet.privacy._loss import PrivacyLoss, decimal_up, read_delta
-from discreet.privacy._losses import Approx, Pure, Zcdp
+from discreet.privacy._convert import pure_to_rho
+from discreet.privacy._loss import PrivacyLoss, decimal_up
 from discreet.privacy._relation import shared_label
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """What is charged: one exact number in the filter's currency, and a δ."""
-
-    size: Fraction
-    delta: Fraction
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.size + other.size, self.delta + other.delta)
-
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.size - other.size, self.delta - other.delta)
-
-    def fits(self, room: Amount) -> bool:
-        """Tell whether it fits into `room`."""
-        return self.size <= room.size and self.delta <= room.delta
-
-
-class Filter(ABC):
+class Filter:
     """A budget that admits adaptively chosen losses until it is full."""
 
-    _currency: str
-
-    def __init__(self, budget: Amount) -> None:
-        self._budget = budget
-        self._spent = Amount(Fraction(0), Fraction(0))
+    def __init__(self, accounting: Accounting, cap: Amount) -> None:
+        self._accounting = accounting
+        self._budget = cap
+        self._spent = NOTHING
         self._label: PrivacyLoss | None = None
         self._lock = threading.Lock()
 
-    @abstractmethod
-    def _charge(self, loss: PrivacyLoss) -> Amount:
-        """Return what `loss` costs in this filter's currency, rounded up."""
-
-    @abstractmethod
-    def _fitting(self, room: Amount) -> str:
-        """Say what would fit, as one line to paste."""
-
     @property
-    @abstractmethod
     def guarantee(self) -> PrivacyLoss:
         """The loss of everything this filter will ever admit."""
+        return self._accounting.guarantee(self._budget)
 
     @property
     def budget(self) -> Amount:
@@ -118,7 +88,7 @@ class Filter(ABC):
 
     def admits(self, loss: PrivacyLoss) -> bool:
         """Tell whether `loss` would be admitted now; charges nothing."""
-        cost = self._charge(loss)
+        cost = self._accounting.charge(loss)
         self._check_label(loss)
         return cost.fits(self.remaining)
 
@@ -127,32 +97,40 @@ class Filter(ABC):
 
         Call it *before* the mechanism runs. Nothing is charged when it raises.
         """
-        cost = self._charge(loss)
+        cost = self._accounting.charge(loss)
         with self._lock:
             self._check_label(loss)
-            room = self.remaining
-            if not cost.fits(room):
-                raise BudgetExceededError(self._refusal(cost, room), hint=self._fitting(room))
-            self._spent += cost
+            symbol = self._accounting.symbol
+            try:
+                self._spent = admit(self._spent, cost, self._budget, symbol=symbol)
+            except BudgetExceededError as refusal:
+                raise refusal.with_hint(self._fitting()) from None
             if loss.neighbours is not None or loss.unit is not None:
                 self._label = _label_of(self._label, loss)
         return cost
+
+    def _fitting(self) -> str:
+        """Say what would fit, as one line to paste."""
+        room = self.remaining
+        if room.size <= 0:
+            return "nothing: the budget is spent"
+        size = show_down(room.size)
+        match self._accounting:
+            case Accounting.ZCDP:
+                return f"p.Pure('{_pure_within(room.size)}') or p.Zcdp('{size}')"
+            case Accounting.GAUSSIAN:
+                return f"p.Gaussian.from_square('{size}')"
+        return (
+            f"p.Approx('{size}', '{show_down(room.delta)}')" if room.delta else f"p.Pure('{size}')"
+        )
 
     def _check_label(self, loss: PrivacyLoss) -> None:
         if self._label is not None:
             shared_label([self._label, loss])
 
-    def _refusal(self, cost: Amount, room: Amount) -> str:
-        name = self._currency
-        text = f"this costs {name}={show(cost.size)}"
-        text += f", δ={show(cost.delta)}" if cost.delta else ""
-        text += f"; left are {name}={show(room.size)}"
-        text += f", δ={show(room.delta)}" if self._budget.delta or cost.delta else ""
-        return f"{text} of {name}={show(self._budget.size)}"
-
     def __repr__(self) -> str:
         spent, whole = show(self._spent.size), show(self._budget.size)
-        return f"{type(self).__name__}({self._currency}: {spent} of {whole} spent)"
+        return f"{type(self).__name__}({self._accounting.symbol}: {spent} of {whole} spent)"
 
     def __copy__(self) -> Never:
         raise PrivacyError("a copy of a filter would be a second budget for the same data")
@@ -170,6 +148,13 @@ def _label_of(known: PrivacyLoss | None, loss: PrivacyLoss) -> PrivacyLoss:
     return loss.replaced(neighbours=neighbours, unit=unit)
 
 
+def _pure_within(rho: Fraction) -> str:
+    """Print an ε whose pure loss fits into ρ: √(2ρ) does, as ε·tanh(ε/2) ≤ ε²/2."""
+    eps = math.sqrt(2 * floor_float(rho)) * (1 - 2.0**-45)
+    digits = f"{eps:.6g}"
+    return digits if Fraction(pure_to_rho(Fraction(digits))) <= rho else f"{eps * (1 - 1e-6):.6g}"
+
+
 class BasicFilter(Filter):
     """Σε ≤ ε_B and Σδ ≤ δ_B: for any mix of (ε, δ) losses.
 
@@ -185,31 +170,8 @@ class BasicFilter(Filter):
     False
     """
 
-    _currency = "ε"
-
     def __init__(self, epsilon: Number, delta: Number = 0) -> None:
-        super().__init__(Amount(_exact.epsilon(epsilon), read_delta(delta)))
-
-    def _charge(self, loss: PrivacyLoss) -> Amount:
-        if loss.top == math.inf:
-            raise ParameterError(
-                f"{type(loss).__name__} is not (ε, δ)-DP by itself: choose the δ to charge",
-                hint="filter.spend(p.Approx(loss.epsilon(delta), delta))",
-            )
-        return Amount(Fraction(loss.top), loss.mass_at_infinity)
-
-    def _fitting(self, room: Amount) -> str:
-        if room.size <= 0:
-            return "nothing: the budget is spent"
-        if room.delta:
-            return f"p.Approx('{show_down(room.size)}', '{show_down(room.delta)}')"
-        return f"p.Pure('{show_down(room.size)}')"
-
-    @property
-    def guarantee(self) -> PrivacyLoss:
-        """(ε_B, δ_B)-DP."""
-        whole = self._budget
-        return Approx(whole.size, whole.delta) if whole.delta else Pure(whole.size)
+        super().__init__(Accounting.APPROX, Accounting.APPROX.cap(epsilon, delta))
 
 
 class ZcdpFilter(Filter):
@@ -226,11 +188,8 @@ class ZcdpFilter(Filter):
     487
     """
 
-    _currency = "ρ"
-
     def __init__(self, rho: Number, delta: Number = 0) -> None:
-        size = _exact.positive(decimal(rho, "rho"), "rho", hint='rho="0.1"')
-        super().__init__(Amount(size, read_delta(delta)))
+        super().__init__(Accounting.ZCDP, Accounting.ZCDP.cap(delta=delta, rho=rho))
 
     @classmethod
     def for_target(cls, epsilon: Number, delta: Number, approximate: Number = 0) -> ZcdpFilter:
@@ -243,41 +202,8 @@ class ZcdpFilter(Filter):
         approximate
             Part of `delta` set aside for losses that carry a δ of their own.
         """
-        goal, whole = _exact.epsilon(epsilon), _exact.delta(delta)
-        aside = read_delta(approximate)
-        if aside >= whole:
-            raise ParameterError(
-                "approximate must be smaller than delta: the conversion needs some of it",
-                hint="approximate=delta/2",
-            )
-        eps, limit = floor_float(goal), floor_float(whole)
-
-        rho = largest_rho(eps, floor_float((whole - aside) / (1 - aside)))
-        # the search is right up to rounding; the bound itself decides
-        while rho > 0 and Zcdp(Fraction(rho), aside).delta_at(eps) > limit:
-            rho *= 1 - 2.0**-40
-        if rho <= 0:
-            raise ParameterError("no ρ is small enough for this target", hint='delta="1e-6"')
-        return cls(Fraction(rho), aside)
-
-    def _charge(self, loss: PrivacyLoss) -> Amount:
-        cost = loss.zcdp()
-        return Amount(cost.rho0, cost.delta0)
-
-    def _fitting(self, room: Amount) -> str:
-        if room.size <= 0:
-            return "nothing: the budget is spent"
-        # ε·tanh(ε/2) ≤ ε²/2, so √(2ρ) fits whatever the rounding of the exact inverse
-        eps = math.sqrt(2 * floor_float(room.size)) * (1 - 2.0**-45)
-        digits = f"{eps:.6g}"
-        if Fraction(pure_to_rho(Fraction(digits))) > room.size:
-            digits = f"{eps * (1 - 1e-6):.6g}"
-        return f"p.Pure('{digits}') or p.Zcdp('{show_down(room.size)}')"
-
-    @property
-    def guarantee(self) -> Zcdp:
-        """δ_B-approximate ρ_B-zCDP."""
-        return Zcdp(self._budget.size, self._budget.delta)
+        cap = Accounting.ZCDP.cap(epsilon, delta, aside=approximate)
+        return cls(cap.size, cap.delta)
 
 
 class GaussianFilter(Filter):
@@ -288,34 +214,14 @@ class GaussianFilter(Filter):
     True
     """
 
-    _currency = "μ²"
-
     def __init__(self, mu: Number) -> None:
         root = _exact.positive(decimal(mu, "mu"), "mu", hint='mu="0.5"')
-        super().__init__(Amount(root**2, Fraction(0)))
+        super().__init__(Accounting.GAUSSIAN, Amount(root**2))
 
     @classmethod
     def for_target(cls, epsilon: Number, delta: Number) -> GaussianFilter:
         """Return the largest filter whose whole content is (ε, δ)-DP."""
         return cls(1 / Fraction(gaussian_sigma(1, epsilon, delta)))
-
-    def _charge(self, loss: PrivacyLoss) -> Amount:
-        if not isinstance(loss, Gaussian):
-            raise NotProvedError(
-                f"{type(loss).__name__} is not Gaussian DP with a known μ",
-                hint="p.ZcdpFilter.for_target(epsilon, delta)",
-            )
-        return Amount(loss.mu2, Fraction(0))
-
-    def _fitting(self, room: Amount) -> str:
-        if room.size <= 0:
-            return "nothing: the budget is spent"
-        return f"p.Gaussian.from_square('{show_down(room.size)}')"
-
-    @property
-    def guarantee(self) -> Gaussian:
-        """μ_B-Gaussian DP."""
-        return Gaussian.from_square(self._budget.size)
 
 
 def show_down(value: Fraction) -> str:

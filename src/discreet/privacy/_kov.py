@@ -35,7 +35,7 @@ def kov_delta(epsilon: Number, k: int, total: Number, delta: Number = 0) -> floa
     step, goal = _exact.epsilon(epsilon), decimal(total, "total")
     each = read_delta(delta)
     e = float(step)
-    log_all = k * math.log1p(math.exp(e))
+    log_all = k * (e + math.log1p(math.exp(-e)))
     # in units of the common denominator the gap (k−2l)ε − ε_g is an exact integer
     unit = math.lcm(step.denominator, goal.denominator)
     a, b = int(step * unit), int(goal * unit)
@@ -96,13 +96,13 @@ def murtagh_vadhan_delta(
     steps = [_exact.epsilon(e) for e in epsilons]
     goal, whole = decimal(total, "total"), sum(steps, Fraction(0))
     kept = math.prod((1 - read_delta(d) for d in deltas or ()), start=Fraction(1))
-    scale = math.prod(1 + math.exp(float(e)) for e in steps)
+    log_all = math.fsum(float(e) + math.log1p(math.exp(-float(e))) for e in steps)
     terms = []
     for plus, ways in _subset_sums(steps).items():
         gap = 2 * plus - whole - goal
         if gap > 0:
-            terms.append(ways * math.exp(float(plus)) * -math.expm1(-float(gap)))
-    failing = min(1.0, math.fsum(terms) / scale * (1 + 2.0**-44))
+            terms.append(ways * math.exp(float(plus) - log_all) * -math.expm1(-float(gap)))
+    failing = min(1.0, math.fsum(terms) * (1 + 2.0**-49 * (8 + log_all)))
     return _with_failures(failing, kept)
 
 

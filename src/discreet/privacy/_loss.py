@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from discreet._exact import Number, decimal, floor_float, show
+from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import ParameterError, RelationError
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from discreet.privacy._pair import Pair
 
 Array: TypeAlias = npt.NDArray[np.float64]
+
+_LEAST = 5e-324
+_FARTHEST = 1e100  # larger ε have no larger δ
 
 ULP = 2.0**-52
 """Spacing of doubles at 1: the unit in which rounding slack is stated."""
@@ -89,7 +93,9 @@ class PrivacyLoss(ABC):
         eps = _read_epsilon(epsilon)
         if eps >= self.top:
             return decimal_up(self.mass_at_infinity)
-        return self.delta_at(floor_float(eps))
+        # below the largest loss δ is positive, however small a double may be
+        place = min(floor_float(eps), _FARTHEST)
+        return max(self.delta_at(place), decimal_up(self.mass_at_infinity), _LEAST)
 
     def epsilon(self, delta: Number = 0) -> float:
         """Return an upper bound on the least ε with δ(ε) ≤ `delta` (inf if there is none)."""
@@ -207,6 +213,9 @@ def decimal_up(value: Fraction) -> float:
     >>> decimal_up(Fraction(3, 10))
     0.3
     """
+    nearest = ceil_float(value)
+    if nearest == math.inf:
+        return nearest
     nearest = float(value)
     if Fraction(repr(nearest)) >= value:
         return nearest
@@ -217,6 +226,24 @@ def assign(loss: PrivacyLoss, **values: object) -> None:
     """Set the fields of a frozen loss under construction; labels default to None."""
     for name, value in {"neighbours": None, "unit": None, **values}.items():
         object.__setattr__(loss, name, value)
+
+
+def failures(deltas: Iterable[tuple[Fraction, int]]) -> Fraction:
+    """Return 1 − ∏(1−δ)^k, exactly where that is short to write down, else rounded up.
+
+    >>> failures([(Fraction(1, 2), 2)])
+    Fraction(3, 4)
+    """
+    given = [(d, k) for d, k in deltas if d]
+    if sum(d.denominator.bit_length() * k for d, k in given) <= _LONGEST:
+        return 1 - math.prod(((1 - d) ** k for d, k in given), start=Fraction(1))
+    log_kept = sum(k * math.log1p(-ceil_float(d)) for d, k in given)
+    above = Fraction(-math.expm1(log_kept) * (1 + 2.0**-44))
+    return min(above, sum((k * d for d, k in given), Fraction(0)), Fraction(1))
+
+
+_LONGEST = 20_000
+"""Bits to which products of δ are kept exact."""
 
 
 def read_delta(x: Number) -> Fraction:

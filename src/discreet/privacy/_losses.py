@@ -32,7 +32,7 @@ from itertools import pairwise
 import numpy as np
 
 from discreet import _exact
-from discreet._exact import Number, ceil_float, decimal, show
+from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import NotProvedError, ParameterError
 from discreet.privacy._convert import (
     pure_to_rho,
@@ -54,8 +54,8 @@ def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
 def _response_pair(loss: Pure | Approx) -> Pair:
     """Return randomised response as two atoms, beside the loss's mass at infinity."""
     kept = ceil_float(1 - loss.mass_at_infinity)
-    yes = kept / (1 + math.exp(-float(loss.eps0)))
-    no = kept / (1 + math.exp(float(loss.eps0)))
+    fade = math.exp(-floor_float(loss.eps0))
+    yes, no = kept / (1 + fade), kept * fade / (1 + fade)
     masses = np.array([no, yes]) * (1 + 2.0**-48)
     infinite = ceil_float(loss.mass_at_infinity)
     return Pair.symmetric(loss, Atoms(-loss.eps0, 2 * loss.eps0, masses, infinite))
@@ -257,8 +257,8 @@ class Renyi(PrivacyLoss):
         return math.inf
 
     def log_delta(self, epsilon: Array) -> Array:
-        alphas, divergences = _chords(self)
-        bounds = renyi_to_log_delta(alphas[:, None], divergences[:, None], epsilon[None, :])
+        excesses, divergences = _chords(self)
+        bounds = renyi_to_log_delta(excesses[:, None], divergences[:, None], epsilon[None, :])
         return np.asarray(bounds.min(axis=0))
 
     def renyi(self, alpha: Number) -> float:
@@ -281,11 +281,11 @@ class Renyi(PrivacyLoss):
 
 @lru_cache(maxsize=64)
 def _chords(loss: Renyi) -> tuple[Array, Array]:
-    """Return the given orders and some between, with D_α: chords are bounds as well."""
+    """Return α − 1 for the given orders and some between, with D_α: chords are bounds as well."""
     given = [Fraction(1), *(a for a, _ in loss.orders)]
     steps = [Fraction(i, 8) for i in range(1, 9)]
     orders = [a + (b - a) * step for a, b in pairwise(given) for step in steps]
-    return np.array([float(a) for a in orders]), np.array([loss.renyi(a) for a in orders])
+    return np.array([float(a - 1) for a in orders]), np.array([loss.renyi(a) for a in orders])
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -47,6 +47,9 @@ from discreet.privacy._pair import Atoms, Grid
 
 _BLOCK = 16
 _NEGLIGIBLE = -38.0  # ln of the tilted mass that may stay outside the window
+_WIDTHS = (7.5, 9.0, 11.0, 14.0, 20.0, 30.0, 50.0, 80.0, 130.0, 200.0, 400.0)
+_NEAR = 1e-4  # relative movement of ε by error terms that is not worth another window
+_LONGEST = 1 << 22  # cells on either side of the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,11 @@ class Composed:
             self._log_masses = np.log(np.concatenate([t.masses for t, _ in terms]))
         self._counts = np.array([k for _, k in terms], dtype=np.float64)
         self._steps = sum(k * (n - 1) for n, (_, k) in zip(lengths, terms, strict=True))
+
+    @property
+    def top(self) -> float:
+        """The largest composed loss, rounded up; beyond it only the mass at infinity is left."""
+        return self.loss_at(self._steps)
 
     def loss_at(self, index: int) -> float:
         """Return the composed loss at a (relative) grid index, rounded up."""
@@ -167,11 +175,13 @@ class Composed:
 
     def _end(self, tilt: float, k: Cumulant, sign: int, s: float) -> tuple[int, float]:
         index, outside = 0, 0.0
-        for width in (7.5, 9.0, 11.0, 14.0, 20.0, 30.0, 50.0):
+        for width in _WIDTHS:
             place = (k.mean + sign * width * s) / self.step
             index = math.floor(place) if sign < 0 else math.ceil(place)
             if index <= 0 or index >= self._steps:  # the whole support is inside
                 return (0 if sign < 0 else self._steps), -math.inf
+            if abs(index - k.mean / self.step) > _LONGEST:
+                break
             outside = self._log_chernoff(tilt, k, sign, index * self.step, width / s)
             if outside < _NEGLIGIBLE:
                 break
@@ -180,10 +190,19 @@ class Composed:
     def _log_chernoff(
         self, tilt: float, k: Cumulant, sign: int, place: float, guess: float
     ) -> float:
-        best = 0.0
-        for t in (0.5 * guess, guess):
-            shifted = self.cumulant(tilt + sign * t).value
-            best = min(best, shifted - k.value - sign * t * place)
+        """Bound the ln of the mass beyond `place`: every t is valid, the bound is convex in t.
+
+        The guess is right for a Gaussian tail; a heavier one wants a smaller t.
+        """
+        best, t = 0.0, guess
+        for _ in range(40):
+            bound = self.cumulant(tilt + sign * t).value - k.value - sign * t * place
+            if bound > best and best < 0:
+                break
+            best = min(best, bound)
+            if best < _NEGLIGIBLE:
+                break
+            t *= 0.6
         return best
 
 
@@ -200,10 +219,13 @@ def _search(f: Callable[[float], float], target: float, first: float) -> float:
         low, at_low = high, at_high
         high *= 2
         at_high = f(high)
+        if at_high >= at_low:  # it falls no further: any λ is valid, a larger one is no better
+            return low
     mid = high
     for turn in range(40):
         # the chord when it is going well, the middle every other time in case it is not
-        share = (at_low - target) / (at_low - at_high) if turn % 2 == 0 else 0.5
+        rise = at_low - at_high
+        share = (at_low - target) / rise if turn % 2 == 0 and rise > 0 else 0.5
         mid = low + min(max(share, 0.02), 0.98) * (high - low)
         value = f(mid)
         if abs(value - target) < 0.02 * abs(target) + 1e-3 or high - low < 1e-3 * high:
@@ -247,8 +269,11 @@ class Window:
         log_finite = log_factor + math.log(total)
         return min(1.0, self.infinite + math.exp(min(log_finite, 0.0)) * (1 + 2.0**-44))
 
-    def solve(self, target: float) -> float | None:
-        """Return an ε in the window with δ(ε) ≤ target, as small as can be shown; else None."""
+    def solve(self, target: float, *, loose: bool = False) -> float | None:
+        """Return an ε in the window with δ(ε) ≤ target, as small as can be shown; else None.
+
+        `loose` accepts one that the error terms have moved further than a hair's breadth.
+        """
         floor = max(self.base, 0.0)
         if self.delta(floor) <= target:
             return 0.0 if floor == 0.0 else None
@@ -257,10 +282,11 @@ class Window:
             return None
         # the guess ignores the error terms: step up until the bound itself agrees
         bump = 2.0**-44 * (1 + abs(guess))
-        while bump < 2 * self.step:
+        limit = 0.2 * (1 + abs(guess)) if loose else max(2 * self.step, _NEAR * abs(guess))
+        while bump < limit:
             if self.delta(guess + bump) <= target:
                 return guess + bump
-            bump *= 4
+            bump *= 1.5 if loose else 4
         return None
 
     def _guess(self, target: float) -> float | None:

@@ -165,8 +165,10 @@ class Sampled(PrivacyLoss):
         """ln(1 + γ(e^ε − 1)), rounded up."""
         if self.base.top == math.inf or self.kind is Kind.OPPOSITE:
             return math.inf
-        e = ceil_float(Fraction(self.base.top))
-        return math.log1p(ceil_float(self.rate) * math.expm1(e)) * (1 + 2.0**-49)
+        e, rate = ceil_float(Fraction(self.base.top)), ceil_float(self.rate)
+        if e < 30:
+            return math.log1p(rate * math.expm1(e)) * (1 + 2.0**-49)
+        return (e + math.log(rate + (1 - rate) * math.exp(-e))) * (1 + 2.0**-49) + 2.0**-48
 
     @property
     def mass_at_infinity(self) -> Fraction:
@@ -236,7 +238,8 @@ class Sampled(PrivacyLoss):
         gain = c * y * mills(x - mu)
         loss = linear * mills(x) + (1 + excess) * (c / y) * mills(x + mu)
         bracket = gain - loss + 16 * ULP * (gain + loss)
-        slack = 16 * ULP * (1 + x * x)
+        # x itself errs by a few ulp of its size, and e^{μx} by μ times that
+        slack = 16 * ULP * (1 + x * x + mu * np.abs(x) + mu * mu)
         return np.asarray(np.minimum(np.log(bracket) - 0.5 * x * x - _LOG_ROOT_2PI + slack, 0.0))
 
 

@@ -23,10 +23,15 @@ division and NULL by zero.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from discreet import policy as pol
 from discreet.sql._parsed import Fanout, Parsed
 
-__all__ = ["Fanout", "Parsed", "parse"]
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+__all__ = ["Fanout", "Parsed", "lower", "parse"]
 
 
 def parse(
@@ -78,3 +83,12 @@ def parse(
     from discreet.sql._select import parse as _parse  # noqa: PLC0415 - sqlglot loads on first use
 
     return _parse(text, policy, public_fanout=public_fanout, other=other)
+
+
+def lower(
+    root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None, other: str | None = None
+) -> Parsed:
+    """Lower the tree of one SELECT that did not come from text; as :func:`parse`."""
+    from discreet.sql._select import lower as _lower  # noqa: PLC0415 - as above
+
+    return _lower(root, policy, public_fanout, other)

@@ -11,14 +11,17 @@ from sqlglot import exp
 
 from discreet.errors import DiscreetError, QueryError
 from discreet.plan import (
+    CALLS,
     Apply,
     Assembly,
+    Count,
+    CountDistinct,
+    CountUnits,
     KeyOf,
     Kind,
     Number,
     Of,
     Out,
-    Stat,
     Statistic,
     Text,
     Type,
@@ -34,37 +37,8 @@ from discreet.sql._text import function_name, identifier, label, only, refuse
 Operation: TypeAlias = Literal[
     "+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"
 ]
-_KINDS: Final = {
-    "SUM": Stat.SUM,
-    "AVG": Stat.AVG,
-    "MEAN": Stat.AVG,
-    "VAR": Stat.VAR,
-    "VARIANCE": Stat.VAR,
-    "VAR_SAMP": Stat.VAR,
-    "VAR_POP": Stat.VAR,
-    "STD": Stat.STDDEV,
-    "STDDEV": Stat.STDDEV,
-    "STDDEV_SAMP": Stat.STDDEV,
-    "STDDEV_POP": Stat.STDDEV,
-}
-_QUANTILES: Final = frozenset(
-    {
-        "QUANTILE",
-        "QUANTILE_CONT",
-        "QUANTILE_DISC",
-        "PERCENTILE_CONT",
-        "PERCENTILE_DISC",
-        "APPROX_QUANTILE",
-        "APPROX_PERCENTILE",
-    }
-)
-_FIXED: Final = {"MIN": Fraction(0), "MAX": Fraction(1), "MEDIAN": Fraction(1, 2)}
 LISTED: Final = "list of values"
-_TOPS: Final = frozenset({"APPROX_TOP_K", "APPROX_TOP_COUNT"})
-AGGREGATES: Final = frozenset(
-    {"COUNT", "COUNTIF", "COUNT_IF", "MODE", "APPROX_COUNT_DISTINCT"}
-    | {*_KINDS, *_QUANTILES, *_FIXED, *_TOPS}
-)
+AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
     "BOOL_AND": "AVG(married)  -- a proportion",
     "BOOL_OR": "AVG(married)  -- a proportion",
@@ -186,9 +160,9 @@ class Outputs:
             return _sort(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
         if isinstance(out, Of):
             asked = self.assembly.statistics[out.index]
-            if asked.kind is Stat.MODE:
-                return LISTED if asked.top > 1 else _sort(_expr(asked).type)
-            return _sort(_expr(asked).type) if asked.kind is Stat.QUANTILE else "number"
+            if asked.listed:
+                return LISTED
+            return "number" if asked.result is None else _sort(asked.result)
         return "number"
 
     def _rounded(self, node: exp.Expr) -> Out:
@@ -251,11 +225,6 @@ class Outputs:
         return call.lower(kwargs)
 
 
-def _expr(asked: Statistic) -> Expr:
-    assert asked.expr is not None
-    return asked.expr
-
-
 def _sort(t: Type) -> str:
     """What an output with values of a type is."""
     if t.kind is Kind.CATEGORY:
@@ -277,48 +246,36 @@ class _Call:
     bounds: Bounds
 
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
-        name = self.name
-        if kwargs and name not in _BOUNDED:
+        name, (kind, entry) = self.name, CALLS[self.name]
+        if kwargs and not kind.bounded:
             raise refuse(f"{kwargs[0].name} in {name}", "SUM(x, contribution_bounds_per_row => …)")
         self.limits = read_bounds(kwargs, self.outputs.rows)
-        if name in _QUANTILES or name == "MODE":
-            self._take_order()
+        if kind.ordered:
+            self._take_order(len(entry.takes) - entry.optional)
         elif self.order is not None:
             raise refuse(f"WITHIN GROUP after {name}", "PERCENTILE_CONT(x, 0.5)")
         if name == "COUNT":
             return self._count()
-        if name in ("COUNTIF", "COUNT_IF"):
+        if kind is CountDistinct:
+            return self._distinct(self.args)
+        if kind is Count:  # of the rows for which a condition is true
             arity(name, self.args, 1)
             passed = build.when(self._given(self.args[0]), build.number(Fraction(1)))
-            return statistic(Stat.COUNT, self._filtered(passed))
-        if name == "APPROX_COUNT_DISTINCT":
-            return self._distinct(self.args)
-        if name in _KINDS:
-            arity(name, self.args, 1)
-            return statistic(_KINDS[name], self._value(), sample=not name.endswith("_POP"))
-        if name in _FIXED:
-            arity(name, self.args, 1)
-            return statistic(Stat.QUANTILE, self._value(), at=_FIXED[name])
-        return self._ranked()
+            return statistic(Count, self._filtered(passed))
+        takes = len(entry.takes)
+        arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
+        given = {
+            parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
+            for parameter, arg in zip(entry.takes, self.args[1:], strict=False)
+        }
+        return statistic(kind, self._value(), **entry.fixed, **given)
 
-    def _ranked(self) -> Statistic:
-        name, args = self.name, self.args
-        if name in _QUANTILES:
-            arity(name, args, 2)
-            at = constant(self.outputs.rows.lower(args[1]), name)
-            return statistic(Stat.QUANTILE, self._value(), at=at)
-        arity(name, args, 1, 2)
-        top = whole(self.outputs.rows.lower(args[1]), name) if len(args) > 1 else 1
-        if top < 1:
-            raise QueryError(f"{name} lists at least one value", hint="MODE(sex)")
-        return statistic(Stat.MODE, self._value(), top=top)
-
-    def _take_order(self) -> None:
+    def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""
         if self.order is None:
             return
         items = self.order.expressions
-        if len(items) != 1 or len(self.args) != (0 if self.name == "MODE" else 1):
+        if len(items) != 1 or len(self.args) != constants:
             raise QueryError(
                 f"{self.name} WITHIN GROUP takes one fraction and one ORDER BY",
                 hint="PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY income)",
@@ -337,10 +294,10 @@ class _Call:
         if isinstance(arg, exp.Star):
             only(arg)
             one = build.number(Fraction(1))
-            return statistic(Stat.COUNT, None if self.test is None else self._filtered(one))
+            return statistic(Count, None if self.test is None else self._filtered(one))
         if self._is_unit(arg):  # rows without a unit do not exist
-            return statistic(Stat.COUNT, None if self.test is None else self._filtered(Word("")))
-        return statistic(Stat.COUNT, self._filtered(self._given(arg)))
+            return statistic(Count, None if self.test is None else self._filtered(Word("")))
+        return statistic(Count, self._filtered(self._given(arg)))
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
         if len(args) != 1:
@@ -348,8 +305,8 @@ class _Call:
         if self._is_unit(args[0]):
             if self.test is not None:
                 raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
-            return statistic(Stat.COUNT_UNITS)
-        return statistic(Stat.COUNT_DISTINCT, self._filtered(self._given(args[0])))
+            return statistic(CountUnits, None)
+        return statistic(CountDistinct, self._filtered(self._given(args[0])))
 
     def _is_unit(self, node: exp.Expr) -> bool:
         if not isinstance(node, exp.Column):
@@ -381,7 +338,6 @@ class _Call:
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
 
 
-_BOUNDED: Final = frozenset({"COUNT", *_KINDS, *_QUANTILES})
 _OPS: Final[dict[type, Operation]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",

@@ -28,8 +28,7 @@ from sqlglot import exp
 
 from discreet._exact import show
 from discreet.errors import QueryError
-from discreet.plan import Assembly, build
-from discreet.plan._build import Operand
+from discreet.plan import Assembly, Operand, build
 from discreet.sql._rows import Rows, constant, whole
 from discreet.sql._text import identifier, refuse
 

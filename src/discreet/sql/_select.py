@@ -9,9 +9,9 @@ from typing import Final
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._text import plain_str
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Assembly, Out, Query, Scan, Scope, build
-from discreet.plan._expr import Expr
+from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._parsed import Fanout, Parsed
@@ -47,6 +47,7 @@ def lower(
     root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None, other: str | None = None
 ) -> Parsed:
     """Lower the tree of one SELECT, wherever it came from."""
+    other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
         return _Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
@@ -90,8 +91,7 @@ class _Select:
         only(found, "expressions", hint=_TRIVIAL)
         for cte in found.expressions:
             only(cte, "this", "alias")
-            only(cte.args["alias"], "this")
-            self.subqueries[cte.alias.casefold()] = cte.this
+            self.subqueries[(_alias(cte) or "").casefold()] = cte.this
 
     def _from(self) -> Scope:
         start = self.node.args.get("from_")
@@ -125,7 +125,7 @@ class _Select:
         return found is not None and found.public
 
     def _source(self, node: exp.Expr) -> Scope:
-        alias = identifier(node.args.get("alias"))
+        alias = _alias(node)
         if isinstance(node, exp.Subquery):
             only(node, "this", "alias", hint=_TRIVIAL)
             return self._rows_of(node.this, alias or "subquery")
@@ -436,9 +436,21 @@ def _plain_table(node: exp.Expr) -> str:
     only(node, "this", "alias", hint="FROM people")
     if not isinstance(node.this, exp.Identifier):
         raise refuse(f"{label(node.this)} in FROM", "FROM people")
-    if (alias := node.args.get("alias")) is not None:
-        only(alias, "this", hint="FROM people AS p")
+    _alias(node)
     return str(node.name)
+
+
+def _alias(node: exp.Expr) -> str | None:
+    """Name given to a table: one plain name, its columns keep theirs."""
+    alias = node.args.get("alias")
+    if alias is None:
+        return None
+    if alias.args.get("columns"):
+        raise refuse("renaming the columns of a table", "(SELECT age AS years FROM people) AS p")
+    only(alias, "this", hint="FROM people AS p")
+    if not isinstance(alias.this, exp.Identifier):
+        raise refuse(f"{label(alias.this)} in FROM", "FROM people AS p")
+    return str(alias.name)
 
 
 def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:

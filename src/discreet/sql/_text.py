@@ -16,6 +16,7 @@ from sqlglot import ErrorLevel, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
+from discreet._text import plain_str
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import build
 
@@ -23,6 +24,11 @@ MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _CHAINS: Final = (exp.And, exp.Or)
+INFIX: Final[dict[type[exp.Expr], str]] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.LT: "<", exp.LTE: "<=",
+    exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.And: "and", exp.Or: "or",
+}  # fmt: skip
+"""Operators between two operands, as the plan calls them."""
 _INSTEAD: Final = {
     "distinct": "GROUP BY sex",
     "offset": "LIMIT 10",
@@ -71,6 +77,7 @@ def _dialect() -> Dialect:
 
 def tree(text: str) -> exp.Expr:
     """Parse exactly one statement or expression into a tree of limited size."""
+    text = plain_str(text, "a question", QueryError)
     _check_text(text)
     try:
         dialect = _dialect()
@@ -97,6 +104,7 @@ def tree(text: str) -> exp.Expr:
 
 def fragment(text: str, clause: str) -> exp.Expr:
     """Parse an expression, as it could stand in a clause of a SELECT."""
+    text = plain_str(text, clause, QueryError)
     found = tree(f"SELECT {text}")
     only = isinstance(found, exp.Select) and {k for k, v in found.args.items() if v}
     if only != {"expressions"} or len(found.expressions) != 1:
@@ -108,8 +116,6 @@ def fragment(text: str, clause: str) -> exp.Expr:
 
 
 def _check_text(text: str) -> None:
-    if not isinstance(text, str):
-        raise QueryError(f"a question is text, got {type(text).__name__}")
     if len(text) > MAX_LENGTH:
         raise QueryError(f"the question is longer than {MAX_LENGTH} characters")
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):

@@ -75,6 +75,10 @@ class Field(NamedTuple):
     id: int | None
 
 
+VOID = ("void",)
+"""Form of a value that is NULL on every row: a type, and no range."""
+
+
 class Value(NamedTuple):
     """What holds for an expression on any row; see the module's head."""
 

@@ -59,13 +59,14 @@ class Functions(Casts):
             raise Unproven("an aggregate in a branch")
         (argument,) = arguments
         if name == "count" and argument.kind == "star":
-            return Value("i64", 0, ROWS, null=False, whole=True, per=(0, 1), form=("sum",))
+            return Value("i64", 0, ROWS, null=False, whole=True, per=(1, 1), form=("sum",))
         v = self.value(argument, scope, facts)
         out = Value("i64", 0, ROWS, null=False, whole=True, dep=v.dep, per=(0, 1))
         if name == "count":
             return out._replace(form=("sum",))
         if name == "count distinct":
-            return out._replace(form=("once",) if v.unit else ("sum",))
+            codes = v.hi - v.lo + 1 if v.type in INTEGERS else INF
+            return out._replace(form=("once",) if v.unit else ("distinct", codes, v.id))
         if name == "max":
             return v._replace(null=True, id=None, per=None, fields=(), unit=False, literal=False)
         if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):
@@ -118,7 +119,7 @@ class Functions(Casts):
         sure = [x.hi for x in values if not x.null]
         v = v._replace(null=all(x.null for x in values), hi=min([v.hi, *sure]), far=0)
         first = values[0]
-        if first.form == ("sum",) and first.per == (0, 1) and v.hi == 1 and v.lo == 0:
+        if first.form == ("sum",) and first.per in ((0, 1), (1, 1)) and (v.lo, v.hi) == (0, 1):
             return v._replace(per=(0, 1), form=("once",))
         return v
 

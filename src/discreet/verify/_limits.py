@@ -31,6 +31,7 @@ at most quadruples; a cell moves by at most the width of its interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
 from discreet.verify._functions import Functions
@@ -84,17 +85,17 @@ class Reading:
         """Largest absolute addend of one row."""
         return max(abs(self.lo), abs(self.hi))
 
-    def _counts(self) -> tuple[Number, Number, Number]:
-        """Sum, sum of squares and largest of the most unequal counts per group."""
+    def _filling(self) -> tuple[Number, Number, Number]:
+        """The most unequal rows per group: size of a full group, how many, and the rest."""
         most = min(self.groups, self.cells)
         share = 1 if self.once else min(self.rows_per_group, self.rows)
         if share == INF or min(self.rows, most) == INF:
-            return INF, INF, share
+            return share, INF, 0
         if self.rows == INF:
-            return most * share, most * share**2, share
+            return share, most, 0
         full = min(self.rows // share if share else 0, most)
         rest = min(self.rows - full * share, share) if full < most else 0
-        return full * share + rest, full * share**2 + rest**2, share
+        return share, full, rest
 
     def sensitivity(self, neighbours: str) -> Reach:
         """Bound of the move, under ``"add-remove"`` or ``"change-one"``.
@@ -102,25 +103,30 @@ class Reading:
         >>> Reading(key=False, lo=0, hi=5, rows=3).sensitivity("add-remove")
         Reach(l1=15, l2_squared=225, linf=15)
         """
-        total, squares, largest = self._counts()
-        a, width = self.magnitude, max(self.hi, 0) - min(self.lo, 0)
+        share, full, rest = self._filling()
+        up, down = max(self.hi, 0), max(-self.lo, 0)
+        a, b = max(up, down), min(up, down)
         if a == 0:
             return Reach(0, 0, 0)
-        if INF in (a, total):
+        if INF in (a, share, full):
             return Reach(INF, INF, INF)
+        total, squares = full * share + rest, full * share**2 + rest**2
+        largest = share if full else rest
         if neighbours == "add-remove":
             return Reach(a * total, a * a * squares, a * largest)
         if neighbours != "change-one":
             raise ValueError(neighbours)
+        move = largest * (a + b)
         if self.cells == 1:
-            width = self.hi - self.lo if self.certain else largest * width
-            return Reach(width, width * width, width)
-        if squares == largest**2:
-            # all rows in one group: the ends of the intervals are the worst
-            second = squares * max(2 * a * a, width * width)
+            move = self.hi - self.lo if self.certain else move
+            return Reach(move, move * move, move)
+        second = max(2 * a * a, (a + b) ** 2)
+        if rest and b:
+            # a full group of one unit meets the rest of the other: by Cauchy, or filled up
+            second = min(second * (full + 1) * share**2, 2 * (a * a + b * b) * squares)
         else:
-            second = a * a * squares * (2 if width == a else 4)
-        return Reach(2 * a * total, second, width * largest)
+            second *= squares
+        return Reach(min(2 * a * total, self.cells * move), min(second, self.cells * move**2), move)
 
     def within(self, l1: Number, l2_squared: Number, linf: Number, neighbours: str) -> bool:
         """Whether declared bounds are at least what the text shows."""
@@ -154,6 +160,8 @@ class _Rank:
     function: str
     per: Tokens
     order: Tokens
+    places: Number = INF
+    """How many values that what it counts per can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,7 @@ class Statement:
         cells = self.cells(rows, group)
         known = self.closure(keys)
         most, share = self.bounds(rows, keys, known)
-        together = self.together(rows)
+        total = self.total(rows)
         readings = []
         for (node, _), v in zip(select.items, outputs, strict=True):
             if not _aggregates(node):
@@ -218,8 +226,12 @@ class Statement:
             if v.per is None or v.null or not rows.private or rows.mixed:
                 readings.append(Reading(key=False, lo=-INF, hi=INF))
                 continue
-            certain = rows.certain and "null" not in v.form
-            readings.append(Reading(False, *v.per, together, most, share, cells,
+            # rows that are groups come and go with the rows below them
+            certain = rows.certain and not rows.grouped and "null" not in v.form
+            few = share
+            if v.form[:1] == ("distinct",):
+                few = min(share, v.form[1], rows.sizes.get(v.form[2], INF))
+            readings.append(Reading(False, *v.per, total, most, few, cells,
                                     v.form[:1] == ("once",), certain))  # fmt: skip
         return tuple(readings)
 
@@ -257,7 +269,9 @@ class Statement:
         cells: Number = 1
         for v in group:
             size: Number = INF
-            if v.type in INTEGERS:
+            if len(v.fields) > 1 and v.present:
+                size = prod(min(f.hi - f.lo + 1, rows.sizes.get(f.id or 0, INF)) for f in v.fields)
+            elif v.type in INTEGERS:
                 size = v.hi - v.lo + 1 + (not v.present)
             cells *= min(size, rows.sizes.get(v.id or 0, INF))
         return cells
@@ -270,12 +284,12 @@ class Statement:
         shares = [k for k, per in rows.shares if self.determined(per, known | unit)]
         return min(groups, default=INF), min(shares, default=INF)
 
-    def together(self, rows: _Rows) -> Number:
-        """Rows of a unit: as limited, or so many groups of so many rows each."""
+    def total(self, rows: _Rows) -> Number:
+        """Most rows of a unit: stated, or groups times what each of them holds."""
         unit = frozenset(self.units)
         products = [
-            _times(most, share)
-            for most, order in rows.groups
+            groups * share
+            for groups, order in rows.groups
             for share, per in rows.shares
             if self.determined(per, order | unit)
         ]
@@ -424,7 +438,8 @@ class Statement:
         if rank.function == "dense_rank":
             return replace(rows, groups=(*rows.groups, (most, rank.order)))
         if rank.per:
-            return replace(rows, shares=(*rows.shares, (most, rank.per)))
+            shares = (*rows.shares, (most, rank.per))
+            return replace(rows, shares=shares, rows=min(rows.rows, most * rank.places))
         return replace(rows, rows=min(rows.rows, most))
 
     def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value, Tokens | None]:
@@ -442,7 +457,7 @@ class Statement:
         others = [x for x in per if not x.unit]
         if len(others) == len(per) or not rows.known or rows.by_row or rows.grouped:
             return replace(rows, mixed=True), v, None
-        rank = _Rank(function, _all(others), self.closure(by))
+        rank = _Rank(function, _all(others), self.closure(by), self.cells(rows, others))
         if function == "dense_rank":
             ranks = rows.ranks if others else (*rows.ranks, (token, rank))
             return replace(rows, ranks=ranks), v, None

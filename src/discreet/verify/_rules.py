@@ -20,6 +20,7 @@ from discreet.verify._domain import (
     INF,
     INTEGERS,
     TEXTS,
+    VOID,
     Fact,
     Facts,
     Value,
@@ -359,7 +360,7 @@ class Rules:
                 raise Unproven("decimals of different scales in one CASE")
             if head.literal or head.type != kind:
                 head = v if v.type == kind else head._replace(type=kind)
-            if live:
+            if live and v.form != VOID:
                 values.append(v)
         kind = head.type
         finite = [v for v in values if not (v.lo == v.hi and abs(v.lo) == INF)]
@@ -379,6 +380,7 @@ class Rules:
             infinite,
             all(v.whole for v in values) and not infinite,
             dep=dep,
+            sure=all(v.present for v, live in results if live),
             form=head.form if kind == "dec" else (),
         )
 

@@ -1,0 +1,24 @@
+"""How numbers are printed for people."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(value: float, margin: float | None = None) -> str:
+    r"""Print a number with the digits that its margin leaves meaningful.
+
+    >>> number(1234.5678, 0.25), number(7)
+    ('1\u2009234.57', '7')
+    """
+    if not math.isfinite(value):
+        return "?" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    whole = float(value).is_integer()
+    digits = 0
+    if margin is not None and 0 < margin < math.inf:
+        # counts have whole margins and stay whole
+        if not (whole and float(margin).is_integer()):
+            digits = max(0, 1 - math.floor(math.log10(margin)))
+    elif not whole:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")

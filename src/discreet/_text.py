@@ -1,0 +1,40 @@
+"""Text that comes from outside, and names in messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from discreet.errors import DiscreetError, ParameterError
+
+
+def plain_str(
+    value: object, what: str = "this", error: type[DiscreetError] = ParameterError
+) -> str:
+    """Copy a text into a plain ``str``; refuse anything else.
+
+    A subclass of ``str`` may answer ``replace``, ``==`` or ``str()`` as it likes.
+    Every text is copied here, at the door, by the methods of ``str`` itself, so
+    that nobody's code runs when it is compared, escaped or written.
+
+    >>> class Loud(str):
+    ...     def __str__(self):
+    ...         return "DROP"
+    >>> type(plain_str(Loud("age"))), plain_str(Loud("age"))
+    (<class 'str'>, 'age')
+    """
+    if not issubclass(type(value), str):  # isinstance also believes a false __class__
+        raise error(f"{what} must be text, got {type(value).__name__}")
+    return str.__str__(value)
+
+
+def quote(text: str) -> str:
+    """Name something in a message: in double quotes, on one line, never long."""
+    return '"' + "".join(c if c.isprintable() else "?" for c in text[:60]) + '"'
+
+
+def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:
+    """Find the known word that was probably meant, or None."""
+    folded = {k.casefold(): k for k in known} if isinstance(word, str) else {}
+    found = difflib.get_close_matches(str(word)[:255].casefold(), folded, n=1, cutoff=cutoff)
+    return folded[found[0]] if found else None

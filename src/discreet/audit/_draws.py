@@ -1,0 +1,137 @@
+"""Draws of a mechanism in chunks, over all cores, with a bar when it takes long."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet.errors import ParameterError
+
+Mechanism = Callable[[Any, int], Any]
+"""``mechanism(data, n)`` returns n independent outputs on `data`, one per row."""
+
+_CHUNK = 1 << 17
+_WORTH = 1 << 14
+_PATIENCE = 1.0
+
+
+def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
+    """Return n outputs as an array of one or two dimensions, or refuse what came."""
+    drawn = np.asarray(mechanism(data, n))
+    if drawn.shape[:1] != (n,):
+        raise ParameterError(
+            "mechanism(data, n) must return n outputs, one per row",
+            hint="lambda data, n: np.array([release(data) for _ in range(n)])",
+        )
+    if drawn.dtype.kind not in "biufUS":
+        raise ParameterError(
+            "outputs must be numbers or texts: turn each into a row of numbers first"
+        )
+    return drawn if drawn.ndim == 1 else drawn.reshape(n, -1)
+
+
+class Drawer:
+    """Draws from one mechanism on two inputs, in parallel."""
+
+    def __init__(self, mechanism: Mechanism, pool: Executor, workers: int) -> None:
+        self._mechanism = mechanism
+        self._pool = pool
+        self._workers = workers
+
+    def draw(self, data: Any, n: int, done: Callable[[int], None]) -> NDArray[Any]:
+        """Return n outputs on `data`; chunks are drawn side by side."""
+        spread = isinstance(self._pool, ProcessPoolExecutor)
+        # threads in pure Python wait for each other: small requests stay with one
+        size = min(_CHUNK, max(1 if spread else _WORTH, -(-n // self._workers)))
+        sizes = [size] * (n // size) + ([n % size] if n % size else [])
+        jobs = [self._submit(data, k) for k in sizes]
+        parts = []
+        for job, k in zip(jobs, sizes, strict=True):
+            parts.append(job.result())
+            done(k)
+        if spread:
+            _refuse_repeats(parts)
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise ParameterError("the shape of an output must not change from call to call")
+        return np.concatenate(parts)
+
+    def _submit(self, data: Any, k: int) -> Any:
+        if isinstance(self._pool, ProcessPoolExecutor):
+            return self._pool.submit(outputs, self._mechanism, data, k)
+        # threads do not inherit context variables, and the noise source is one
+        context = contextvars.copy_context()
+        return self._pool.submit(context.run, outputs, self._mechanism, data, k)
+
+
+@contextmanager
+def drawer(mechanism: Mechanism, workers: int | None, *, processes: bool) -> Iterator[Drawer]:
+    """Open a pool of threads or processes for the length of an audit."""
+    if workers is not None and workers < 1:
+        raise ParameterError("workers must be at least 1", hint="workers=2")
+    count = workers or os.cpu_count() or 1
+    if noise.is_deterministic():
+        count = 1
+    if processes:
+        import multiprocessing  # noqa: PLC0415 - only for audits that ask for processes
+
+        # spawned, not forked: a fork would copy the state of the mechanism's own generator
+        pool: Executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
+    else:
+        pool = ThreadPoolExecutor(count)
+    with pool:
+        yield Drawer(mechanism, pool, count)
+
+
+def _refuse_repeats(parts: list[NDArray[Any]]) -> None:
+    """Refuse chunks that repeat each other: the generator was copied into the workers."""
+    for i, part in enumerate(parts):
+        for other in parts[:i]:
+            if part.shape == other.shape and _varied(part) and np.array_equal(part, other):
+                raise ParameterError(
+                    "two workers drew the same outputs: the mechanism carries its generator's "
+                    "state along, so the draws are not independent",
+                    hint="processes=False",
+                )
+
+
+def _varied(part: NDArray[Any]) -> bool:
+    """Tell whether two independent chunks like this agree with probability below 1e-12."""
+    flat = part.reshape(len(part), -1)
+    same = float(np.mean(np.all(flat[1:] == flat[:-1], axis=1))) if len(flat) > 1 else 1.0
+    return len(flat) * math.log(max(same, 1e-300)) < math.log(1e-12)
+
+
+@contextmanager
+def progress(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with draws done; a bar appears after a second."""
+    from rich.console import Console  # noqa: PLC0415 - rich loads only when an audit runs
+
+    console = Console(stderr=True, force_terminal=shown or None)
+    if shown is False or (shown is None and not console.is_terminal):
+        yield lambda _: None
+        return
+    from rich.progress import Progress  # noqa: PLC0415
+
+    bar = Progress(console=console, transient=True)
+    task = bar.add_task("auditing", total=total)
+    begun = time.monotonic()
+
+    def done(k: int) -> None:
+        bar.advance(task, k)
+        if not bar.live.is_started and time.monotonic() - begun > _PATIENCE:
+            bar.start()
+
+    try:
+        yield done
+    finally:
+        bar.stop()

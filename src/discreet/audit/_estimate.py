@@ -1,0 +1,399 @@
+"""Black-box audits: certify from samples that a mechanism leaks at least so much.
+
+A mechanism is run on two neighbouring inputs x and y. If it were (ε, δ)-DP then
+P_x(E) ≤ e^ε·P_y(E) + δ for every event E, in both directions. Half of the draws
+choose an event, the other half test it: with Clopper–Pearson bounds p̲ ≤ P_x(E) and
+P_y(E) ≤ q̄, each at level α/2,
+
+    ε ≥ ln((p̲ − δ)/q̄)   with confidence 1 − α.
+
+*Sequential stopping.* The draws come in stages of growing size. Each stage tests
+one event on draws that nobody has looked at, at a level α_j with Σ α_j = α, and
+the audit ends with the first stage that refutes the claim. An honest mechanism
+is accused with probability at most α whatever the stages show (union bound).
+
+*Profiles.* A claim may be a whole profile δ(ε): a loss, or any function. Every
+point of it must hold, so the search walks along it and tests where the excess is
+largest. A wrong formula at (20, 1e-6) cannot be refuted there (it would take some
+10¹⁰ draws), but the same formula at ε = 4 can.
+
+*Probabilistic DP* asks that outputs with P_x(o) > e^ε·P_y(o) have probability at
+most δ together. For one output o it says: P_x(o) ≤ δ or P_x(o) ≤ e^ε·P_y(o).
+
+An audit can only accuse. It is blind to events rarer than about 1/draws and to
+inputs it was not shown; passing it is not a proof (those stand beside the
+mechanisms). What it could have seen at best is part of the result.
+
+References
+----------
+Clopper, Pearson (1934). Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of
+differential privacy", CCS 2018. Bichsel et al., "DP-Sniper", S&P 2021. Lokna et al.,
+"Group and attack: auditing differential privacy", CCS 2023.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _exact
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet._lazy import special
+from discreet.audit._binomial import clopper_pearson
+from discreet.audit._draws import Drawer, Mechanism, drawer, progress
+from discreet.audit._events import Event, Found, Point, search
+from discreet.errors import ParameterError
+
+Claim: TypeAlias = Number | p.PrivacyLoss | Callable[[float], float]
+"""An ε (with δ beside it), a loss, or a function from ε to δ."""
+
+Definition: TypeAlias = Literal["approximate", "probabilistic"]
+
+_GROWTH = 4
+_STAGES = 4
+_LEAST = 1_000
+_POWER = 2.33  # standard errors: 99 % power
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Estimate:
+    """The verdict of a black-box audit.
+
+    Attributes
+    ----------
+    violated
+        Whether the claim is refuted.
+    epsilon_lower_bound
+        Certified lower bound on ε at δ = :attr:`delta` (0 if nothing is certified).
+    epsilon, delta
+        The point of the claim that was tested last (or that fell).
+    delta_lower_bound
+        Certified lower bound on δ at ε = :attr:`epsilon`.
+    event
+        The event tested; prints in words, and marks outputs when called.
+    hits, tested
+        How often the event happened on either input, in so many tests per input.
+    draws
+        Draws made per input, search included.
+    visible_epsilon
+        The smallest ε that so many draws could have told from the claim at best
+        (with 99 % power, if the mechanism's leak had been the easiest one to see).
+    visible_probability
+        Events rarer than this cannot refute the claim with so many draws.
+    confidence
+        1 − confidence bounds the probability of a false accusation.
+    seconds
+        Time it took.
+    """
+
+    violated: bool
+    epsilon_lower_bound: float
+    epsilon: float
+    delta: float
+    delta_lower_bound: float
+    event: Event
+    hits: tuple[int, int]
+    tested: int
+    draws: int
+    visible_epsilon: float
+    visible_probability: float
+    confidence: float
+    seconds: float
+
+    def refutes(self, epsilon: Number) -> bool:
+        """Tell whether "(epsilon, delta)-DP" is refuted, for the δ that was tested."""
+        return self.epsilon_lower_bound > float(_exact.decimal(epsilon, "epsilon"))
+
+    def __repr__(self) -> str:
+        claim = f"ε = {self.epsilon:.6g}" + (f", δ = {self.delta:.3g}" if self.delta else "")
+        verdict = "VIOLATED" if self.violated else "not refuted"
+        bound = f"certified ε ≥ {self.epsilon_lower_bound:.4g} (confidence {self.confidence:.12g})"
+        hits = f"{self.hits[0]} against {self.hits[1]} hits in {self.tested} tests each"
+        seen = f"could have shown ε ≥ {self.visible_epsilon:.4g} at best"
+        rare = f"no event rarer than {self.visible_probability:.2g}"
+        lines = [
+            f"{verdict}: claimed {claim}; {bound}",
+            f"event: {self.event.words}; {hits}",
+            f"{self.draws} draws per input {seen}, and {rare}",
+        ]
+        return "\n".join(lines)
+
+
+def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public order
+    mechanism: Mechanism,
+    d1: Any,
+    d2: Any,
+    epsilon: Claim,
+    delta: Number = 0,
+    draws: int = 200_000,
+    *,
+    confidence: Number = "0.9999",
+    event: Callable[[NDArray[Any]], NDArray[np.bool_]] | None = None,
+    definition: Definition = "approximate",
+    workers: int | None = None,
+    processes: bool = False,
+    show_progress: bool | None = None,
+) -> Estimate:
+    """Certify a lower bound on the ε of a mechanism, and hold it against a claim.
+
+    Parameters
+    ----------
+    mechanism
+        ``mechanism(data, n)`` returns n independent outputs as an array: numbers or
+        texts, one row each if outputs are vectors.
+    d1, d2
+        Two neighbouring inputs.
+    epsilon
+        The ε claimed; or a :class:`~discreet.privacy.PrivacyLoss`, or a function
+        from ε to δ, whose whole profile is then walked (leave `delta` out).
+    delta
+        The δ claimed beside ε.
+    draws
+        Draws per input at most; half search for events, half test them. The audit
+        ends earlier if the claim falls.
+    confidence
+        1 − confidence bounds the probability of a false accusation.
+    event
+        A fixed event to test instead of searching; then all draws test it.
+    definition
+        ``"probabilistic"`` tests single outputs against probabilistic DP.
+    workers
+        Threads (or processes) that draw; as many as there are cores if left out, 1 for
+        a mechanism that must not be called from several threads.
+    processes
+        Draw in processes of their own: for mechanisms in pure Python that can be
+        pickled. Threads suffice for mechanisms made of NumPy calls.
+    show_progress
+        Show a bar after a second; left out, only on a terminal.
+
+    Examples
+    --------
+    Half the noise that ε = 1 needs, and the noise it needs:
+
+    >>> from discreet import audit, noise
+    >>> half, whole = noise.DiscreteLaplace("0.5"), noise.DiscreteLaplace(1)
+    >>> verdict = audit.estimate(
+    ...     lambda count, n: count + half.sample(n), 10, 11, epsilon=1, draws=20_000
+    ... )
+    >>> verdict.violated, verdict.epsilon_lower_bound > 1
+    (True, True)
+    >>> audit.estimate(
+    ...     lambda count, n: count + whole.sample(n), 10, 11, epsilon=1, draws=20_000
+    ... ).violated
+    False
+    """
+    begun = time.monotonic()
+    if draws < 100:
+        raise ParameterError("an audit needs at least 100 draws", hint="draws=200_000")
+    if definition not in ("approximate", "probabilistic"):
+        raise ParameterError(
+            f"there is no definition {definition!r} to audit", hint='definition="approximate"'
+        )
+    trial = _Trial(
+        points=_points(epsilon, delta, draws),
+        error=1 - float(_exact.confidence(confidence)),
+        atoms=definition == "probabilistic",
+    )
+    with (
+        drawer(mechanism, workers, processes=processes) as source,
+        progress(2 * draws, show_progress) as done,
+    ):
+        if event is not None:
+            given = Event("the event given", event)
+            result = trial.fixed(source, (d1, d2), draws, given, done)
+        else:
+            result = trial.staged(source, (d1, d2), draws, done)
+    return replace(result, seconds=time.monotonic() - begun)
+
+
+# -- the claim -----------------------------------------------------------------------
+
+
+def _points(epsilon: Claim, delta: Number, draws: int) -> tuple[Point, ...]:
+    """Return the points of the claim that the search walks along."""
+    if not isinstance(epsilon, p.PrivacyLoss) and not callable(epsilon):
+        eps = float(_exact.decimal(epsilon, "epsilon"))
+        allowed = float(_exact.decimal(delta, "delta"))
+        if eps < 0:
+            raise ParameterError("epsilon must not be negative", hint="epsilon=1")
+        if not 0 <= allowed < 1:
+            raise ParameterError("delta must lie in [0, 1)", hint="delta=0")
+        return ((eps, allowed),)
+    if delta != 0:
+        raise ParameterError("a claim that is a whole profile has its own δ", hint="delta=0")
+    profile = epsilon.delta if isinstance(epsilon, p.PrivacyLoss) else epsilon
+    # beyond ln(draws) the other side's bound alone hides everything
+    walk = np.linspace(0, math.log(draws), 25)
+    if isinstance(epsilon, p.PrivacyLoss) and epsilon.epsilon() <= walk[-1]:
+        walk = np.append(walk, epsilon.epsilon())
+    points = [(float(e), float(profile(float(e)))) for e in walk]
+    usable = tuple((e, max(d, 0.0)) for e, d in points if d < 1)
+    if not usable:
+        raise ParameterError("the profile claims nothing that so many draws could refute")
+    return usable
+
+
+# -- the trial -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One claim under test."""
+
+    points: tuple[Point, ...]
+    error: float
+    atoms: bool
+
+    def fixed(
+        self,
+        source: Drawer,
+        data: tuple[Any, Any],
+        draws: int,
+        event: Event,
+        done: Callable[[int], None],
+    ) -> Estimate:
+        """Test one event on all draws, in both directions."""
+        xs, ys = (source.draw(d, draws, done) for d in data)
+        hits = int(np.count_nonzero(event(xs))), int(np.count_nonzero(event(ys)))
+        # two directions and as many points as the claim has share the error
+        share = self.error / (2 * len(self.points))
+        verdicts = [
+            self.verdict(Found(event, point, swapped, 0.0), hits, draws, share)
+            for point in self.points
+            for swapped in (False, True)
+        ]
+        best = max(verdicts, key=lambda v: v.epsilon_lower_bound - v.epsilon)
+        return replace(best, draws=draws)
+
+    def staged(
+        self, source: Drawer, data: tuple[Any, Any], draws: int, done: Callable[[int], None]
+    ) -> Estimate:
+        """Search and test in stages until the claim falls or the draws are used up."""
+        pool: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+        sizes = _stages(draws)
+        best: Estimate | None = None
+        for j, size in enumerate(sizes):
+            last = j == len(sizes) - 1
+            share = self.error * (0.5 if last else 0.5 / (len(sizes) - 1))
+            if len(sizes) == 1:
+                share = self.error
+            fresh = [source.draw(d, size, done) for d in data]
+            half = size // 2
+            for side, part in zip(pool, fresh, strict=True):
+                side.append(part[:half])
+            z = -float(special.ndtri(share / 2))
+            found = search(
+                np.concatenate(pool[0]), np.concatenate(pool[1]), self.points, z, atoms=self.atoms
+            )
+            tests = [part[half:] for part in fresh]
+            hits = tuple(int(np.count_nonzero(found.event(part))) for part in tests)
+            verdict = self.verdict(found, (hits[0], hits[1]), size - half, share)
+            verdict = replace(verdict, draws=sum(sizes[: j + 1]))
+            if best is None or _margin(verdict) >= _margin(best):
+                best = verdict
+            best = replace(
+                best,
+                draws=verdict.draws,
+                visible_epsilon=verdict.visible_epsilon,
+                visible_probability=verdict.visible_probability,
+            )
+            if best.violated:
+                break
+            for side, part in zip(pool, tests, strict=True):
+                side.append(part)
+        assert best is not None
+        return best
+
+    def verdict(self, found: Found, hits: tuple[int, int], tested: int, error: float) -> Estimate:
+        """Return what the hits of one event certify, wrong with probability ≤ `error`."""
+        epsilon, delta = found.point
+        first, second = hits[::-1] if found.swapped else hits
+        low, _ = clopper_pearson(first, tested, error / 2)
+        _, high = clopper_pearson(second, tested, error / 2)
+        over = (low if low > delta else 0.0) if self.atoms else low - delta
+        bound = math.log(over / high) if over > high else 0.0
+        side = "second input against first" if found.swapped else "first input against second"
+        return Estimate(
+            violated=bound > epsilon or (epsilon == 0 and over > high),
+            epsilon_lower_bound=bound,
+            epsilon=epsilon,
+            delta=delta,
+            delta_lower_bound=max(0.0, low - math.exp(min(epsilon, 700)) * high),
+            event=Event(f"{found.event.words} ({side})", found.event.marks),
+            hits=hits,
+            tested=tested,
+            draws=tested,
+            visible_epsilon=_visible_epsilon(found.point, tested, error),
+            visible_probability=_visible_probability(found.point, tested, error),
+            confidence=1 - self.error,
+            seconds=0.0,
+        )
+
+
+def _margin(verdict: Estimate) -> float:
+    return verdict.epsilon_lower_bound - verdict.epsilon
+
+
+def _stages(draws: int) -> list[int]:
+    """Sizes that grow fourfold in total and add up to `draws`."""
+    ends = [draws // _GROWTH**k for k in range(_STAGES - 1, -1, -1)]
+    ends = [end for end in ends if end >= _LEAST] or [draws]
+    return [end - before for before, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _certified(first: float, second: float, tested: int, delta: float, error: float) -> float:
+    """Return the ε that these (possibly fractional) hits would certify."""
+    low = float(special.betaincinv(first, tested - first + 1, error / 2)) if first > 0 else 0.0
+    high = (
+        float(special.betainccinv(second + 1, tested - second, error / 2))
+        if second < tested
+        else 1.0
+    )
+    return math.log(max(low - delta, 1e-300) / high)
+
+
+def _visible_epsilon(point: Point, tested: int, error: float) -> float:
+    """Return the least ε′ whose easiest leak is certified above ε in 99 of 100 audits.
+
+    The easiest leak of an (ε′, δ) mechanism is the likelier answer of randomized
+    response: no event of such a mechanism is more frequent at the same ratio.
+    """
+    epsilon, delta = point
+
+    def seen(true: float) -> bool:
+        q = (1 - delta) / (1 + math.exp(true))
+        p_ = 1 - q
+        reach = _POWER * math.sqrt(tested * q * p_)
+        first = max(0.0, tested * p_ - reach)
+        second = min(float(tested), tested * q + reach)
+        return _certified(first, second, tested, delta, error) > epsilon
+
+    low, high = epsilon, epsilon + 1e-6
+    while not seen(high):
+        low, high = high, epsilon + 2 * (high - epsilon)
+        if high > epsilon + 700:
+            return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return high
+
+
+def _visible_probability(point: Point, tested: int, error: float) -> float:
+    """Return the least p̂ that refutes the claim when the other side never sees the event."""
+    epsilon, delta = point
+    if _certified(tested, 0, tested, delta, error) <= epsilon:
+        return 1.0
+    low, high = 0, tested
+    while high - low > 1:
+        middle = (low + high) // 2
+        seen = _certified(middle, 0, tested, delta, error) > epsilon
+        low, high = (low, middle) if seen else (middle, high)
+    return high / tested

@@ -1,0 +1,310 @@
+"""Events that could give a mechanism away, and the search for the best of them.
+
+An event is a set of values of one *feature* of the output. Features are the
+output itself (or a coordinate, the sum, the largest of several), the low bits
+of its representation beside its rough size, which of nan and ±∞ it is, the
+whole row, and a score learned by logistic regression. For each feature the
+search orders bins by how much likelier they are on one input (histogram) or by
+size (threshold) and cuts where the claim is exceeded most. Bins are ordered on
+one part of the draws and cut on another, so that the choice is not flattered by
+its own noise.
+
+Nothing here is proof: whatever is found is tested on fresh draws.
+
+References
+----------
+Ding et al. 2018 (histogram events); Bichsel et al. 2021 (learned thresholds);
+Mironov 2012 and Lokna et al. 2023 (bits of floating-point noise).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.audit._binomial import wilson
+
+Outputs = NDArray[Any]
+Feature = Callable[[Outputs], NDArray[Any]]
+Point = tuple[float, float]
+"""An (ε, δ) that the claim implies."""
+
+_BINS = 400
+_COORDINATES = 16
+_FIT = 200_000
+_CHOOSE = 400_000
+_LEARN = 20_000
+_NARROW = 6
+_WORTH = 2e-3
+_CODED = ("the whole row", "the low bits")  # their sizes mean nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A set of outputs: ``event(outputs)`` marks those that belong to it."""
+
+    words: str
+    marks: Callable[[Outputs], NDArray[np.bool_]]
+
+    def __call__(self, outputs: Outputs) -> NDArray[np.bool_]:
+        """Mark which of the outputs belong to the event."""
+        return np.asarray(self.marks(outputs), dtype=bool)
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The event chosen, the point of the claim it threatens, and its direction."""
+
+    event: Event
+    point: Point
+    swapped: bool
+    score: float
+
+
+def search(
+    xs: Outputs, ys: Outputs, points: tuple[Point, ...], z: float, *, atoms: bool = False
+) -> Found:
+    """Return the event that exceeds one of the points most, in either direction."""
+    cut = max(len(xs) // 3, 1)
+    first = slice(0, min(cut, _FIT))
+    rest = slice(cut, cut + _CHOOSE)
+    best: Found | None = None
+    for words, feature in _features(xs[first], ys[first], atoms=atoms):
+        parts = [(feature(xs[part]), feature(ys[part])) for part in (first, rest)]
+        found = _best_set(words, feature, (parts[0], parts[1]), points, z, atoms=atoms)
+        # of two events that say as much, the one named first is easier to understand
+        if best is None or found.score > best.score + _WORTH:
+            best = found
+    assert best is not None
+    return best
+
+
+# -- features -----------------------------------------------------------------------
+
+
+def _features(xs: Outputs, ys: Outputs, *, atoms: bool) -> Iterator[tuple[str, Feature]]:
+    """Yield named features of outputs of this shape."""
+    if xs.dtype.kind not in "biuf":
+        vocabulary = np.unique(np.concatenate([xs, ys]).ravel())
+        if xs.ndim == 1:
+            yield "the answer", lambda o: _codes(o, vocabulary)
+            return
+        xs, ys = _codes(xs, vocabulary), _codes(ys, vocabulary)
+        for words, feature in _features(xs, ys, atoms=atoms):
+            yield words, _after(lambda o: _codes(o, vocabulary), feature)
+        return
+    if xs.ndim > 1:
+        yield "the whole row", _row_code
+    if atoms:
+        if xs.ndim == 1:
+            yield "the answer", lambda o: o
+        return
+    names = ["the answer"] if xs.ndim == 1 else [f"coordinate {i}" for i in range(xs.shape[1])]
+    for i, name in enumerate(names[:_COORDINATES]):
+        yield from _of_coordinate(name, i, xs, ys)
+    if xs.ndim > 1:
+        yield "the sum", lambda o: _finite(o).sum(axis=1)
+        yield "the largest", lambda o: _finite(o).max(axis=1)
+        yield "the smallest", lambda o: _finite(o).min(axis=1)
+    yield "a learned score", _learned(xs, ys)
+
+
+def _after(first: Feature, then: Feature) -> Feature:
+    return lambda outputs: then(first(outputs))
+
+
+def _codes(outputs: Outputs, vocabulary: Outputs) -> NDArray[np.int64]:
+    """Number the texts of a list; others are −1."""
+    at = np.searchsorted(vocabulary, outputs).clip(max=len(vocabulary) - 1)
+    return np.where(vocabulary[at] == outputs, at, -1).astype(np.int64)
+
+
+def _of_coordinate(name: str, i: int, xs: Outputs, ys: Outputs) -> Iterator[tuple[str, Feature]]:
+    def column(o: Outputs) -> Outputs:
+        return o if o.ndim == 1 else o[:, i]
+
+    if xs.dtype.kind == "f":
+        yield f"{name} being a number", lambda o: _kind(column(o))
+    yield name, lambda o: _finite(column(o))
+    if xs.dtype.kind != "b":
+        rough = np.quantile(
+            _finite(np.concatenate([column(xs), column(ys)])).astype(np.float64),
+            np.linspace(0, 1, 17)[1:-1],
+        )
+        yield (
+            f"the low bits of {name} beside its rough size",
+            lambda o: 4096 * np.searchsorted(rough, _finite(column(o))) + _low_bits(column(o)),
+        )
+
+
+def _kind(values: Outputs) -> NDArray[np.int64]:
+    """0 for numbers, 1 for nan, 2 and 3 for ±∞."""
+    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
+
+
+def _finite(values: Outputs) -> Outputs:
+    if values.dtype.kind != "f":
+        return values.astype(np.int64) if values.dtype.kind == "b" else values
+    return np.nan_to_num(values.astype(np.float64, copy=False), nan=0.0)
+
+
+def _low_bits(values: Outputs) -> NDArray[np.int64]:
+    """Place of the lowest bit that is set (floats), or the last three bits (integers)."""
+    if values.dtype.kind != "f":
+        return (values & 7).astype(np.int64)
+    mantissa, exponent = np.frexp(_finite(values))
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = (whole & -whole).astype(np.float64)
+    place = np.frexp(lowest)[1] - 1 + exponent - 53
+    return np.where(whole == 0, 0, place + 2048).astype(np.int64)
+
+
+def _row_code(outputs: Outputs) -> NDArray[np.uint64]:
+    """Mix the bits of a row into one word; equal rows have equal words."""
+    code = np.zeros(len(outputs), dtype=np.uint64)
+    for i in range(outputs.shape[1]):
+        column = np.ascontiguousarray(outputs[:, i])
+        wide = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
+        code = (code ^ (wide + 0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        code ^= code >> np.uint64(29)
+    return code
+
+
+def _learned(xs: Outputs, ys: Outputs) -> Feature:
+    """Fit which input an output came from; the score is a feature like any other."""
+    xs, ys = xs[:_LEARN], ys[:_LEARN]
+    both = _matrix(np.concatenate([xs, ys]))
+    centre = np.median(both, axis=0)
+    spread = np.quantile(np.abs(both - centre), 0.75, axis=0)
+    spread[spread == 0] = 1.0
+
+    def design(outputs: Outputs) -> NDArray[np.float64]:
+        z = ((_matrix(outputs) - centre) / spread).clip(-8, 8)
+        columns = [np.ones((len(z), 1)), z, np.abs(z), z * z]
+        if z.shape[1] <= _NARROW:
+            i, j = np.triu_indices(z.shape[1], 1)
+            columns.append(z[:, i] * z[:, j])
+        return np.hstack(columns)
+
+    weights = _logistic(design(xs), design(ys))
+    return lambda outputs: design(outputs) @ weights
+
+
+def _matrix(outputs: Outputs) -> NDArray[np.float64]:
+    wide = outputs.reshape(len(outputs), -1)[:, : 2 * _COORDINATES]
+    values = _finite(wide).astype(np.float64).clip(-1e150, 1e150)
+    if outputs.dtype.kind == "b":
+        return values
+    return np.hstack([values, _low_bits(wide[:, :_NARROW]).astype(np.float64)])
+
+
+def _logistic(ones: NDArray[np.float64], zeros: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fit by Newton steps with a small ridge."""
+    a = np.vstack([ones, zeros])
+    y = np.repeat([1.0, 0.0], [len(ones), len(zeros)])
+    w = np.zeros(a.shape[1])
+    ridge = 1e-3 * len(a) * np.eye(a.shape[1])
+    for _ in range(8):
+        p = 1 / (1 + np.exp(-(a @ w).clip(-30, 30)))
+        curvature = (a * (p * (1 - p))[:, None]).T @ a + ridge
+        step = np.linalg.solve(curvature, a.T @ (y - p) - ridge @ w)
+        w = w + step
+        if np.abs(step).max() < 1e-4:
+            break
+    return w
+
+
+# -- sets of values ------------------------------------------------------------------
+
+
+def _best_set(
+    words: str,
+    feature: Feature,
+    parts: tuple[tuple[Outputs, Outputs], tuple[Outputs, Outputs]],
+    points: tuple[Point, ...],
+    z: float,
+    *,
+    atoms: bool,
+) -> Found:
+    """Order bins on one part of the draws, cut on the other."""
+    fit, choose = parts
+    edges = _bin_edges(np.concatenate(fit))
+    bins = len(edges) + 1
+    known, fresh = [
+        [np.bincount(np.searchsorted(edges, s, side="right"), minlength=bins) for s in part]
+        for part in parts
+    ]
+    best = (-np.inf, points[0], np.zeros(0, dtype=np.int64), False)
+    for i in (0, 1):
+        a, b = fresh[i], fresh[1 - i]
+        for order in _orders(known[i], known[1 - i], atoms=atoms):
+            hits = (a[order], b[order]) if atoms else (np.cumsum(a[order]), np.cumsum(b[order]))
+            for point in points:
+                scores = excess(*hits, len(choose[0]), point, z, atoms=atoms)
+                at = int(np.argmax(scores))
+                if scores[at] > best[0]:
+                    chosen = order[at : at + 1] if atoms else order[: at + 1]
+                    best = (float(scores[at]), point, chosen, bool(i))
+    score, point, chosen, swapped = best
+    inside = np.zeros(bins, dtype=bool)
+    inside[chosen] = True
+
+    def marks(outputs: Outputs) -> NDArray[np.bool_]:
+        return inside[np.searchsorted(edges, feature(outputs), side="right")]
+
+    if words.startswith(_CODED):
+        where = f"in {len(chosen)} of {bins} bins"
+    else:
+        where = _where(inside, edges)
+    return Found(Event(f"{words} {where}", marks), point, swapped, score)
+
+
+def _orders(a: Outputs, b: Outputs, *, atoms: bool) -> list[NDArray[np.int64]]:
+    likeliest = np.argsort(-(a + 0.5) / (b + 0.5), kind="stable")
+    if atoms:
+        return [likeliest]
+    # unions of the likeliest bins find anything; half-lines need fewer draws
+    ascending = np.arange(len(a))
+    return [likeliest, ascending, ascending[::-1]]
+
+
+def excess(
+    hits_x: Any, hits_y: Any, draws: int, point: Point, z: float, *, atoms: bool = False
+) -> NDArray[Any]:
+    """Return roughly how far ln(P_x/P_y) will be certified above ε, allowing for δ."""
+    epsilon, delta = point
+    low, _ = wilson(hits_x, draws, z)
+    _, high = wilson(hits_y, draws, z)
+    over = np.where(low > delta, low, 0.0) if atoms else low - delta
+    return np.asarray(np.log(np.maximum(over, 1e-300) / high) - epsilon)
+
+
+def _bin_edges(pooled: Outputs) -> Outputs:
+    """Every value apart while few; otherwise quantiles, with frequent values still apart."""
+    values, counts = np.unique(pooled[:: max(1, len(pooled) // 100_000)], return_counts=True)
+    if len(values) <= _BINS:
+        return values[1:]
+    cumulative = np.cumsum(counts)
+    targets = np.arange(1, _BINS) * (cumulative[-1] / _BINS)
+    return np.unique(values[np.searchsorted(cumulative, targets)])
+
+
+def _where(inside: NDArray[np.bool_], edges: Outputs) -> str:
+    """Say which values belong to the event, as briefly as is true."""
+    changes = np.flatnonzero(inside[1:] != inside[:-1])
+    if len(changes) == 0:
+        return "being anything"
+    if len(changes) == 1:
+        edge = edges[changes[0]]
+        return f"< {edge:.6g}" if inside[0] else f"≥ {edge:.6g}"
+    if len(changes) == 2 and not inside[0]:
+        low, high = edges[changes[0]], edges[changes[1]]
+        return f"in [{low:.6g}, {high:.6g})"
+    return f"in {int(inside.sum())} of {len(inside)} bins"

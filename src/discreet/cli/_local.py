@@ -1,0 +1,142 @@
+"""``discreet local``: commands and options; what they do is imported when they run."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli._outcome import deliver
+
+local_app = typer.Typer(
+    help="Let people randomise their own answers, and read the reports.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
+Protocol = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="kary, mean, rappor, …; 'best' chooses. See docs/local.md."),
+]
+Epsilon = Annotated[
+    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one report.")
+]
+Values = Annotated[
+    str | None, typer.Option(metavar="A,B,…", help="All values that may occur, in a fixed order.")
+]
+Domain = Annotated[int | None, typer.Option(min=2, help="Instead: values are 0, …, DOMAIN − 1.")]
+Low = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: the public range.")]
+High = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: the public range.")]
+SpecFile = Annotated[
+    Path | None,
+    typer.Option("--spec", metavar="FILE", help="Instead of all that: a saved specification."),
+]
+
+
+def _work(name: str, *args: Any, **options: Any) -> Any:
+    return getattr(importlib.import_module("discreet.cli._local_work"), name)(*args, **options)
+
+
+@local_app.command("demo")
+def demo(
+    people: Annotated[
+        int, typer.Option(min=1000, max=2_000_000, help="Scale of the data.")
+    ] = 20_000,
+    epsilon: Annotated[
+        str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one donated emoji.")
+    ] = "1",
+    as_json: Json = False,
+) -> None:
+    """See favourite emoji and a sensitive question, collected without trust."""
+    deliver("local demo", lambda: _work("demo", people, epsilon), as_json=as_json)
+
+
+@local_app.command("randomize")
+def randomize(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV, JSONL or Parquet; - is stdin.")
+    ],
+    *,
+    column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column with the values; of one: that one.")
+    ] = None,
+    protocol: Protocol = None,
+    epsilon: Epsilon = None,
+    values: Values = None,
+    domain: Domain = None,
+    low: Low = None,
+    high: High = None,
+    spec: SpecFile = None,
+    save_spec: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the specification, for aggregate.")
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help=".jsonl, .parquet, .csv, .bin; - is stdout."
+        ),
+    ] = "-",
+    as_json: Json = False,
+) -> None:
+    """Randomise one value per row: one report per row, nothing else."""
+    given = {
+        "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
+        "low": low, "high": high, "spec": spec,
+    }  # fmt: skip
+    deliver(
+        "local randomize",
+        lambda: _work("randomize", source, column, given, save_spec, output, as_json=as_json),
+        as_json=as_json,
+    )
+
+
+@local_app.command("aggregate")
+def aggregate(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Reports: .jsonl, .parquet, .csv, .bin; - is stdin."),
+    ],
+    *,
+    protocol: Protocol = None,
+    epsilon: Epsilon = None,
+    values: Values = None,
+    domain: Domain = None,
+    low: Low = None,
+    high: High = None,
+    spec: SpecFile = None,
+    candidates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Values to look for, one per line.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose privacy: person, device, …")
+    ] = None,
+    reports_per_unit: Annotated[
+        int, typer.Option(min=1, help="Reports that one unit sends at most.")
+    ] = 1,
+    confidence: Annotated[
+        str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
+    ] = "0.95",
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="All intervals hold at once.")
+    ] = False,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Resume from it, and save the totals in it.")
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, .json.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read reports in constant memory; estimates with intervals."""
+    given = {
+        "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
+        "low": low, "high": high, "spec": spec,
+    }  # fmt: skip
+    wanted = {
+        "candidates": candidates, "unit": unit, "reports_per_unit": reports_per_unit,
+        "confidence": confidence, "simultaneous": simultaneous, "state": state, "chart": chart,
+    }  # fmt: skip
+    deliver("local aggregate", lambda: _work("aggregate", sources, given, wanted), as_json=as_json)

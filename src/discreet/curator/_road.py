@@ -1,0 +1,100 @@
+"""The one road: debit, run, settle. Whatever is released has travelled it.
+
+Order of events: the job's statements are proved, the debit is durable, the job runs,
+its outcome is stored, and only what is stored is returned. See
+:mod:`discreet.ledger` for why that makes retries safe.
+
+Nothing is free: a job costs at least the policy's least price, and so does every
+further run of a job whose outcome was never stored. A channel that remains (time, a
+failure for want of memory) is thereby metered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from discreet import noise
+from discreet.engines import sealed
+from discreet.errors import DiscreetError, EngineError
+from discreet.ledger import Entry, Ledger
+from discreet.plan import Cost
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to be paid for: what the ledger enters, and what then runs.
+
+    ``run`` returns the outcome as it is stored.
+    """
+
+    plan: str
+    cost: Cost
+    noise: str
+    neighbours: str
+    unit: str | None
+    tables: tuple[str, ...]
+    run: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was stored, and whether it had been before."""
+
+    text: str
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Road:
+    """The way from a job to its outcome, under one policy and one ledger."""
+
+    ledger: Ledger
+    policy: str
+    fingerprint: str
+    analyst: str | None
+    source: str
+    least: Cost
+
+    def travel(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Outcome:
+        """Debit, run, settle; give what is stored."""
+        entry = self._entry(job, key=key, fresh=fresh)
+        receipt = self.ledger.debit(entry)
+        if receipt.stored is not None:
+            return Outcome(receipt.stored, cached=True)
+        if receipt.failed:
+            raise EngineError("the run that this key paid for has failed", hint="use a new key")
+        if not receipt.charged:
+            again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
+            self.ledger.debit(replace(again, fresh=True))
+        failure: Exception | None = None
+        try:
+            # our own errors are built from public facts alone; no other one may be told
+            text = sealed(job.run, but=(DiscreetError,))
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
+        if failure is not None:
+            # an outcome too: if it cannot be stored it is not told, not even as a context
+            self.ledger.settle(receipt, None)
+            raise failure
+        stored = self.ledger.settle(receipt, text)
+        if stored is None:
+            raise EngineError("another run for the same key has failed", hint="use a new key")
+        return Outcome(stored, cached=stored != text)
+
+    def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
+        return Entry(
+            policy=self.policy,
+            fingerprint=self.fingerprint,
+            analyst=self.analyst,
+            plan=job.plan,
+            cost=job.cost.at_least(self.least),
+            noise=job.noise,
+            neighbours=job.neighbours,
+            unit=job.unit,
+            tainted=noise.is_deterministic(),
+            tables=job.tables,
+            source=self.source,
+            key=key,
+            fresh=fresh,
+        )

@@ -1,0 +1,190 @@
+"""Older disclosure controls on tables of counts: suppression and adjustment.
+
+Each table is seen as a matrix (first column by the rest) whose row and column totals
+are published. Small counts are *sensitive*.
+
+* **Suppression** blanks sensitive cells, and then further cells so that no line has a
+  single blank, which its total would give away. It protects against an attacker who
+  looks at one table at a time, and :func:`cell_bounds` shows what even that one learns.
+* **Controlled adjustment** moves sensitive cells to a safe value and changes the others
+  as little as it can, so that all totals stay true.
+
+References
+----------
+Cox 1980 (suppression); Cox, Kelly & Patil 2004 (controlled tabular adjustment).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from discreet.errors import ParameterError
+from discreet.lab._methods import check_count
+from discreet.lab._release import Release
+from discreet.lab._table import Floats, Names, Table
+
+
+def suppress_cells(table: Table, threshold: int = 3) -> Release:
+    """Blank counts below a threshold, and enough others to hide them; totals are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import lab
+    >>> release = lab.suppress_cells(lab.town())
+    >>> bool(np.isnan(release.counts["block", "age", "ill"]).any())
+    True
+    """
+    check_count(threshold, "threshold")
+    counts: dict[Names, Floats] = {}
+    for names, cells in table.published().items():
+        if len(names) == 1:
+            counts[names] = cells
+            continue
+        matrix = cells.reshape(len(cells), -1)
+        blank = secondary((matrix > 0) & (matrix < threshold), matrix)
+        counts[names] = np.where(blank, np.nan, matrix).reshape(cells.shape)
+        counts.setdefault(names[:1], table.counts(names[:1]))
+        counts.setdefault(names[1:], table.counts(names[1:]))
+    return Release(f"suppression below {threshold}", counts, float(table.numbers.mean()))
+
+
+def secondary(blank: Any, matrix: Floats) -> Any:
+    """Blank more cells until no row or column has exactly one.
+
+    >>> import numpy as np
+    >>> counts = np.array([[1.0, 5.0, 9.0], [7.0, 8.0, 4.0], [6.0, 5.0, 9.0]])
+    >>> int(secondary(counts < 2, counts).sum())
+    4
+    """
+    blank = np.array(blank, dtype=bool)
+    while True:
+        for axis in (0, 1):
+            lonely = np.flatnonzero(blank.sum(axis=axis) == 1)
+            done = False
+            for line in lonely:
+                mine = blank[:, line] if axis == 0 else blank[line]
+                # prefer a crossing line that has blanks already: fewer are needed in all
+                crossing = blank.sum(axis=1 - axis) > 0
+                values = matrix[:, line] if axis == 0 else matrix[line]
+                order = np.lexsort([values, ~crossing, values == 0])
+                partner = next((i for i in order if not mine[i]), None)
+                if partner is not None:
+                    mine[partner] = True
+                    done = True
+                    break
+            if done:
+                break
+        else:
+            return blank
+
+
+def cell_bounds(published: Floats, rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
+    """Return the least and greatest value that each blank cell can have.
+
+    Parameters
+    ----------
+    published
+        A matrix of counts; nan where a cell was suppressed.
+    rows, columns
+        The published totals.
+
+    Examples
+    --------
+    One blank in a row is no secret:
+
+    >>> import numpy as np
+    >>> low, high = cell_bounds(
+    ...     np.array([[np.nan, 4.0], [3.0, 5.0]]), np.array([6.0, 8.0]), np.array([5.0, 9.0])
+    ... )
+    >>> float(low[0, 0]), float(high[0, 0])
+    (2.0, 2.0)
+    """
+    blank = np.isnan(published)
+    low, high = np.where(blank, 0.0, published), np.where(blank, 0.0, published)
+    i, j = np.nonzero(blank)
+    if not len(i):
+        return low, high
+    lines = sparse.vstack(
+        [
+            sparse.csr_array((np.ones(len(i)), (i, np.arange(len(i)))), (len(rows), len(i))),
+            sparse.csr_array((np.ones(len(i)), (j, np.arange(len(i)))), (len(columns), len(i))),
+        ]
+    )
+    shown = np.nan_to_num(published)
+    left = np.concatenate([rows - shown.sum(axis=1), columns - shown.sum(axis=0)])
+    for k in range(len(i)):
+        for sign, ends in ((1.0, low), (-1.0, high)):
+            goal = np.zeros(len(i))
+            goal[k] = sign
+            solved = linprog(goal, A_eq=lines, b_eq=left, bounds=(0, None), method="highs")
+            if not solved.success:
+                raise ParameterError("the totals contradict the cells")
+            ends[i[k], j[k]] = round(sign * solved.fun, 9)
+    return low, high
+
+
+def controlled_adjustment(table: Table, threshold: int = 3) -> Release:
+    """Move small counts to 0 or the threshold and adjust the rest; totals stay true.
+
+    Examples
+    --------
+    >>> from discreet import lab
+    >>> town = lab.town()
+    >>> cells = lab.controlled_adjustment(town, 3).counts["block", "age", "ill"]
+    >>> bool((cells.sum(axis=(1, 2)) == town.counts(("block",))).all())
+    True
+    """
+    check_count(threshold, "threshold")
+    counts = table.published()
+    wide = {names: cells for names, cells in counts.items() if len(names) > 1}
+    changed = _adjusted([cells.reshape(len(cells), -1) for cells in wide.values()], threshold)
+    for (names, cells), matrix in zip(wide.items(), changed, strict=True):
+        counts[names] = matrix.reshape(cells.shape)
+    return Release(f"controlled adjustment below {threshold}", counts, float(table.numbers.mean()))
+
+
+def _adjusted(matrices: list[Floats], threshold: int) -> list[Floats]:
+    """Solve for the least change that keeps all totals; sensitive cells move if they can."""
+    if not matrices:
+        return []
+    aims, prices, totals = [], [], []
+    for matrix in matrices:
+        sensitive = (matrix > 0) & (matrix < threshold)
+        safe = np.where(matrix * 2 < threshold, 0.0, float(threshold))
+        aims.append(np.where(sensitive, safe, matrix).ravel())
+        prices.append(np.where(sensitive, 10.0, 1.0).ravel())
+        totals += [matrix.sum(axis=1), matrix.sum(axis=0)]
+    # variables: rise and fall of each cell, from where it would be safe
+    aim, price = np.concatenate(aims), np.concatenate(prices)
+    lines = sparse.block_diag([_lines(*matrix.shape) for matrix in matrices], format="csr")
+    solved = linprog(
+        np.concatenate([price, price]),
+        A_eq=sparse.hstack([lines, -lines]),
+        b_eq=np.concatenate(totals) - lines @ aim,
+        bounds=np.column_stack(
+            [np.zeros(2 * len(aim)), np.concatenate([np.full(len(aim), np.inf), aim])]
+        ),
+        method="highs-ds",
+    )
+    # the matrix of a transport problem has integer vertices; rounding only removes dust
+    moved = aim + np.rint(solved.x[: len(aim)] - solved.x[len(aim) :])
+    ends = np.cumsum([matrix.size for matrix in matrices])
+    parts = np.split(moved, ends[:-1])
+    return [part.reshape(m.shape) for part, m in zip(parts, matrices, strict=True)]
+
+
+def _lines(rows: int, columns: int) -> Any:
+    """Return the matrix that sums the cells of each row, then of each column."""
+    at = np.arange(rows * columns)
+    ones = np.ones(len(at))
+    return sparse.vstack(
+        [
+            sparse.csr_matrix((ones, (at // columns, at)), (rows, len(at))),
+            sparse.csr_matrix((ones, (at % columns, at)), (columns, len(at))),
+        ]
+    )

@@ -1,0 +1,307 @@
+"""The server half: reports in, integers kept, estimates out.
+
+An aggregator keeps one integer vector, the number of reports and the number of
+refused ones by reason. Its memory does not grow with the reports. Two aggregators
+of one protocol merge by addition, in any order and grouping. Whether a report is
+counted depends on the report alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discreet import privacy as p_
+from discreet.errors import ForeignReportError, ParameterError
+from discreet.local import _wire
+from discreet.local._bits import Counts
+from discreet.local._protocol import LocalProtocol, total_loss
+from discreet.local._rationals import read_whole
+from discreet.local._wire import Columns, Refusal, Reports
+
+_CHUNK = 1 << 13
+_BATCH_ROWS = 1 << 16
+_FILE_BYTES = 1 << 26
+_LARGE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """What an aggregator knows: report count, integer state, refusals, the loss per unit."""
+
+    n: int
+    state: Counts
+    refused: Mapping[str, int]
+    loss: p_.PrivacyLoss
+    tainted: bool = False
+
+
+class Aggregator:
+    """Sum reports of one protocol.
+
+    Attributes
+    ----------
+    n
+        Reports counted.
+    refused
+        Reports not counted, by reason: ``foreign``, ``version``, ``format``,
+        ``checksum``, ``range``.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> protocol = local.KaryResponse(domain=4, epsilon=2)
+    >>> left, right = protocol.aggregator(), protocol.aggregator()
+    >>> left.update(protocol.randomize([0, 1, 2, 3] * 500)).n
+    2000
+    >>> right.update(protocol.randomize([0] * 1000).to_bytes()).n
+    1000
+    >>> left.merge(right).estimate().frequencies.shape
+    (4,)
+    """
+
+    __slots__ = ("_state", "n", "protocol", "refused", "reports_per_unit", "tainted", "unit")
+
+    def __init__(
+        self, protocol: LocalProtocol, *, unit: str | None = None, reports_per_unit: int = 1
+    ) -> None:
+        self.protocol = protocol
+        self.unit = unit
+        self.reports_per_unit = read_whole(reports_per_unit, "reports_per_unit")
+        self.n = 0
+        self.refused: Counter[str] = Counter()
+        self.tainted = False
+        self._state: Counts = np.zeros(protocol.state_shape, dtype=np.int64)
+
+    @property
+    def loss(self) -> p_.PrivacyLoss:
+        """What all reports of one unit cost together, against everybody."""
+        return total_loss(self.protocol, self.reports_per_unit, self.unit)
+
+    # -- in ---------------------------------------------------------------------
+
+    def update(self, reports: Any) -> Aggregator:
+        """Count reports and return the aggregator itself.
+
+        Parameters
+        ----------
+        reports
+            Reports from :meth:`~discreet.local.LocalProtocol.randomize`; compact
+            bytes; JSON lines (text, or a mapping for one report); an Arrow table, batch or
+            reader; the path of a ``.parquet``, ``.arrow``, ``.jsonl`` or ``.bin`` file; or an
+            iterable of any of these, which is read lazily.
+
+        Raises
+        ------
+        ForeignReportError
+            For a whole batch or file made by another protocol or with other
+            parameters; nothing of it is counted, its size goes to ``refused``. Single foreign
+            reports in a stream are left out and counted in ``refused``.
+        """
+        if isinstance(reports, Reports):
+            self._own(reports)
+        elif isinstance(reports, bytes | bytearray | memoryview):
+            self._take(_wire.read_bytes(self.protocol, bytes(reports)))
+        elif isinstance(reports, str):
+            self._take(
+                _wire.read_lines(self.protocol, [s for s in reports.splitlines() if s.strip()])
+            )
+        elif isinstance(reports, Mapping):
+            self._take(_wire.read_lines(self.protocol, [reports]))
+        elif isinstance(reports, Path):
+            self._file(reports)
+        elif type(reports).__module__.partition(".")[0] == "pyarrow":
+            self._arrow(reports)
+        elif isinstance(reports, Iterable) and not isinstance(reports, np.ndarray):
+            self._stream(iter(reports))
+        else:
+            raise ForeignReportError(
+                f"{type(reports).__name__} does not say which protocol made it",
+                hint="aggregator.update(protocol.randomize(values))",
+            )
+        return self
+
+    def _own(self, reports: Reports) -> None:
+        if reports.protocol.spec_id != self.protocol.spec_id:
+            self.refused["foreign"] += len(reports)
+            raise ForeignReportError(
+                f"reports of {reports.protocol!r} were given to an aggregator of {self.protocol!r}",
+                hint="reports.protocol.aggregator()",
+            )
+        self.tainted |= reports.tainted
+        self._count(reports.columns)
+
+    def _take(self, parts: Iterator[Columns | Refusal]) -> None:
+        for part in parts:
+            if isinstance(part, Refusal):
+                self.refused[part.reason] += part.count
+            else:
+                self._count(part)
+
+    def _count(self, columns: Columns) -> None:
+        good = self.protocol.valid(columns)
+        kept = int(np.count_nonzero(good))
+        if kept < len(good):
+            self.refused["range"] += len(good) - kept
+            columns = tuple(c[good] for c in columns)
+        if kept:
+            self.protocol.tally(self._state, columns)
+            self.n += kept
+
+    def _stream(self, parts: Iterator[Any]) -> None:
+        while chunk := list(itertools.islice(parts, _CHUNK)):
+            for kind, group in itertools.groupby(chunk, self._kind):
+                if kind == "own":
+                    joined = zip(*(r.columns for r in group), strict=True)
+                    self._count(tuple(np.concatenate(c) for c in joined))
+                elif kind == "line":
+                    self._take(_wire.read_lines(self.protocol, list(group)))
+                else:
+                    for part in group:
+                        self._one(part)
+
+    def _kind(self, part: Any) -> str:
+        """Sort elements of a stream into runs that can be counted together."""
+        if isinstance(part, Reports):
+            alike = part.protocol.spec_id == self.protocol.spec_id and not part.tainted
+            return "own" if alike else "other"
+        return "line" if isinstance(part, str | Mapping) else "other"
+
+    def _one(self, part: Any) -> None:
+        """Count one element of a stream; a foreign or malformed one is only noted."""
+        try:
+            self.update(part)
+        except ForeignReportError:
+            if not isinstance(part, Reports):
+                self.refused["foreign"] += 1
+        except ParameterError:
+            self.refused["format"] += 1
+
+    def _arrow(self, data: Any) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - loaded by whoever made the data
+
+        if isinstance(data, pa.Table | pa.RecordBatch):
+            try:
+                self._count(_wire.read_arrow(self.protocol, data))
+            except ForeignReportError:
+                self.refused["foreign"] += data.num_rows
+                raise
+            return
+        for batch in data:
+            self._arrow(batch)
+
+    def _file(self, path: Path) -> None:
+        """Read a file piece by piece."""
+        form = path.suffix.lower()
+        if form == ".parquet":
+            import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
+
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                    # batches of a Parquet reader lose the schema's metadata
+                    self._arrow(batch.replace_schema_metadata(file.schema_arrow.metadata))
+        elif form in (".arrow", ".arrows", ".ipc"):
+            import pyarrow as pa  # noqa: PLC0415 - only for such files
+
+            with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
+                self._arrow(reader)
+        elif form in (".jsonl", ".ndjson", ".json"):
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                self._stream(line for line in lines if line.strip())
+        elif form == ".bin":
+            if path.stat().st_size > _FILE_BYTES:
+                raise ParameterError(
+                    "a file of compact frames is read whole and may hold at most 64 MiB",
+                    hint="aggregator.update(frames), an iterable of frames",
+                )
+            self.update(path.read_bytes())
+        else:
+            raise ParameterError(
+                "reports are read from .parquet, .arrow, .jsonl or .bin files",
+                hint='aggregator.update(Path("reports.parquet"))',
+            )
+
+    # -- together ---------------------------------------------------------------
+
+    def merge(self, other: Aggregator) -> Aggregator:
+        """Add what another aggregator of the same protocol has counted."""
+        if not isinstance(other, Aggregator) or other.protocol.spec_id != self.protocol.spec_id:
+            raise ForeignReportError(
+                "only aggregators of the same protocol and parameters can be merged",
+                hint="protocol.aggregator().merge(other)",
+            )
+        if (other.unit, other.reports_per_unit) != (self.unit, self.reports_per_unit):
+            raise ParameterError(
+                "these aggregators were declared for different units",
+                hint=f"protocol.aggregator(unit={self.unit!r}, "
+                f"reports_per_unit={self.reports_per_unit})",
+            )
+        self._state += other._state
+        self.n += other.n
+        self.refused += other.refused
+        self.tainted |= other.tainted
+        return self
+
+    # -- out --------------------------------------------------------------------
+
+    def tally(self) -> Tally:
+        """Return what was counted."""
+        # large sketches are read once by their estimates and need no copy
+        state = self._state.copy() if self._state.size < _LARGE else self._state
+        return Tally(self.n, state, dict(self.refused), self.loss, self.tainted)
+
+    def estimate(self, **options: Any) -> Any:
+        """Estimate what the protocol estimates, with errors; raw and unbiased.
+
+        Options depend on the protocol: sketches and RAPPOR take ``candidates``.
+        """
+        if not self.n:
+            raise ParameterError(
+                "no reports have been counted", hint="aggregator.update(protocol.randomize(values))"
+            )
+        return self.protocol.estimate(self.tally(), **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state for JSON: everything needed to resume or merge elsewhere."""
+        return {
+            "spec": self.protocol.spec,
+            "n": self.n,
+            "state": self._state.tolist(),
+            "refused": dict(self.refused),
+            "unit": self.unit,
+            "reports_per_unit": self.reports_per_unit,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any] | str) -> Aggregator:
+        """Resume from :meth:`to_dict`."""
+        from discreet.local._protocol import protocol_from_spec  # noqa: PLC0415 - next to its use
+
+        read = json.loads(saved) if isinstance(saved, str) else saved
+        try:
+            made = cls(
+                protocol_from_spec(read["spec"]),
+                unit=read["unit"],
+                reports_per_unit=read["reports_per_unit"],
+            )
+            state = np.array(read["state"], dtype=np.int64)
+            made.n = read_whole(read["n"], "n", least=0, most=1 << 62)
+            made.refused = Counter({str(k): int(v) for k, v in read["refused"].items()})
+        except (KeyError, TypeError, AttributeError, OverflowError):
+            raise ParameterError("this is not the state of an aggregator") from None
+        if state.shape != made._state.shape:
+            raise ParameterError("the state has not the shape of its protocol")
+        made._state = state
+        return made
+
+    def __repr__(self) -> str:
+        dropped = sum(self.refused.values())
+        more = f", {dropped} refused" if dropped else ""
+        return f"{self.n} reports of {self.protocol!r}{more}"

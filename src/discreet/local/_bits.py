@@ -1,0 +1,183 @@
+"""Bits, hashes and transforms that clients and aggregators share.
+
+The hash is public and part of the wire format (``splitmix64-1``): the mixing function
+of splitmix64 keyed by XOR, its top 32 bits scaled to the range (bias ≤ range/2³²).
+Privacy never rests on it: for every seed a report is a k-ary response on the
+hashed value. A poor hash costs accuracy only. Strings become 64-bit numbers by BLAKE2b,
+personalised by the public name of the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ParameterError
+
+HASH = "splitmix64-1"
+"""Name and version of the hash, as specs carry it."""
+
+Words = NDArray[np.uint64]
+Counts = NDArray[np.int64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_BLOCK = 255
+"""Rows summed in bytes before they could overflow."""
+
+
+def mix(z: Words) -> Words:
+    """Mix 64-bit words by the finaliser of splitmix64 (a bijection)."""
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+def top_halves(z: Words) -> NDArray[np.uint32]:
+    """Return the top 32 bits of :func:`mix`, overwriting `z`: the server's inner loop."""
+    spare = z >> np.uint64(30)
+    z ^= spare
+    z *= _FIRST
+    np.right_shift(z, np.uint64(27), out=spare)
+    z ^= spare
+    z *= _SECOND
+    np.right_shift(z, np.uint64(31), out=spare)
+    z ^= spare
+    z >>= np.uint64(32)
+    return z.astype(np.uint32)
+
+
+def item_words(items: NDArray[Any]) -> Words:
+    """Spread item numbers over 64 bits, once for many seeds."""
+    return mix(items.astype(np.uint64) * _GAMMA + _GAMMA)
+
+
+def hash_words(words: Words, seeds: Words, size: int) -> NDArray[np.uint32]:
+    """Hash spread items under seeds to 0, …, size − 1 (broadcasts)."""
+    z = mix(words ^ seeds)
+    z >>= np.uint64(32)
+    z *= np.uint64(size)
+    z >>= np.uint64(32)
+    return z.astype(np.uint32)
+
+
+def seed_words(count: int, campaign: str) -> Words:
+    """Return the public seeds 0, …, count − 1 of a collection."""
+    return mix(np.arange(count, dtype=np.uint64) * _GAMMA ^ np.uint64(string_word("", campaign)))
+
+
+def string_word(value: str | bytes, campaign: str = "") -> int:
+    """Return the 64-bit number of a string within a collection.
+
+    >>> string_word("a") == string_word("a"), string_word("a") == string_word("a", "other")
+    (True, False)
+    """
+    raw = value.encode() if isinstance(value, str) else bytes(value)
+    person = hashlib.blake2b(campaign.encode(), digest_size=16).digest()
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8, person=person).digest(), "little")
+
+
+def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
+    """Pack rows of bits, bit i of the row at bit i % 8 of byte i // 8."""
+    return np.packbits(bits, axis=1, bitorder="little")
+
+
+def unpack(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Undo :func:`pack`."""
+    return np.unpackbits(rows, axis=1, count=size, bitorder="little")
+
+
+def column_sums(rows: NDArray[np.uint8], size: int) -> Counts:
+    """Count the ones in each column of packed rows."""
+    total = np.zeros(rows.shape[1] * 8, dtype=np.int64)
+    for start in range(0, len(rows), _BLOCK):
+        bits = np.unpackbits(rows[start : start + _BLOCK], axis=1, bitorder="little")
+        total += np.add.reduce(bits, axis=0, dtype=np.uint8)
+    return total[:size]
+
+
+def grouped_sums(rows: NDArray[np.uint8], group: NDArray[Any], groups: int, size: int) -> Counts:
+    """Count the ones in each column of packed rows, apart for each group."""
+    order = np.argsort(group, kind="stable")
+    ordered = rows[order]
+    edges = np.searchsorted(group[order], np.arange(groups + 1))
+    total = np.zeros((groups, size), dtype=np.int64)
+    for i in np.flatnonzero(np.diff(edges)):
+        total[i] = column_sums(ordered[edges[i] : edges[i + 1]], size)
+    return total
+
+
+def stray_bits(rows: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
+    """Tell which packed rows have bits set beyond `size`."""
+    spare = 8 * rows.shape[1] - size
+    return (
+        np.asarray(rows[:, -1] >> np.uint8(8 - spare) != 0) if spare else np.zeros(len(rows), bool)
+    )
+
+
+def hadamard(counts: Counts) -> Counts:
+    """Return the Walsh–Hadamard transform of each row, in integers.
+
+    >>> hadamard(np.array([[3, 1]])).tolist()
+    [[4, 2]]
+    """
+    out = counts.astype(np.int64)
+    rows, n = out.shape
+    half = 1
+    while half < n:
+        pairs = out.reshape(rows, n // (2 * half), 2, half)
+        out = np.stack(
+            (pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]), axis=2
+        ).reshape(rows, n)
+        half *= 2
+    return out
+
+
+def parity(x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the parity of the number of ones in each word."""
+    return np.asarray(np.bitwise_count(x) & np.uint8(1))
+
+
+def read_words(values: Any, campaign: str = "") -> tuple[Words, bool]:
+    """Turn values into 64-bit words: whole numbers, or strings of a collection.
+
+    The refusal never says which value was wrong.
+    """
+    scalar = isinstance(values, str | bytes) or np.ndim(values) == 0
+    if isinstance(values, str | bytes):
+        return np.array([string_word(values, campaign)], dtype=np.uint64), True
+    array = np.asarray(values)
+    if array.dtype.kind in "OUST":
+        flat = array.reshape(-1).tolist()
+        if array.ndim > 1 or not all(isinstance(v, str | bytes) for v in flat):
+            raise ParameterError("values must be whole numbers, or strings", hint='["a", "b"]')
+        known = {v: string_word(v, campaign) for v in set(flat)}
+        return np.array([known[v] for v in flat], dtype=np.uint64), scalar
+    items, scalar = read_items(array, 1 << 62)
+    return item_words(items), scalar
+
+
+def read_items(values: Any, domain: int) -> tuple[NDArray[Any], bool]:
+    """Parse item numbers 0, …, domain − 1: a number, or a one-dimensional array of them.
+
+    The refusal never says which value was wrong.
+    """
+    array = np.asarray(values)
+    scalar = array.ndim == 0
+    if array.ndim > 1:
+        raise ParameterError(f"values must be one-dimensional, got shape {array.shape}")
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "b" or not flat.size:
+        flat = flat.astype(np.uint8)
+    elif flat.dtype.kind == "i":
+        # negative numbers become huge, so that one look suffices
+        flat = flat.view(f"u{flat.dtype.itemsize}")
+    if flat.dtype.kind != "u" or (flat.size and int(flat.max()) >= domain):
+        raise ParameterError(
+            f"values must be whole numbers from 0 to {domain - 1}", hint=f"randomize({domain - 1})"
+        )
+    return flat.astype(np.min_scalar_type(domain - 1), copy=False), scalar

@@ -1,0 +1,256 @@
+"""Shares of items: what all frequency protocols have in common.
+
+A report supports item v with probability p if v is the sender's value, with
+probability q otherwise. With C of n reports in support, f̂ = (C/n − q)/(p−q) is
+unbiased, and
+
+* given the respondents, n·Var(f̂) = [f·p(1−p) + (1−f)·q(1−q)]/(p−q)²;
+* for respondents drawn from a population, n·Var(f̂) = λ(1−λ)/(p−q)², λ = q + (p−q)f.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _exact
+from discreet import privacy as p_
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.local import _charts, _intervals, _postprocess
+from discreet.local._aggregator import Tally
+from discreet.local._bits import Counts, read_items
+from discreet.local._intervals import Floats, Interval
+from discreet.local._protocol import LocalProtocol
+from discreet.local._rationals import read_whole
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class FrequencyProtocol(LocalProtocol):
+    """Base of the protocols for items 0, …, domain − 1.
+
+    Attributes
+    ----------
+    domain
+        Number of items.
+    p, q
+        Probabilities that a report supports the sender's item, and any other one.
+    """
+
+    domain: int
+    p: Fraction
+    q: Fraction
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+        return {"domain": self.domain, **self._stated()}
+
+    def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
+        return read_items(values, self.domain)
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """One count of supporting reports per item."""
+        return (self.domain,)
+
+    def supports(self, tally: Tally) -> Counts:
+        """Return how many reports support each item."""
+        return tally.state
+
+    def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
+        """Return the exact variance of an item's estimated share from `n` reports.
+
+        Parameters
+        ----------
+        frequency
+            The item's true share.
+        n
+            Number of reports.
+        of
+            ``"respondents"``: only the randomness of the reports.
+            ``"population"``: that of drawing the respondents, too.
+        """
+        _intervals.read_of(of)
+        f = read_share(frequency)
+        p, q = self.p, self.q
+        if of == "population":
+            rate = q + (p - q) * f
+            spread = rate * (1 - rate)
+        else:
+            spread = f * p * (1 - p) + (1 - f) * q * (1 - q)
+        return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
+
+    @property
+    def gain(self) -> float:
+        """Shift of one share, per unit share of fake clients, when it was 0."""
+        return float((1 - self.q) / (self.p - self.q))
+
+    def estimate(self, tally: Tally, **options: Any) -> FrequencyEstimate:
+        """Read shares from what was tallied."""
+        if options:
+            raise ParameterError(f"{type(self).__name__} estimates take no options")
+        rate = self.supports(tally) / tally.n
+        p, q = float(self.p), float(self.q)
+        return FrequencyEstimate(
+            self, tally, (rate - q) / (p - q), np.sqrt(rate * (1 - rate) / tally.n) / (p - q)
+        )
+
+    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
+        """Return exact bounds for each share; see :mod:`discreet.local._intervals`."""
+        counts, p, q = self.supports(tally), float(self.p), float(self.q)
+        if of == "respondents":
+            return _intervals.respondents(counts, tally.n, p, q, error)
+        low, high = _intervals.clopper_pearson(counts, tally.n, error)
+        return (low - q) / (p - q), (high - q) / (p - q)
+
+    def likelihood(self, tally: Tally) -> Floats:
+        """Return the shares of maximum likelihood."""
+        return _postprocess.bits_likelihood(
+            self.supports(tally), tally.n, float(self.p), float(self.q)
+        )
+
+    @abstractmethod
+    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+        """Draw the aggregator's state for people with these true counts (not private)."""
+
+
+def independent_bits(
+    counts: Counts, n: int, p: Fraction, q: Fraction, rng: np.random.Generator
+) -> Counts:
+    """Draw Bin(n_v, p) + Bin(n − n_v, q) per item: the joint law when bits are independent."""
+    return np.asarray(rng.binomial(counts, float(p)) + rng.binomial(n - counts, float(q)))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FrequencyEstimate:
+    """Estimated shares of all items, raw: unbiased, possibly below 0 or above 1.
+
+    Attributes
+    ----------
+    frequencies
+        Estimated shares.
+    standard_errors
+        Their standard errors (randomising and drawing respondents together).
+    """
+
+    protocol: LocalProtocol
+    tally: Tally
+    frequencies: Floats
+    standard_errors: Floats
+    labels: tuple[Any, ...] | None = None
+
+    @property
+    def n(self) -> int:
+        """Reports counted."""
+        return self.tally.n
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Reports not counted, by reason."""
+        return self.tally.refused
+
+    @property
+    def loss(self) -> p_.PrivacyLoss:
+        """What taking part cost one unit."""
+        return self.tally.loss
+
+    @property
+    def counts(self) -> Floats:
+        """Estimated numbers of people."""
+        return self.frequencies * self.n
+
+    def interval(
+        self,
+        confidence: Number = 0.95,
+        *,
+        simultaneous: bool = False,
+        of: str = "population",
+    ) -> Interval:
+        """Return intervals for the shares.
+
+        Parameters
+        ----------
+        confidence
+            Level of each interval, or of all at once.
+        simultaneous
+            Let all intervals hold at once (Bonferroni).
+        of
+            ``"population"``: of the people the respondents were drawn from;
+            ``"respondents"``: of the very people who answered (shorter).
+        """
+        level = _exact.confidence(confidence)
+        covers = _intervals.read_of(of)
+        error = (1 - level) / (len(self.frequencies) if simultaneous else 1)
+        assert isinstance(self.protocol, FrequencyProtocol)
+        low, high = self.protocol.share_interval(self.tally, error, of)
+        return Interval(low, high, level, covers)
+
+    def projected(self) -> Floats:
+        """Return shares that are non-negative and sum to one (Norm-Sub)."""
+        return _postprocess.norm_sub(self.frequencies)
+
+    def likelihood(self) -> Floats:
+        """Return the shares of maximum likelihood."""
+        assert isinstance(self.protocol, FrequencyProtocol)
+        return self.protocol.likelihood(self.tally)
+
+    def suspicions(self) -> list[str]:
+        """Name signs of manipulation or breakage that the totals show (see docs/local.md)."""
+        out = []
+        spread = math.sqrt(float(np.sum(self.standard_errors**2)))
+        off = abs(float(np.sum(self.frequencies)) - 1)
+        # |Σf̂−1| > 7 sd: below 3e-12 for honest reports; k-ary sums are 1 by construction
+        if off > 7 * spread + 1e-9:
+            out.append(f"the shares sum to {np.sum(self.frequencies):.3f} instead of 1")
+        dropped = sum(self.refused.values())
+        if dropped > 0.01 * self.n:
+            out.append(f"{dropped} reports were refused")
+        return out
+
+    def chart(self, confidence: Number = 0.95, labels: Any = None) -> dict[str, Any]:
+        """Return a Vega-Lite chart: bars with error bars."""
+        names = self.labels if labels is None else tuple(labels)
+        shown = names or tuple(range(len(self.frequencies)))
+        return _charts.bars(self, shown, self.interval(confidence))
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
+        """Return estimates and intervals for JSON."""
+        ends = self.interval(confidence)
+        return {
+            "protocol": self.protocol.spec,
+            "n": self.n,
+            "refused": dict(self.refused),
+            "epsilon": self.loss.epsilon(),
+            "frequencies": self.frequencies.tolist(),
+            "standard_errors": self.standard_errors.tolist(),
+            "low": np.asarray(ends.low).tolist(),
+            "high": np.asarray(ends.high).tolist(),
+            "confidence": ends.confidence,
+        }
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{f:.4g} ± {1.959964 * s:.2g}"
+            for f, s in zip(self.frequencies[:8], self.standard_errors[:8], strict=True)
+        )
+        more = ", …" if len(self.frequencies) > 8 else ""
+        taint = "  [TEST NOISE: NOT PRIVATE]" if self.tally.tainted else ""
+        return f"{shown}{more} (95 %), n={self.n}{taint}"
+
+
+def read_share(x: Number) -> Fraction:
+    """Parse a share in [0, 1]."""
+    value = _exact.decimal(x, "frequency")
+    if not 0 <= value <= 1:
+        raise ParameterError(
+            f"frequency must lie in [0, 1], got {_exact.show(value)}", hint='frequency="0.1"'
+        )
+    return value

@@ -1,0 +1,268 @@
+"""Local hashing: send a random hash function and a k-ary response on the hashed value.
+
+Guarantee
+---------
+The seed is drawn independently of the value, and for every seed the rest of the report
+is a k-ary response on g buckets: odds = those of :class:`KaryResponse` with k = g,
+whatever the hash does (a constant hash loses accuracy, never privacy).
+
+Accuracy. If the hash is uniform and pairwise independent, a report supports the
+sender's item with probability p = κ + (1−κ)/g and any other item with probability 1/g.
+The least variance for rare items is near g = e^ε + 1 (Wang et al., USENIX Security 2017);
+g = 2 is binary local hashing (Bassily, Smith 2015). Estimates assume an ideal hash.
+
+With fresh seeds (the default) the server compares every report with every item: n·k
+steps. With `seeds` public seeds it counts (seed, bucket) pairs and looks at items once,
+at the price of collisions that are the same for everybody: they add
+(g/(g−1))²·(1/g)(1−1/g)·Σf²/seeds to the squared error, which more people do not remove.
+
+A seed is part of its report and fresh for each: a reused 64-bit seed would identify a device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.local import _bits
+from discreet.local._aggregator import Tally
+from discreet.local._bits import HASH, Counts, read_items
+from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, independent_bits
+from discreet.local._intervals import Floats, clopper_pearson, normal_quantile
+from discreet.local._rationals import (
+    checked_odds,
+    mixture,
+    mixture_odds,
+    odds_below,
+    read_epsilon,
+    read_whole,
+)
+from discreet.local._wire import Columns, Field
+
+_CELLS = 1 << 15
+"""Hashes computed at once on the server: what a core's cache holds."""
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class LocalHashing(FrequencyProtocol):
+    """Local hashing for large domains: nine bytes per report whatever the domain.
+
+    Parameters
+    ----------
+    domain, epsilon
+        See :class:`~discreet.local.KaryResponse`.
+    buckets
+        Range g of the hash; 2 is binary local hashing. Left out: the g of least variance.
+    seeds
+        Number of public seeds to choose from; None: a fresh 64-bit seed per report.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> protocol = local.LocalHashing(domain=128, epsilon=1)
+    >>> protocol.buckets, round(protocol.variance(), 4)
+    (4, 3.6917)
+    >>> round(local.LocalHashing(domain=128, epsilon=2, buckets=2).variance(), 4)
+    1.7241
+    """
+
+    name: ClassVar[str] = "local-hashing"
+    buckets: int
+    seeds: int | None
+    kappa: Fraction
+
+    def __init__(
+        self,
+        domain: int,
+        epsilon: Number,
+        buckets: int | None = None,
+        seeds: int | None = None,
+        *,
+        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
+    ) -> None:
+        if hash != HASH:
+            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
+        k, eps = read_whole(domain, "domain", least=2), read_epsilon(epsilon)
+        rho = odds_below(eps)
+        g = (
+            _best_buckets(rho)
+            if buckets is None
+            else read_whole(buckets, "buckets", least=2, most=1 << 16)
+        )
+        kappa = mixture(rho, 1, g)
+        self._set(
+            claimed=eps,
+            odds=checked_odds(mixture_odds(kappa, 1, g), rho),
+            domain=k,
+            buckets=g,
+            seeds=None if seeds is None else read_whole(seeds, "seeds", least=2, most=1 << 20),
+            kappa=kappa,
+            p=kappa + (1 - kappa) / g,
+            q=Fraction(1, g),
+        )
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+        return {
+            "domain": self.domain,
+            **self._stated(),
+            "buckets": self.buckets,
+            "seeds": self.seeds,
+            "hash": HASH,
+        }
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Seed and bucket."""
+        limit = 1 << 64 if self.seeds is None else self.seeds
+        return (Field("seed", limit=limit), Field("bucket", limit=self.buckets))
+
+    @property
+    def _row_bytes(self) -> int:
+        return 32
+
+    def _hash(self, seeds: NDArray[np.uint64], items: NDArray[Any]) -> NDArray[Any]:
+        return _bits.hash_words(_bits.item_words(items), seeds, self.buckets)
+
+    def draw(self, flat: NDArray[Any]) -> Columns:
+        n = len(flat)
+        if self.seeds is None:
+            sent = seeds = np.asarray(noise.random_words(n))
+        else:
+            sent = np.asarray(noise.uniform_many(self.seeds, n))
+            seeds = _bits.seed_words(self.seeds, "")[sent]
+        own = self._hash(seeds, flat).astype(self.fields[1].dtype)
+        keep = np.asarray(noise.bernoulli_many(self.kappa, n))
+        other = np.asarray(noise.uniform_many(self.buckets, n))
+        return sent, np.where(keep, own, other)
+
+    # -- server -----------------------------------------------------------------
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Support of each item, or counts of (seed, bucket) for public seeds."""
+        return (self.domain,) if self.seeds is None else (self.seeds, self.buckets)
+
+    def tally(self, state: Counts, columns: Columns) -> None:
+        """Count supporting reports, or (seed, bucket) pairs."""
+        seeds, buckets = columns
+        if self.seeds is not None:
+            cell = seeds.astype(np.int64) * self.buckets + buckets
+            state += np.bincount(cell, minlength=state.size).reshape(state.shape)
+            return
+        # hash == bucket means that the top 32 bits lie in one interval
+        edges = [-(-(y << 32) // self.buckets) for y in range(self.buckets + 1)]
+        start, width = np.array(edges[:-1], np.uint32), np.diff(edges).astype(np.uint32)
+        words = _bits.item_words(np.arange(self.domain))
+        items = min(self.domain, _CELLS)
+        rows = max(1, _CELLS // items)
+        for first in range(0, self.domain, items):
+            part = words[None, first : first + items]
+            for i in range(0, len(seeds), rows):
+                chosen = buckets[i : i + rows]
+                top = _bits.top_halves(part ^ seeds[i : i + rows, None])
+                top -= start[chosen][:, None]
+                hit = top < width[chosen][:, None]
+                state[first : first + items] += np.count_nonzero(hit, axis=0)
+
+    def supports(self, tally: Tally, items: NDArray[Any] | None = None) -> Counts:
+        """Return how many reports support each item."""
+        if self.seeds is None:
+            return tally.state if items is None else tally.state[items]
+        wanted = np.arange(self.domain) if items is None else items
+        return table_supports(tally.state, _bits.item_words(wanted))
+
+    def estimate(
+        self, tally: Tally, candidates: Sequence[int] | None = None, **options: Any
+    ) -> FrequencyEstimate:
+        """Read shares of all items, or of some candidates only."""
+        if options:
+            raise ParameterError("LocalHashing estimates take only candidates")
+        if candidates is None:
+            # named, because slots and super() without arguments do not mix
+            return FrequencyProtocol.estimate(self, tally)
+        items, _ = read_items(candidates, self.domain)
+        counts = self.supports(tally, items)
+        part = Tally(tally.n, counts, tally.refused, tally.loss, tally.tainted)
+        rate, p, q = counts / tally.n, float(self.p), float(self.q)
+        return FrequencyEstimate(
+            LocalHashing(len(items), self.claimed, self.buckets),
+            part,
+            (rate - q) / (p - q),
+            np.sqrt(rate * (1 - rate) / tally.n) / (p - q),
+            tuple(items.tolist()),
+        )
+
+    def collision_variance(self, squares: float = 1.0) -> float:
+        """Return the squared error that public seeds add for a rare item (0 for fresh ones).
+
+        Parameters
+        ----------
+        squares
+            Σ f² of the true shares; 1 is the worst case.
+        """
+        if self.seeds is None:
+            return 0.0
+        # a colliding item's reports support with p instead of (1−p)/(g−1): (g/(g−1))(p−q) more
+        g = self.buckets
+        return (g / (g - 1)) ** 2 * (1 / g) * (1 - 1 / g) * squares / self.seeds
+
+    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
+        """Return exact bounds; for public seeds half the error goes to collisions."""
+        if self.seeds is None:
+            return FrequencyProtocol.share_interval(self, tally, error, of)
+        if of == "respondents":
+            raise ParameterError(
+                "with public seeds only intervals for the population are offered",
+                hint='of="population"',
+            )
+        counts, p, q = self.supports(tally), float(self.p), float(self.q)
+        low, high = clopper_pearson(counts, tally.n, error / 2)
+        shares = np.clip((counts / tally.n - q) / (p - q), 0, 1)
+        reach = normal_quantile(error / 2) * math.sqrt(
+            self.collision_variance(min(1.0, float(np.sum(shares**2))))
+        )
+        return (low - q) / (p - q) - reach, (high - q) / (p - q) + reach
+
+    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+        """Draw supports under an ideal hash: they are independent given the values."""
+        if self.seeds is not None:
+            raise ParameterError("simulate public seeds through the client", hint="seeds=None")
+        return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
+
+    def law(self, hashed: int) -> list[Fraction]:
+        """Return the exact probability of each bucket, given the hashed value."""
+        other = (1 - self.kappa) / self.buckets
+        return [other + self.kappa if y == hashed else other for y in range(self.buckets)]
+
+
+def table_supports(table: Counts, words: NDArray[np.uint64]) -> Counts:
+    """Sum table[seed, hash_seed(item)] over the public seeds, for each item."""
+    seeds = _bits.seed_words(len(table), "")
+    total = np.zeros(len(words), dtype=np.int64)
+    rows = max(1, _CELLS // max(1, len(words)))
+    for i in range(0, len(table), rows):
+        hashed = _bits.hash_words(words[None, :], seeds[i : i + rows, None], table.shape[1])
+        total += np.take_along_axis(table[i : i + rows], hashed, axis=1).sum(axis=0)
+    return total
+
+
+def _best_buckets(rho: Fraction) -> int:
+    """Return the g of least variance for rare items."""
+
+    def variance(g: int) -> Fraction:
+        p, q = rho / (rho + g - 1), Fraction(1, g)
+        return q * (1 - q) / (p - q) ** 2
+
+    near = math.floor(rho)
+    return min({2, min(near + 1, 1 << 16), min(near + 2, 1 << 16)} - {1}, key=variance)

@@ -1,0 +1,299 @@
+r"""Key–value pairs: how many people hold a key, and the mean of its value among them.
+
+Guarantee
+---------
+A person's pairs are padded with empty ones to `pairs`, one is drawn, its value is
+rounded to ±1 at random, and the report has for each key: absent, +1 or −1 (PCKV-UE,
+Gu et al., USENIX Security 2020). The drawn key is present with probability a = ½, its
+sign true with probability s; any other key is present with probability b, sign fair. For
+two pairs the largest ratio is
+
+    odds = max{ s/(1−s),  2s(1−b)/b }        (a = ½),
+
+and with s = ρ/(ρ+1), b = 2/(ρ+3) both are ρ ≤ e^ε; s is rounded down and b up, which
+lowers them. Empty pairs give less.
+
+Who holds more than `pairs` keys is sampled uniformly among all of them, so that
+estimates are biased towards too few: declare `pairs` generously.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _exact, noise
+from discreet import privacy as p_
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.local import _bits
+from discreet.local._aggregator import Tally
+from discreet.local._bits import Counts
+from discreet.local._intervals import (
+    POPULATION,
+    Floats,
+    Interval,
+    clopper_pearson,
+    normal_quantile,
+)
+from discreet.local._mean import quantise, round_at_random
+from discreet.local._protocol import Client, LocalProtocol
+from discreet.local._rationals import (
+    checked_odds,
+    mixture,
+    odds_below,
+    read_epsilon,
+    read_whole,
+    round_up,
+    text,
+)
+from discreet.local._wire import Columns, Field
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class KeyValue(LocalProtocol):
+    """Key–value pairs.
+
+    Parameters
+    ----------
+    domain
+        Keys are 0, …, domain − 1.
+    epsilon
+        ε of one report.
+    pairs
+        Pairs that one person holds at most.
+    low, high
+        Public range of the values.
+
+    Values of ``randomize``: one mapping from keys to numbers, or a list with one
+    mapping per person.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> ratings = local.KeyValue(domain=20, epsilon=2, pairs=4, low=1, high=5)
+    >>> people = [{3: 5, 7: 1}, {3: 4}] * 5000
+    >>> estimate = ratings.aggregator().update(ratings.randomize(people)).estimate()
+    >>> estimate.frequencies.shape, estimate.means.shape
+    ((20,), (20,))
+    """
+
+    name: ClassVar[str] = "key-value"
+    domain: int
+    pairs: int
+    low: Fraction
+    high: Fraction
+    b: Fraction
+    s: Fraction
+
+    def __init__(
+        self, domain: int, epsilon: Number, pairs: int = 1, low: Number = -1, high: Number = 1
+    ) -> None:
+        eps = read_epsilon(epsilon)
+        ends = _exact.decimal(low, "low"), _exact.decimal(high, "high")
+        if ends[0] >= ends[1]:
+            raise ParameterError("low must lie below high", hint="low=0, high=1")
+        rho = odds_below(eps)
+        s = (1 + mixture(rho, 1, 2)) / 2
+        b = round_up(2 / (rho + 3))
+        odds = checked_odds(max(s / (1 - s), 2 * s * (1 - b) / b), rho)
+        self._set(
+            claimed=eps, odds=odds, domain=read_whole(domain, "domain", most=1 << 16),
+            pairs=read_whole(pairs, "pairs", most=1 << 16), low=ends[0], high=ends[1], b=b, s=s,
+        )  # fmt: skip
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+        return {
+            "domain": self.domain,
+            **self._stated(),
+            "pairs": self.pairs,
+            "low": text(self.low),
+            "high": text(self.high),
+        }
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Presence and sign of each key."""
+        return (Field("present", bits=self.domain), Field("sign", bits=self.domain))
+
+    @property
+    def _row_bytes(self) -> int:
+        return 4 * self.domain
+
+    def client(self, *, max_reports: int = 1) -> Client:
+        """Return one person's client."""
+        return Client(self, max_reports=max_reports)
+
+    # -- client -----------------------------------------------------------------
+
+    def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
+        """Draw each person's pair; return (key or −1, value on the fine grid)."""
+        scalar = isinstance(values, Mapping)
+        people = [values] if scalar else list(values)
+        if not all(isinstance(v, Mapping) for v in people):
+            raise ParameterError("values are mappings from keys to numbers", hint="{3: 0.5}")
+        for person in people:
+            for key in person:
+                whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
+                if not whole or not 0 <= key < self.domain:
+                    raise ParameterError(f"keys are whole numbers from 0 to {self.domain - 1}")
+        slots = [max(self.pairs, len(person)) for person in people]
+        drawn = np.full((len(people), 2), -1, dtype=np.int64)
+        ranges = np.array(slots, dtype=np.int64)
+        # a uniform slot of each person: one batch per number of slots
+        for size in np.unique(ranges):
+            who = np.flatnonzero(ranges == size)
+            for i, slot in zip(
+                who, np.asarray(noise.uniform_many(int(size), who.size)), strict=True
+            ):
+                person = people[i]
+                if slot < len(person):
+                    key = list(person)[int(slot)]
+                    drawn[i] = key, 0
+        held = np.flatnonzero(drawn[:, 0] >= 0)
+        numbers = [people[i][int(drawn[i, 0])] for i in held]
+        drawn[held, 1], _ = quantise(numbers, self.low, self.high)
+        return drawn, scalar
+
+    def draw(self, flat: NDArray[np.int64]) -> Columns:
+        n = len(flat)
+        size = n * self.domain
+        present = np.asarray(noise.bernoulli_many(self.b, size)).reshape(n, self.domain)
+        sign = np.asarray(noise.bernoulli_many(Fraction(1, 2), size)).reshape(n, self.domain)
+        own = np.asarray(noise.bernoulli_many(Fraction(1, 2), n))
+        true = round_at_random(np.maximum(flat[:, 1], 0), 1).astype(bool)
+        told = true ^ np.asarray(noise.bernoulli_many(1 - self.s, n))
+        held = np.flatnonzero(flat[:, 0] >= 0)
+        place = (held, flat[held, 0])
+        present[place], sign[place] = own[held], told[held]
+        return _bits.pack(present), _bits.pack(sign & present)
+
+    # -- server -----------------------------------------------------------------
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Reports with the key, and those with a plus."""
+        return (2, self.domain)
+
+    def valid(self, columns: Columns) -> NDArray[np.bool_]:
+        """Refuse stray bits, and signs of absent keys."""
+        present, sign = columns
+        lone = (sign & ~present).any(axis=1)
+        return ~(_bits.stray_bits(present, self.domain) | lone)
+
+    def tally(self, state: Counts, columns: Columns) -> None:
+        """Count presence and plus signs."""
+        state[0] += _bits.column_sums(columns[0], self.domain)
+        state[1] += _bits.column_sums(columns[1], self.domain)
+
+    def estimate(self, tally: Tally, **options: Any) -> KeyValueEstimate:
+        """Read shares of people per key, and means of the values."""
+        if options:
+            raise ParameterError("KeyValue estimates take no options")
+        return KeyValueEstimate(self, tally)
+
+    def law(self, key: int | None, sign: int = 1) -> dict[tuple[int, ...], Fraction]:
+        """Return the exact probability of each report (3^domain of them)."""
+        half = Fraction(1, 2)
+        out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+        for k in range(self.domain):
+            if k == key:
+                true, false = (self.s, 1 - self.s) if sign > 0 else (1 - self.s, self.s)
+                odds = {0: half, 1: half * true, -1: half * false}
+            else:
+                odds = {0: 1 - self.b, 1: self.b / 2, -1: self.b / 2}
+            out = {(*y, v): w * odds[v] for y, w in out.items() for v in (-1, 0, 1)}
+        return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyValueEstimate:
+    """Shares of people who hold each key, and the mean value among them."""
+
+    protocol: KeyValue
+    tally: Tally
+
+    @property
+    def n(self) -> int:
+        """Reports counted."""
+        return self.tally.n
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Reports not counted, by reason."""
+        return self.tally.refused
+
+    @property
+    def loss(self) -> p_.PrivacyLoss:
+        """What taking part cost one unit."""
+        return self.tally.loss
+
+    @property
+    def _rates(self) -> tuple[Floats, Floats]:
+        """Observed shares of reports with the key, and their mean sign."""
+        present, plus = self.tally.state
+        return present / self.n, (2 * plus - present) / self.n
+
+    @property
+    def _factors(self) -> tuple[float, float, float]:
+        proto = self.protocol
+        b, s = float(proto.b), float(proto.s)
+        return b, proto.pairs / (0.5 - b), proto.pairs / (0.5 * (2 * s - 1))
+
+    @property
+    def frequencies(self) -> Floats:
+        """Estimated shares of people who hold each key, unbiased."""
+        b, share, _ = self._factors
+        return np.asarray(share * (self._rates[0] - b))
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard errors of the shares."""
+        rate = self._rates[0]
+        return np.asarray(self._factors[1] * np.sqrt(rate * (1 - rate) / self.n))
+
+    @property
+    def means(self) -> Floats:
+        """Estimated mean value among holders: a ratio, so only nearly unbiased."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self._unit(self._factors[2] * self._rates[1] / self.frequencies))
+
+    def _unit(self, t: Any) -> Any:
+        half = float(self.protocol.high - self.protocol.low) / 2
+        return float(self.protocol.low) + half * (t + 1)
+
+    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
+        """Return exact (Clopper–Pearson) intervals for the shares."""
+        level = _exact.confidence(confidence)
+        error = (1 - level) / (self.protocol.domain if simultaneous else 1)
+        b, share, _ = self._factors
+        low, high = clopper_pearson(self.tally.state[0], self.n, error)
+        return Interval(share * (low - b), share * (high - b), level, POPULATION)
+
+    def mean_interval(self, confidence: Number = 0.95) -> Interval:
+        """Return Fieller intervals for the means; NaN where the share may be 0."""
+        level = _exact.confidence(confidence)
+        z = normal_quantile(1 - level)
+        b, share, signed = self._factors
+        rate, sign = self._rates
+        top, bottom = signed * sign, share * (rate - b)
+        v_top = signed**2 * (rate - sign**2) / self.n
+        v_bottom = share**2 * rate * (1 - rate) / self.n
+        cov = signed * share * sign * (1 - rate) / self.n
+        # the values m with |top − m·bottom| ≤ z·sd(top − m·bottom): a quadratic in m
+        a = bottom**2 - z * z * v_bottom
+        h = top * bottom - z * z * cov
+        c = top**2 - z * z * v_top
+        with np.errstate(invalid="ignore", divide="ignore"):
+            root = np.sqrt(np.where(a > 0, h * h - a * c, np.nan))
+            low, high = (h - root) / a, (h + root) / a
+        certain = (self.interval(level).low > 0) & (a > 0)
+        ends = [np.where(certain, self._unit(e), np.nan) for e in (low, high)]
+        return Interval(ends[0], ends[1], level, POPULATION)

@@ -1,0 +1,295 @@
+"""What every local protocol is: a client half, a server half, one spec between them.
+
+The client half turns values into :class:`~discreet.local.Reports`; the server half is an
+additive vector of integers (so that aggregators merge by addition) and a way to
+read estimates from it. A protocol object is public, immutable and the same on
+both sides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet import privacy as p_
+from discreet.errors import BudgetExceededError, ParameterError
+from discreet.local import _wire
+from discreet.local._bits import Counts, unpack
+from discreet.local._rationals import read_whole, text
+from discreet.local._wire import Columns, Field, Reports
+
+if TYPE_CHECKING:
+    from discreet.local._aggregator import Aggregator, Tally
+
+_BLOCK_BYTES = 1 << 20
+"""Randomised at once: what a core's cache holds."""
+
+_KINDS: dict[str, Callable[[Mapping[str, Any]], LocalProtocol]] = {}
+
+P = TypeVar("P", bound="LocalProtocol")
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class LocalProtocol(ABC):
+    """Base of all protocols of the local model.
+
+    Attributes
+    ----------
+    claimed
+        ε of one report as stated, an exact rational.
+    odds
+        The largest likelihood ratio of one report, exactly; never above e^ε.
+    spec_id
+        Eight bytes that every report carries.
+    """
+
+    name: ClassVar[str]
+    claimed: Fraction
+    odds: Fraction
+    spec_id: bytes
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super(LocalProtocol, cls).__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            _KINDS[cls.name] = cls.from_parameters
+
+    def _set(self, **values: Any) -> None:
+        """Set the fields of a frozen protocol under construction, its identifier last."""
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+        object.__setattr__(self, "spec_id", _wire.identifier(self.spec))
+
+    # -- what it promises -------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float:
+        """ε of one report (rounded up where it is irrational)."""
+        return self.loss.epsilon()
+
+    @property
+    def loss(self) -> p_.PrivacyLoss:
+        """What one report costs the person who sends it, against everybody."""
+        return p_.Pure(self.claimed).under(p_.Neighbours.CHANGE_ONE)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Protocol, version and exact parameters, ready for JSON."""
+        return {"v": _wire.VERSION, "protocol": self.name, **self.parameters}
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Build a protocol from the parameters of its spec."""
+        return cls(**parameters)
+
+    # -- client -----------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of a report, all of fixed width."""
+
+    @property
+    def report_bytes(self) -> int:
+        """Payload of one report in bytes."""
+        return sum(f.width for f in self.fields)
+
+    def randomize(self, values: Any) -> Reports:
+        """Randomise one value, or an array with one value per person.
+
+        Randomising the same person twice costs twice: hand the protocol's
+        :meth:`client` to devices, which keeps count.
+        """
+        flat, scalar = self.parse(values)
+        if not len(flat):
+            return self.empty()
+        block = max(1, _BLOCK_BYTES // self._row_bytes)
+        if len(flat) <= block:
+            columns = self.draw(flat)
+        else:
+            parts = [self.draw(flat[i : i + block]) for i in range(0, len(flat), block)]
+            columns = tuple(np.concatenate(c) for c in zip(*parts, strict=True))
+        return Reports(self, columns, scalar=scalar, tainted=noise.is_deterministic())
+
+    def empty(self) -> Reports:
+        """Return no reports."""
+        columns = tuple(np.zeros((0, f.width) if f.bits else 0, dtype=f.dtype) for f in self.fields)
+        return Reports(self, columns)
+
+    def client(self, *, max_reports: int = 1) -> Client:
+        """Return one person's client, which refuses to report more often than it may."""
+        return Client(self, max_reports=max_reports)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Working memory of one user in bytes."""
+        return 16
+
+    @abstractmethod
+    def parse(self, values: Any) -> tuple[Any, bool]:
+        """Parse values; return them in one dimension, and whether there was just one."""
+
+    @abstractmethod
+    def draw(self, flat: Any) -> Columns:
+        """Randomise parsed values, each independently."""
+
+    # -- server -----------------------------------------------------------------
+
+    def aggregator(self, *, unit: str | None = None, reports_per_unit: int = 1) -> Aggregator:
+        """Return an empty aggregator.
+
+        Parameters
+        ----------
+        unit, reports_per_unit
+            Whose privacy the loss of the estimate is stated for, and how many
+            reports one such unit sends at most. Nobody can see in the reports
+            who sent them: this is the caller's declaration.
+        """
+        from discreet.local._aggregator import Aggregator  # noqa: PLC0415 - clients need no server
+
+        return Aggregator(self, unit=unit, reports_per_unit=reports_per_unit)
+
+    @property
+    @abstractmethod
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of the additive integer state."""
+
+    def valid(self, columns: Columns) -> NDArray[np.bool_]:
+        """Tell which reports are possible outputs; the rest is refused."""
+        good = np.ones(len(columns[0]), dtype=bool)
+        for field, column in zip(self.fields, columns, strict=True):
+            if not field.bits and field.limit <= np.iinfo(field.dtype).max:
+                good &= column < field.limit
+        return good
+
+    @abstractmethod
+    def tally(self, state: Counts, columns: Columns) -> None:
+        """Add valid reports to the state, in place."""
+
+    @abstractmethod
+    def estimate(self, tally: Tally, **options: Any) -> Any:
+        """Read estimates from what was tallied."""
+
+    def readable(self, columns: Columns) -> NDArray[Any]:
+        """Show payloads as an array: numbers, rows of bits, or records of both."""
+        if len(columns) == 1 and not self.fields[0].bits:
+            return columns[0]
+        kinds = [
+            (f.name, np.uint8, (f.bits,)) if f.bits else (f.name, f.dtype) for f in self.fields
+        ]
+        shown = [
+            unpack(c, f.bits) if f.bits else c for f, c in zip(self.fields, columns, strict=True)
+        ]
+        if len(shown) == 1:
+            return shown[0]
+        out = np.zeros(len(columns[0]), dtype=np.dtype(kinds))
+        for field, column in zip(self.fields, shown, strict=True):
+            out[field.name] = column
+        return out
+
+    # -- identity ---------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalProtocol) and self.spec_id == other.spec_id
+
+    def __hash__(self) -> int:
+        return hash(self.spec_id)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v}" for k, v in self.parameters.items() if v not in (None, ""))
+        return f"{type(self).__name__}({shown})"
+
+    def _stated(self) -> dict[str, Any]:
+        return {"epsilon": text(self.claimed)}
+
+
+def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:
+    """Rebuild a protocol from its spec, as a file's metadata or a letter carries it.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> protocol = local.KaryResponse(domain=8, epsilon="0.5")
+    >>> local.protocol_from_spec(protocol.spec) == protocol
+    True
+    """
+    import json  # noqa: PLC0415 - next to its only use
+
+    try:
+        read = dict(json.loads(spec) if isinstance(spec, str | bytes) else spec)
+    except (ValueError, TypeError):
+        raise ParameterError("a spec is a JSON object") from None
+    version, kind = read.pop("v", None), read.pop("protocol", None)
+    if version != _wire.VERSION or kind not in _KINDS:
+        raise ParameterError(
+            "this spec is of a version or protocol that is not known here",
+            hint=f'{{"v":{_wire.VERSION},"protocol":"kary","domain":4,"epsilon":"1"}}',
+        )
+    try:
+        return _KINDS[kind](read)
+    except TypeError:
+        raise ParameterError(f"the parameters of this spec are not those of {kind!r}") from None
+
+
+class Client:
+    """One person's half: randomises values and keeps count of what that has cost.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> client = local.RandomizedResponse(p="0.5").client(max_reports=1)
+    >>> report = client.randomize(1)
+    >>> client.randomize(0)
+    Traceback (most recent call last):
+        ...
+    discreet.errors.BudgetExceededError: this client has sent all of its reports (1)
+        try: protocol.client(max_reports=2)
+    """
+
+    __slots__ = ("max_reports", "protocol", "sent")
+
+    def __init__(self, protocol: LocalProtocol, *, max_reports: int = 1) -> None:
+        self.protocol = protocol
+        self.max_reports = read_whole(max_reports, "max_reports")
+        self.sent = 0
+
+    @property
+    def loss(self) -> p_.PrivacyLoss | None:
+        """What the reports sent so far have cost together; None before the first."""
+        return None if not self.sent else total_loss(self.protocol, self.sent)
+
+    def randomize(self, value: Any) -> Reports:
+        """Randomise one value, or refuse when the agreed number is used up."""
+        if np.ndim(value) and not isinstance(value, str | bytes):
+            raise ParameterError(
+                "a client randomises the value of one person at a time",
+                hint="protocol.randomize(values)",
+            )
+        self._check()
+        report = self.protocol.randomize(value)
+        self.sent += 1
+        return report
+
+    def _check(self) -> None:
+        if self.sent >= self.max_reports:
+            raise BudgetExceededError(
+                f"this client has sent all of its reports ({self.max_reports})",
+                hint=f"protocol.client(max_reports={self.max_reports + 1})",
+            )
+
+
+def total_loss(protocol: LocalProtocol, reports: int, unit: str | None = None) -> p_.PrivacyLoss:
+    """Return the loss of several reports of one unit, whatever their values."""
+    loss = p_.Pure(protocol.claimed * reports)
+    return loss.under(p_.Neighbours.CHANGE_ONE, unit)

@@ -1,0 +1,386 @@
+r"""RAPPOR: strings from many devices, again and again, behind two layers of coins.
+
+Guarantee
+---------
+A value sets h bits of a Bloom filter of k bits (which ones depends on the device's
+cohort). **Permanent**: each bit flips with probability f/2, once; the device
+remembers the result for that value. **Instantaneous**: each report sends a set bit as 1 with
+probability q and a clear one with probability p.
+
+Two values differ in at most 2h bits, whatever the hash, so for one device and value
+
+* any number of reports is ε∞-DP, e^{ε∞} = ((1−f/2)/(f/2))^{2h};
+* one report is ε₁-DP. A bit is 1 with probability q* = ½f(p+q) + (1−f)q or
+  p* = ½f(p+q) + (1−f)p, and e^{ε₁} = (q*(1−p*)/(p*(1−q*)))^h: of the 2h bits, h rise
+  and h fall, and each pair contributes the ratio once.
+
+The published setting f = ½, p = ½, q = ¾, h = 2 gives ε∞ = ln 81 = 4.39445 and
+ε₁ = ln(5929/2025) = 1.07429 (Erlingsson, Pihur, Korolova, CCS 2014). Their paper's ε∞
+is this formula; leaving out h, as one package does, understates ε₁ by half.
+
+ε(m) for m reports of one memoised value lies between and is nearly ε∞ after a week:
+:meth:`Rappor.epsilon_after`. Each *new* value costs ε∞ again; a new device or a lost
+memo does, too; and a change of value shows. The permanent bits are a fingerprint and
+are never sent.
+
+Assumptions: the memo is kept; the cohort is drawn once, independently of the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet import privacy as p_
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.local import _bits, _decode
+from discreet.local._aggregator import Tally
+from discreet.local._bits import HASH, Counts, Words
+from discreet.local._intervals import Floats
+from discreet.local._protocol import Client, LocalProtocol
+from discreet.local._rationals import log_up, read_probability, read_whole, text
+from discreet.local._wire import Columns, Field, Reports
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class Rappor(LocalProtocol):
+    """RAPPOR, complete: Bloom filters, cohorts, permanent and instantaneous coins.
+
+    Parameters
+    ----------
+    bits, hashes, cohorts
+        Size of the Bloom filter, hash functions, groups of devices.
+    f
+        Permanent: chance that a bit is replaced by a fair coin (once).
+    p, q
+        Instantaneous: chance to send 1 for a clear and for a set bit.
+    campaign
+        Public name of the collection; separates its hashes from others'.
+
+    ``randomize`` draws a cohort and both layers afresh for each value: right for one report per
+    person. Devices that report repeatedly use :meth:`client`, which remembers.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> rappor = local.Rappor(bits=128, hashes=2, cohorts=64, f="0.5", p="0.5", q="0.75")
+    >>> round(rappor.epsilon_permanent, 5), round(rappor.epsilon_instant, 5)
+    (4.39445, 1.07429)
+    """
+
+    name: ClassVar[str] = "rappor"
+    bits: int
+    hashes: int
+    cohorts: int
+    f: Fraction
+    p: Fraction
+    q: Fraction
+    campaign: str
+    odds_instant: Fraction
+
+    def __init__(
+        self,
+        bits: int = 128,
+        hashes: int = 2,
+        cohorts: int = 64,
+        *,
+        f: Number = "0.5",
+        p: Number = "0.5",
+        q: Number = "0.75",
+        campaign: str = "",
+        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
+    ) -> None:
+        if hash != HASH:
+            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
+        flip, low, high = (read_probability(x, n) for x, n in ((f, "f"), (p, "p"), (q, "q")))
+        if low >= high:
+            raise ParameterError(
+                "q must exceed p: set bits are sent as 1 more often", hint='q="0.75"'
+            )
+        h = read_whole(hashes, "hashes", most=32)
+        permanent = ((1 - flip / 2) / (flip / 2)) ** (2 * h)
+        one, zero = _mixed(flip, low, high)
+        self._set(
+            claimed=log_up(permanent),
+            odds=permanent,
+            odds_instant=(one * (1 - zero) / (zero * (1 - one))) ** h,
+            bits=read_whole(bits, "bits", least=2, most=1 << 16),
+            hashes=h,
+            cohorts=read_whole(cohorts, "cohorts", most=1 << 16),
+            f=flip,
+            p=low,
+            q=high,
+            campaign=str(campaign),
+        )
+
+    # -- what it promises -------------------------------------------------------
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """ε∞: any number of reports about one value from one device with a memo."""
+        return self.epsilon
+
+    @property
+    def epsilon_instant(self) -> float:
+        """ε₁: a single report."""
+        return p_.Pure(log_up(self.odds_instant)).epsilon()
+
+    def epsilon_after(self, reports: int) -> float:
+        """Return ε of `reports` reports about one memoised value, between ε₁ and ε∞.
+
+        Given the permanent bit, a bit's reports matter through their sum s alone;
+        ε is h times the range of its log-likelihood ratio, at s = 0 and s = m.
+        """
+        m = read_whole(reports, "reports", most=1 << 20)
+        f, p, q = float(self.f), float(self.p), float(self.q)
+        keep, lost = math.log1p(-f / 2), math.log(f / 2)
+
+        def ratio(log_q: float, log_p: float) -> float:
+            one = np.logaddexp(keep + m * log_q, lost + m * log_p)
+            return float(one - np.logaddexp(lost + m * log_q, keep + m * log_p))
+
+        spread = ratio(math.log(q), math.log(p)) - ratio(math.log1p(-q), math.log1p(-p))
+        return min(self.hashes * spread * (1 + 2.0**-45), self.epsilon_permanent)
+
+    @property
+    def rates(self) -> tuple[Fraction, Fraction]:
+        """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
+        return _mixed(self.f, self.p, self.q)
+
+    @property
+    def gain(self) -> float:
+        """Shift of one bit's share, per unit share of fake clients."""
+        one, zero = self.rates
+        return float((1 - zero) / (one - zero))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+        return {
+            "bits": self.bits,
+            "hashes": self.hashes,
+            "cohorts": self.cohorts,
+            "f": text(self.f),
+            "p": text(self.p),
+            "q": text(self.q),
+            "campaign": self.campaign,
+            "hash": HASH,
+        }
+
+    # -- client -----------------------------------------------------------------
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Cohort and bits."""
+        return (Field("cohort", limit=max(self.cohorts, 2)), Field("bits", bits=self.bits))
+
+    @property
+    def _row_bytes(self) -> int:
+        return 2 * self.bits + 16
+
+    def parse(self, values: Any) -> tuple[Words, bool]:
+        return _bits.read_words(values, self.campaign)
+
+    def positions(self, words: Words, cohorts: NDArray[Any]) -> NDArray[Any]:
+        """Return the Bloom bits of values in cohorts, one column per hash."""
+        seeds = _bits.seed_words(self.cohorts * self.hashes, self.campaign)
+        chosen = seeds.reshape(self.cohorts, self.hashes)[cohorts]
+        return _bits.hash_words(words[:, None], chosen, self.bits)
+
+    def draw(self, flat: Words) -> Columns:
+        """Draw both layers at once: a bit is 1 with probability q* or p*."""
+        n = len(flat)
+        one, zero = self.rates
+        cohorts = np.asarray(noise.uniform_many(self.cohorts, n)).astype(self.fields[0].dtype)
+        bits = np.asarray(noise.bernoulli_many(zero, n * self.bits)).reshape(n, self.bits)
+        places = self.positions(flat, cohorts)
+        drawn = np.asarray(noise.bernoulli_many(one, places.size)).reshape(places.shape)
+        # hashes may share a bit: the later draw replaces the earlier one
+        for i in range(self.hashes):
+            bits[np.arange(n), places[:, i]] = drawn[:, i]
+        return cohorts, _bits.pack(bits)
+
+    def client(
+        self, *, max_reports: int = 1 << 20, memo: Mapping[str, Any] | None = None
+    ) -> RapporClient:
+        """Return a device with a cohort and a memo of its own, or one that resumes.
+
+        Parameters
+        ----------
+        max_reports
+            Reports it may send in all.
+        memo
+            What :meth:`RapporClient.to_dict` returned; left out: a new device.
+        """
+        return RapporClient(self, max_reports=max_reports, memo=memo)
+
+    # -- server -----------------------------------------------------------------
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Ones per cohort and bit, and reports per cohort."""
+        return (self.cohorts, self.bits + 1)
+
+    def valid(self, columns: Columns) -> NDArray[np.bool_]:
+        """Refuse unknown cohorts and stray bits."""
+        return (columns[0] < self.cohorts) & ~_bits.stray_bits(columns[1], self.bits)
+
+    def tally(self, state: Counts, columns: Columns) -> None:
+        """Count ones per cohort and bit."""
+        cohorts, rows = columns
+        state[:, :-1] += _bits.grouped_sums(rows, cohorts, self.cohorts, self.bits)
+        state[:, -1] += np.bincount(cohorts, minlength=self.cohorts)
+
+    def estimate(
+        self,
+        tally: Tally,
+        candidates: Sequence[Any] | None = None,
+        *,
+        confidence: Number = 0.95,
+        **options: Any,
+    ) -> _decode.Decoded | _decode.BitShares:
+        """Decode the shares of candidate values, or of the Bloom bits themselves.
+
+        Parameters
+        ----------
+        tally
+            What was tallied.
+        candidates
+            Values that may occur; unknown ones alias onto them (see ``unexplained``).
+        confidence
+            Level of the family of significance tests (Bonferroni).
+        """
+        if options:
+            raise ParameterError("RAPPOR estimates take candidates and confidence")
+        shares = self._bit_shares(tally)
+        if candidates is None:
+            return shares
+        names = list(candidates)
+        words, _ = _bits.read_words(names, self.campaign)
+        return _decode.decode(shares, self._design(words), tuple(names), confidence)
+
+    def _bit_shares(self, tally: Tally) -> _decode.BitShares:
+        one, zero = (float(r) for r in self.rates)
+        ones, people = tally.state[:, :-1], tally.state[:, -1:]
+        some = np.maximum(people, 1)
+        rate = ones / some
+        # the true rate lies between p* and q*, whatever the people hold
+        likely = np.clip(rate, zero, one)
+        error = np.sqrt(likely * (1 - likely) / some)
+        share = np.where(people > 0, (rate - zero) / (one - zero), np.nan)
+        return _decode.BitShares(self, tally, share, error / (one - zero), one, zero)
+
+    def _design(self, words: Words) -> Floats:
+        """Return the (cohorts·bits) × candidates matrix of Bloom bits."""
+        out = np.zeros((self.cohorts, self.bits, len(words)))
+        items = np.arange(len(words))
+        for cohort in range(self.cohorts):
+            places = self.positions(words, np.full(len(words), cohort))
+            for i in range(self.hashes):
+                out[cohort, places[:, i], items] = 1.0
+        return out.reshape(self.cohorts * self.bits, len(words))
+
+    # -- laws, for audits ---------------------------------------------------------
+
+    def law(self, bloom: Sequence[int], *, instant: bool = True) -> dict[tuple[int, ...], Fraction]:
+        """Return the exact law of one report (or of the permanent bits) of a Bloom filter."""
+        one, zero = self.rates if instant else (1 - self.f / 2, self.f / 2)
+        out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+        for bit in bloom:
+            w = one if bit else zero
+            out = {(*y, b): v * (w if b else 1 - w) for y, v in out.items() for b in (0, 1)}
+        return out
+
+
+def _mixed(f: Fraction, p: Fraction, q: Fraction) -> tuple[Fraction, Fraction]:
+    coin = f * (p + q) / 2
+    return coin + (1 - f) * q, coin + (1 - f) * p
+
+
+class RapporClient(Client):
+    """A device: one cohort for life, and a memo of permanent bits, one row per value.
+
+    The memo is private to the device. It is keyed by value and never by time:
+    a fresh memo every day would be a fresh ε∞ every day.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> device = local.Rappor(cohorts=8).client()
+    >>> device.randomize("www.example.org").protocol.bits
+    128
+    >>> len(device.to_dict()["permanent"])
+    1
+    """
+
+    __slots__ = ("cohort", "permanent")
+
+    protocol: Rappor
+
+    def __init__(
+        self, protocol: Rappor, *, max_reports: int, memo: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(protocol, max_reports=max_reports)
+        self.permanent: dict[int, bytes] = {}
+        if memo is None:
+            self.cohort = int(noise.uniform_below(protocol.cohorts))
+            return
+        if memo.get("spec") != protocol.spec_id.hex():
+            raise ParameterError("this memo belongs to another protocol or other parameters")
+        self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
+        self.sent = read_whole(memo["sent"], "sent", least=0, most=1 << 40)
+        self.permanent = {int(k): bytes.fromhex(v) for k, v in memo["permanent"].items()}
+
+    @property
+    def loss(self) -> p_.PrivacyLoss | None:
+        """ε∞ for each value that was ever reported; None before the first."""
+        if not self.permanent:
+            return None
+        total = p_.Pure(self.protocol.claimed * len(self.permanent))
+        return total.under(p_.Neighbours.CHANGE_ONE)
+
+    def randomize(self, value: Any) -> Reports:
+        """Report a value through its permanent bits."""
+        words, scalar = self.protocol.parse(value)
+        if not scalar:
+            raise ParameterError("a client randomises one value at a time")
+        self._check()
+        self.sent += 1
+        word = int(words[0])
+        if word not in self.permanent:
+            self.permanent[word] = self._permanent(words)
+        raw = np.frombuffer(self.permanent[word], dtype=np.uint8)[None, :]
+        memo = _bits.unpack(raw, self.protocol.bits)[0].astype(bool)
+        high = np.asarray(noise.bernoulli_many(self.protocol.q, self.protocol.bits))
+        low = np.asarray(noise.bernoulli_many(self.protocol.p, self.protocol.bits))
+        sent = np.where(memo, high, low)
+        cohort = np.array([self.cohort], dtype=self.protocol.fields[0].dtype)
+        return Reports(
+            self.protocol,
+            (cohort, _bits.pack(sent[None, :])),
+            scalar=True,
+            tainted=noise.is_deterministic(),
+        )
+
+    def _permanent(self, words: Words) -> bytes:
+        bits = np.zeros((1, self.protocol.bits), dtype=bool)
+        bits[0, self.protocol.positions(words, np.array([self.cohort]))[0]] = True
+        bits ^= np.asarray(noise.bernoulli_many(self.protocol.f / 2, self.protocol.bits))
+        return _bits.pack(bits).tobytes()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return cohort, memo and count, to be kept on the device."""
+        return {
+            "spec": self.protocol.spec_id.hex(),
+            "cohort": self.cohort,
+            "sent": self.sent,
+            "permanent": {str(k): v.hex() for k, v in self.permanent.items()},
+        }

@@ -1,0 +1,180 @@
+"""Subset selection: send a random set of ω items that is likely to hold the value.
+
+Guarantee
+---------
+With probability p the set holds the value and ω−1 uniform others, with probability
+1−p it holds ω uniform others. Sets with the value have probability p/C(k−1, ω−1),
+sets without it (1−p)/C(k−1, ω); their ratio p(k−ω)/((1−p)ω) = odds ≤ e^ε, as p is
+rounded down from ωρ/(ωρ+k−ω), ρ ≤ e^ε (Ye, Barg 2018; Wang et al. 2016).
+
+With ω near k/(e^ε+1) its variance is the least of all protocols here, or tied; ω = 1 is
+k-ary randomized response.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet._exact import Number
+from discreet.local import _bits
+from discreet.local._bits import Counts
+from discreet.local._frequency import FrequencyProtocol
+from discreet.local._rationals import (
+    checked_odds,
+    odds_below,
+    read_epsilon,
+    read_whole,
+    round_down,
+)
+from discreet.local._wire import Columns, Field
+
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class SubsetSelection(FrequencyProtocol):
+    """Subset selection: the least variance, at the price of a bit per item.
+
+    Parameters
+    ----------
+    domain, epsilon
+        See :class:`~discreet.local.KaryResponse`.
+    size
+        Number ω of items in a set. Left out: the ω of least variance.
+
+    Examples
+    --------
+    >>> from discreet import local
+    >>> protocol = local.SubsetSelection(domain=16, epsilon=1)
+    >>> protocol.size, round(protocol.variance(), 4)
+    (4, 3.1107)
+    """
+
+    name: ClassVar[str] = "subset-selection"
+    size: int
+    inside: Fraction
+
+    def __init__(self, domain: int, epsilon: Number, size: int | None = None) -> None:
+        k = read_whole(domain, "domain", least=2, most=1 << 16)
+        eps = read_epsilon(epsilon)
+        rho = odds_below(eps)
+        w = _best_size(k, rho) if size is None else read_whole(size, "size", most=k - 1)
+        inside = round_down(w * rho / (w * rho + k - w))
+        odds = checked_odds(inside * (k - w) / ((1 - inside) * w), rho)
+        self._set(claimed=eps, odds=odds, domain=k, size=w, inside=inside, p=inside,
+                  q=_other(inside, w, k))  # fmt: skip
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Exact parameters, as the spec carries them."""
+        return {"domain": self.domain, **self._stated(), "size": self.size}
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The set as a row of bits."""
+        return (Field("bits", bits=self.domain),)
+
+    @property
+    def _row_bytes(self) -> int:
+        return 64 if self.domain <= 64 else 9 * self.domain
+
+    def draw(self, flat: NDArray[Any]) -> Columns:
+        holds = np.asarray(noise.bernoulli_many(self.inside, len(flat)))
+        if self.domain <= 64:
+            masks = self._floyd(flat.astype(np.uint64), holds)
+            rows = masks.astype("<u8", copy=False).view(np.uint8).reshape(len(flat), 8)
+            return (np.ascontiguousarray(rows[:, : self.fields[0].width]),)
+        return (_bits.pack(self._ranked(flat, holds)),)
+
+    def _floyd(self, flat: NDArray[np.uint64], holds: NDArray[np.bool_]) -> NDArray[np.uint64]:
+        """Draw masks of other items by Floyd's algorithm, then open a gap for the value."""
+        n, others = len(flat), self.domain - 1
+        mask = np.zeros(n, dtype=np.uint64)
+        for j in range(others - (self.size - 1), others):
+            bit = _ONE << np.asarray(noise.uniform_many(j + 1, n)).astype(np.uint64)
+            bit[(mask & bit) != 0] = _ONE << np.uint64(j)
+            mask |= bit
+        # who leaves the value out needs one more item: draw until it is new
+        left = np.flatnonzero(~holds)
+        while left.size:
+            bit = _ONE << np.asarray(noise.uniform_many(others, left.size)).astype(np.uint64)
+            new = (mask[left] & bit) == 0
+            mask[left[new]] |= bit[new]
+            left = left[~new]
+        below = (_ONE << flat) - _ONE
+        opened = ((mask & ~below) << _ONE) | (mask & below)
+        return opened | np.where(holds, _ONE << flat, np.uint64(0))
+
+    def _ranked(self, flat: NDArray[Any], holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Draw sets as the ω smallest of random keys; the value's key is forced to an end.
+
+        A tie at the cut leaves a set of the wrong size; such rows are drawn again,
+        which favours no other item because the rule treats them alike.
+        """
+        n, k = len(flat), self.domain
+        out = np.zeros((n, k), dtype=bool)
+        left = np.arange(n)
+        while left.size:
+            words = np.asarray(noise.random_words(-(-left.size * k // 2)))
+            keys = words.view(np.uint32)[: left.size * k].reshape(left.size, k)
+            # keys are narrowed by one at each end, so that the forced ones are extreme
+            keys = np.clip(keys, 1, 0xFFFFFFFE)
+            keys[np.arange(left.size), flat[left]] = np.where(holds[left], 0, 0xFFFFFFFF)
+            cut = np.partition(keys, self.size - 1, axis=1)[:, self.size - 1]
+            sets = keys <= cut[:, None]
+            good = np.count_nonzero(sets, axis=1) == self.size
+            out[left[good]] = sets[good]
+            left = left[~good]
+        return out
+
+    def valid(self, columns: Columns) -> NDArray[np.bool_]:
+        """Refuse sets of another size."""
+        ones = np.bitwise_count(columns[0]).sum(axis=1, dtype=np.int64)
+        return np.asarray(~_bits.stray_bits(columns[0], self.domain) & (ones == self.size))
+
+    def tally(self, state: Counts, columns: Columns) -> None:
+        """Count the sets that hold each item."""
+        state += _bits.column_sums(columns[0], self.domain)
+
+    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+        """Draw each item's support from its exact marginal law.
+
+        Jointly the supports sum to ω·n, which independent draws do not; the error is
+        spread evenly here and does not change any single item's law noticeably.
+        """
+        n = int(counts.sum())
+        drawn = rng.binomial(counts, float(self.p)) + rng.binomial(n - counts, float(self.q))
+        return np.asarray(drawn)
+
+    def law(self, value: int) -> dict[tuple[int, ...], Fraction]:
+        """Return the exact probability of each set."""
+        k, w = self.domain, self.size
+        held = self.inside / math.comb(k - 1, w - 1)
+        bare = (1 - self.inside) / math.comb(k - 1, w)
+        return {s: held if value in s else bare for s in itertools.combinations(range(k), w)}
+
+
+def _other(inside: Fraction, size: int, domain: int) -> Fraction:
+    """Return the chance that a set holds a given item that is not the value."""
+    return (inside * (size - 1) + (1 - inside) * size) / (domain - 1)
+
+
+def _best_size(domain: int, rho: Fraction) -> int:
+    """Return the ω of least variance for rare items."""
+    centre = domain / (rho + 1)
+
+    def variance(size: int) -> Fraction:
+        p = size * rho / (size * rho + domain - size)
+        q = _other(p, size, domain)
+        return q * (1 - q) / (p - q) ** 2
+
+    near = {math.floor(centre), math.ceil(centre)}
+    return min((min(max(w, 1), domain - 1) for w in near), key=variance)

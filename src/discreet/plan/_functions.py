@@ -1,0 +1,128 @@
+"""Row functions by name: one table for SQL text and the fluent API.
+
+A function has names in SQL, perhaps a method of a term, the kinds of argument it
+takes, and what builds it. A new function is a row here and, where nothing that
+exists will do, an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, Literal
+
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import _build as build
+from discreet.plan._build import Null, Operand, Word
+
+Take = Literal["value", "number", "whole", "word", "values"]
+"""What an argument is: any operand, a constant of some kind, or all that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of one row's values."""
+
+    names: tuple[str, ...]
+    takes: tuple[Take, ...]
+    make: Callable[..., Operand]
+    optional: int = 0
+    fluent: str | None = None
+    """Method of a term that means the same."""
+
+    def __call__(self, name: str, args: Sequence[Operand]) -> Operand:
+        """Apply the function, called `name`, to operands."""
+        if self.takes == ("values",):
+            return self.make(args)
+        arity(name, args, len(self.takes) - self.optional, len(self.takes))
+        return self.make(*(_READ[t](a, name) for t, a in zip(self.takes, args, strict=False)))
+
+
+def arity(name: str, args: Sequence[object], low: int, high: int | None = None) -> None:
+    """Refuse a call with the wrong number of arguments."""
+    if not low <= len(args) <= (high or low):
+        count = f"{low} to {high}" if high is not None and high > low else low
+        raise QueryError(f"{name} takes {count} argument{'s' * (count != 1)}")
+
+
+def constant(operand: Operand, where: str) -> Fraction:
+    """Insist on a numeric constant."""
+    value = build.constant_value(operand)
+    if value is None:
+        raise QueryError(f"{where} needs a constant number here")
+    return value
+
+
+def whole(operand: Operand, where: str) -> int:
+    """Insist on a constant whole number."""
+    value = constant(operand, where)
+    if value.denominator != 1:
+        raise QueryError(f"{where} needs a whole number here")
+    return int(value)
+
+
+def _word(operand: Operand, where: str) -> str:
+    if not isinstance(operand, Word):
+        raise QueryError(f"{where} needs the part in quotes", hint=f"{where}('year', day)")
+    return operand.text
+
+
+_READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
+    "value": lambda operand, _: operand,
+    "number": constant,
+    "whole": whole,
+    "word": _word,
+}
+
+
+def _limited(values: Sequence[Operand], *, least: bool) -> Operand:
+    """LEAST or GREATEST of one number and constants: a public bound."""
+    name = "LEAST" if least else "GREATEST"
+    bounds = [v for o in values if (v := build.constant_value(o)) is not None]
+    free = [o for o in values if build.constant_value(o) is None]
+    if len(free) != 1 or not bounds:
+        raise UnsupportedQueryError(
+            f"{name} of several columns is not supported", hint=f"{name}(income, 100000)"
+        )
+    if least:
+        return build.clamp(free[0], None, min(bounds), name)
+    return build.clamp(free[0], max(bounds), None, name)
+
+
+def _nullif(x: Operand, other: Operand) -> Operand:
+    return build.case([(build.compare("=", x, other), Null())], x)
+
+
+def _power(x: Operand, times: int) -> Operand:
+    if not 1 <= times <= 8:
+        raise UnsupportedQueryError("POWER beyond 1 to 8 is not supported", hint="POWER(x, 2)")
+    product = build.as_number(x, "POWER")
+    if times % 2 == 0:
+        product, times = build.arithmetic("*", product, product), times // 2
+    factor = product
+    for _ in range(times - 1):
+        product = build.arithmetic("*", product, factor)
+    return product
+
+
+_PARTS: Final = (
+    "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
+)  # fmt: skip
+_ALL: Final = (
+    Function(("ABS",), ("value",), build.absolute),
+    Function(("FLOOR",), ("value",), build.floor),
+    Function(("CEIL", "CEILING"), ("value",), build.ceiling),
+    Function(("ROUND",), ("value", "whole"), build.rounded, optional=1, fluent="round"),
+    Function(("COALESCE", "IFNULL", "NVL"), ("values",), build.coalesce),
+    Function(("NULLIF",), ("value", "value"), _nullif),
+    Function(("LEAST",), ("values",), partial(_limited, least=True)),
+    Function(("GREATEST",), ("values",), partial(_limited, least=False)),
+    Function(("POWER", "POW"), ("value", "whole"), _power),
+    Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
+    Function(("DATE_PART",), ("word", "value"), build.date_part),
+    *(Function((part,), ("value",), partial(build.date_part, part)) for part in _PARTS),
+)
+FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}
+"""Row functions by their SQL names."""

@@ -1,0 +1,439 @@
+"""The statistics that can be asked for: one class each, one table for all front ends.
+
+A statistic names what is asked. It says under which names SQL and Python know it,
+which values it suits, what it measures (parts) and how the answer follows from them
+(a formula). Adding a statistic is adding a class here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from discreet._exact import show
+from discreet.errors import ParameterError
+from discreet.plan._expr import Arithmetic, Constant, Expr, Square
+from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
+from discreet.plan._relation import Measure, MeasureKind
+from discreet.plan._types import Kind, Type
+
+if TYPE_CHECKING:
+    from discreet.plan._lower import Lowering
+
+_ANY: Final = frozenset(Kind)
+_NUMBERS: Final = frozenset({Kind.NUMBER, Kind.BOOLEAN})
+_ORDERED: Final = frozenset({Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP})
+_LISTED: Final = frozenset({Kind.CATEGORY, Kind.BOOLEAN})
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name of a statistic in SQL: parameters it fixes, parameters that follow."""
+
+    sql: str
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    takes: tuple[str, ...] = ()
+    optional: bool = False
+    """Whether what it takes may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fluent:
+    """A function of the fluent API: the SQL call that it stands for."""
+
+    name: str
+    sql: str
+    doc: str
+    takes: tuple[tuple[str, object], ...] = ()
+    """Further parameters with their defaults (``...``: must be given)."""
+    population: str | None = None
+    """SQL name for ``sample=False``, where there is one."""
+
+
+@dataclass(frozen=True)
+class Statistic(ABC):
+    """One statistic of a row expression."""
+
+    expr: Expr | None = None
+
+    word: ClassVar[str]
+    suits: ClassVar[frozenset[Kind]] = _ANY
+    must: ClassVar[str] = ""
+    """What the expression must be, where not everything suits."""
+    names: ClassVar[tuple[Name, ...]] = ()
+    fluent: ClassVar[tuple[Fluent, ...]] = ()
+    needs_expr: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
+    """Whether a call may state contribution bounds."""
+    ordered: ClassVar[bool] = False
+    """Whether WITHIN GROUP may name its expression."""
+    known: ClassVar[list[type[Statistic]]] = []
+
+    def __init_subclass__(cls) -> None:
+        Statistic.known.append(cls)
+
+    def __post_init__(self) -> None:
+        name = self.word.upper()
+        if self.expr is None:
+            if self.needs_expr:
+                raise ParameterError(f"{name} needs an expression")
+        elif self.expr.type.kind not in self.suits:
+            raise ParameterError(f"{name} needs {self.must}, got {self.expr.type}")
+
+    @classmethod
+    def of(cls, expr: Expr | None, **parameters: object) -> Self:
+        """Make the statistic in its one canonical form."""
+        return cls(expr, **parameters)
+
+    @classmethod
+    def parameter(cls, value: Fraction) -> object:
+        """Read a further argument of the SQL call."""
+        return value
+
+    @property
+    def result(self) -> Type | None:
+        """Type of the answer, where it is a value of the column; None: a number."""
+        return None
+
+    @property
+    def listed(self) -> bool:
+        """Whether the answer is a list of values."""
+        return False
+
+    @abstractmethod
+    def lower(self, low: Lowering) -> Formula:
+        """Ask for parts; say how the answer follows from them."""
+
+    def __str__(self) -> str:
+        arg = "*" if self.expr is None else self.expr.describe()
+        more = "".join(f", {x}" for x in self._shown())
+        return f"{self.word}({arg}{more})"
+
+    def _shown(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def _value(self) -> Expr:
+        assert self.expr is not None
+        return self.expr
+
+
+@dataclass(frozen=True)
+class Count(Statistic):
+    """Rows; with an expression, rows where it is not NULL."""
+
+    word = "count"
+    needs_expr = False
+    names = (Name("COUNT"), Name("COUNTIF"), Name("COUNT_IF"))
+    fluent = (
+        Fluent("count", "COUNT", "Count rows; with an expression, those where it is not NULL."),
+    )
+
+    @classmethod
+    def of(cls, expr: Expr | None, **parameters: object) -> Self:
+        """A value that cannot be NULL is counted wherever there is a row."""
+        return cls(expr if expr is not None and expr.type.nullable else None, **parameters)
+
+    def lower(self, low: Lowering) -> Formula:
+        """One vector."""
+        return Total(low.count(self.expr), Fraction(1))
+
+
+@dataclass(frozen=True)
+class CountDistinct(Statistic):
+    """Different values."""
+
+    word = "count distinct"
+    bounded = False
+    names = (Name("APPROX_COUNT_DISTINCT"),)
+    fluent = (
+        Fluent(
+            "count_distinct",
+            "COUNT DISTINCT",
+            "Count different values; of the unit column, units.",
+        ),
+    )
+
+    def lower(self, low: Lowering) -> Formula:
+        """One vector."""
+        return Total(low.vector(Measure(MeasureKind.DISTINCT, self.expr)), Fraction(1))
+
+    def __str__(self) -> str:
+        return f"count(distinct {self._value.describe()})"
+
+
+@dataclass(frozen=True)
+class CountUnits(Statistic):
+    """Different units."""
+
+    word = "count units"
+    needs_expr = False
+
+    def lower(self, low: Lowering) -> Formula:
+        """One vector."""
+        return Total(low.units(), Fraction(1))
+
+    def __str__(self) -> str:
+        return "count(units)"
+
+
+@dataclass(frozen=True)
+class Sum(Statistic):
+    """Values added up."""
+
+    word = "sum"
+    suits = _NUMBERS
+    must = "a number"
+    names = (Name("SUM"),)
+    fluent = (Fluent("sum", "SUM", "Add values up."),)
+
+    def lower(self, low: Lowering) -> Formula:
+        """One vector."""
+        expr = low.number(self._value)
+        return Total(low.sum(expr), expr.type.step)
+
+
+@dataclass(frozen=True)
+class Average(Statistic):
+    """Mean of the values that are not NULL."""
+
+    word = "avg"
+    suits = _NUMBERS
+    must = "a number"
+    names = (Name("AVG"), Name("MEAN"))
+    fluent = (
+        Fluent("mean", "AVG", "Average values."),
+        Fluent(
+            "proportion",
+            "AVG",
+            "Share of rows for which a condition is true, among those where it is known.",
+        ),
+    )
+
+    def lower(self, low: Lowering) -> Formula:
+        """A centred sum and a count."""
+        expr = low.number(self._value)
+        centred, centre = _centred(expr)
+        t = expr.type
+        return Mean(
+            low.sum(centred),
+            low.count(expr),
+            centre * t.step,
+            t.step,
+            t.lo * t.step,
+            t.hi * t.step,
+        )
+
+
+@dataclass(frozen=True)
+class Variance(Statistic):
+    """Variance, divided by n − 1 (``sample``) or by n."""
+
+    sample: bool = True
+
+    word = "var"
+    suits = _NUMBERS
+    must = "a number"
+    root: ClassVar[bool] = False
+    names: ClassVar[tuple[Name, ...]] = (
+        Name("VAR"),
+        Name("VARIANCE"),
+        Name("VAR_SAMP"),
+        Name("VAR_POP", {"sample": False}),
+    )
+    fluent: ClassVar[tuple[Fluent, ...]] = (
+        Fluent(
+            "var",
+            "VAR_SAMP",
+            "Variance; divided by n − 1, or by n without `sample`.",
+            population="VAR_POP",
+        ),
+    )
+
+    def lower(self, low: Lowering) -> Formula:
+        """Two centred moments and a count."""
+        expr = low.number(self._value)
+        centred, _ = _centred(expr)
+        squares = Square(centred)
+        half = squares.type.hi // 2
+        shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
+        return Spread(
+            low.sum(centred),
+            low.sum(Arithmetic("-", squares, shift)),
+            low.count(expr),
+            half,
+            expr.type.step,
+            (expr.type.hi - expr.type.lo) * expr.type.step,
+            sample=self.sample,
+            root=self.root,
+        )
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.sample else text.replace("(", "_pop(", 1)
+
+
+@dataclass(frozen=True)
+class Deviation(Variance):
+    """Standard deviation."""
+
+    word = "stddev"
+    root = True
+    names = (
+        Name("STD"),
+        Name("STDDEV"),
+        Name("STDDEV_SAMP"),
+        Name("STDDEV_POP", {"sample": False}),
+    )
+    fluent = (
+        Fluent(
+            "std",
+            "STDDEV_SAMP",
+            "Standard deviation; see :func:`var`.",
+            population="STDDEV_POP",
+        ),
+    )
+
+
+_QUANTILES: Final = (
+    "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "PERCENTILE_CONT", "PERCENTILE_DISC",
+    "APPROX_QUANTILE", "APPROX_PERCENTILE",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class QuantileOf(Statistic):
+    """The value below which a share ``at`` of the values lies."""
+
+    at: Fraction = Fraction(1, 2)
+
+    word = "quantile"
+    ordered = True
+    suits = _ORDERED
+    must = "an ordered value"
+    names = (
+        *(Name(sql, takes=("at",)) for sql in _QUANTILES),
+        Name("MEDIAN", {"at": Fraction(1, 2)}),
+        Name("MIN", {"at": Fraction(0)}),
+        Name("MAX", {"at": Fraction(1)}),
+    )
+    fluent = (
+        Fluent(
+            "quantile",
+            "QUANTILE",
+            "Quantile at a probability between 0 and 1.",
+            takes=(("q", ...),),
+        ),
+        Fluent("median", "MEDIAN", "Median: the quantile at one half."),
+        Fluent("min", "MIN", "Smallest value, as the quantile at 0."),
+        Fluent("max", "MAX", "Largest value, as the quantile at 1."),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.at <= 1:
+            raise ParameterError("a quantile lies between 0 and 1", hint="QUANTILE(x, 0.5)")
+
+    @property
+    def result(self) -> Type | None:
+        """A value of the column."""
+        return self._value.type
+
+    def lower(self, low: Lowering) -> Formula:
+        """A tree, shared by all quantiles of one expression."""
+        return Quantile(low.tree(self._value), self.at)
+
+    def _shown(self) -> tuple[str, ...]:
+        return (show(self.at),)
+
+
+@dataclass(frozen=True)
+class ModeOf(Statistic):
+    """The most frequent values."""
+
+    top: int = 1
+
+    word = "mode"
+    ordered = True
+    bounded = False
+    suits = _LISTED
+    must = "a category"
+    names = tuple(
+        Name(sql, takes=("top",), optional=True)
+        for sql in ("MODE", "APPROX_TOP_K", "APPROX_TOP_COUNT")
+    )
+    fluent = (
+        Fluent(
+            "mode",
+            "MODE",
+            "Most frequent category, or the `top` most frequent ones.",
+            takes=(("top", 1),),
+        ),
+    )
+
+    @property
+    def result(self) -> Type | None:
+        """A value of the column."""
+        return self._value.type
+
+    @property
+    def listed(self) -> bool:
+        """Several values at once."""
+        return self.top > 1
+
+    @classmethod
+    def parameter(cls, value: Fraction) -> object:
+        """How many values are listed."""
+        if value.denominator != 1 or value < 1:
+            raise ParameterError("MODE lists a whole number of values, from 1", hint="MODE(sex, 2)")
+        return int(value)
+
+    def lower(self, low: Lowering) -> Formula:
+        """A pick."""
+        return Mode(low.pick(self._value, self.top))
+
+    def _shown(self) -> tuple[str, ...]:
+        return (str(self.top),) if self.top > 1 else ()
+
+
+@dataclass(frozen=True)
+class LinearImage(Statistic):
+    """Linear queries Bx over the data vector x, the counts of all cells in key order.
+
+    ``rows`` holds ``denominator``·B as integers, one tuple per query. The answer has
+    one row per query instead of one per cell.
+    """
+
+    rows: tuple[tuple[int, ...], ...] = ()
+    denominator: int = 1
+    labels: tuple[str, ...] = ()
+
+    word = "linear"
+    needs_expr = False
+
+    def lower(self, low: Lowering) -> Formula:
+        """One image of the counts."""
+        return Total(low.image(self.rows, self.labels), Fraction(1, self.denominator))
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} linear queries"
+
+
+CALLS: Final[dict[str, tuple[type[Statistic], Name]]] = {
+    name.sql: (statistic, name) for statistic in Statistic.known for name in statistic.names
+}
+"""Every SQL name of a statistic."""
+
+FLUENT: Final[dict[str, Fluent]] = {f.name: f for s in Statistic.known for f in s.fluent}
+"""Every function of the fluent API."""
+
+
+def _centred(expr: Expr) -> tuple[Expr, int]:
+    """Subtract the middle of the public range, so that a unit moves a sum by half of it."""
+    t = expr.type
+    centre = (t.lo + t.hi) // 2
+    middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
+    return Arithmetic("-", expr, middle), centre

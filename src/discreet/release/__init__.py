@@ -1,0 +1,51 @@
+"""Publishing: whole workloads, answered together, with the error known beforehand.
+
+>>> from discreet import release
+>>> ages = release.Workload.prefix(128)
+>>> plan = release.plan(ages, epsilon="0.5", method="hb")
+>>> round(plan.rmse, 1)
+14.2
+>>> table = plan.publish([10] * 128)
+>>> low, high = table.interval(0.95)
+>>> table.answers.shape == low.shape
+True
+
+A mechanism is a generator that yields *questions* and is sent released answers; it never
+holds the counts (:mod:`discreet.release._questions`). So its guarantee is that of its
+questions, and everything else is post-processing.
+"""
+
+from __future__ import annotations
+
+from discreet.release._counts import Counts, Records
+from discreet.release._mechanism import Job, Mechanism, Strategy
+from discreet.release._optimum import Optimum, gaussian_optimum
+from discreet.release._plan import METHODS, Plan, plan, publish
+from discreet.release._price import Price
+from discreet.release._publication import Publication
+from discreet.release._queries import Query
+from discreet.release._questions import Choice, Course, Measurement, Question, conduct
+from discreet.release._workload import Workload
+
+__all__ = [
+    "METHODS",
+    "Choice",
+    "Counts",
+    "Course",
+    "Job",
+    "Measurement",
+    "Mechanism",
+    "Optimum",
+    "Plan",
+    "Price",
+    "Publication",
+    "Query",
+    "Question",
+    "Records",
+    "Strategy",
+    "Workload",
+    "conduct",
+    "gaussian_optimum",
+    "plan",
+    "publish",
+]

@@ -1,0 +1,108 @@
+"""What a method is: a course of questions, and what is known of its error beforehand."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import privacy as p
+from discreet.privacy import Neighbours
+from discreet.release._price import Price
+from discreet.release._queries import Query
+from discreet.release._questions import Course, Measurement
+from discreet.release._workload import Workload
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workload, what its publication may cost, and who counts as a neighbour."""
+
+    workload: Workload
+    price: Price
+    neighbours: Neighbours
+
+
+class Mechanism(ABC):
+    """One way to publish a workload.
+
+    Attributes
+    ----------
+    linear
+        True when the measurements do not depend on data and the estimate is a linear,
+        unbiased function of them: then the error has the same law for every data set.
+    note
+        One sentence on what is known of its error.
+    """
+
+    method: ClassVar[str]
+    linear: ClassVar[bool] = False
+    note: str = "its error depends on the data and is not known beforehand"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    @abstractmethod
+    def course(self) -> Course:
+        """Start the mechanism: a generator of questions that returns an estimate."""
+
+    def error(self) -> float | None:
+        """Return the expected total squared error of the workload, if it is known."""
+        return None
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """What the whole costs."""
+        return self.job.price.loss.under(self.job.neighbours)
+
+    def describe(self) -> str:
+        """Say what is measured."""
+        return self.method
+
+    def answers(self, estimate: Any) -> NDArray[Any]:
+        """Answer the workload from an estimate."""
+        return self.job.workload.answers(estimate)
+
+
+class Strategy(Mechanism):
+    """One integer matrix, measured once, inverted by least squares.
+
+    Guarantee: that of a single :class:`Measurement`. Expected squared error of the workload
+    W: Var(noise)·tr(W(AᵀA)⁻¹Wᵀ), the same for every data set (Li et al. 2010).
+    """
+
+    linear = True
+    note = "unbiased; the expected error is the same for every data set"
+    query: Query
+
+    @abstractmethod
+    def trace(self) -> float:
+        """Return tr(W(AᵀA)⁻¹Wᵀ)."""
+
+    @abstractmethod
+    def reconstruct(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the least-squares estimate of the counts from released integers."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """The one question."""
+        return Measurement.priced(
+            self.query, self.job.price, self.job.neighbours, label=self.describe()
+        )
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """The loss of the one measurement."""
+        return self.measurement.loss
+
+    def error(self) -> float:
+        """Return the expected total squared error."""
+        return self.measurement.law.variance * self.trace()
+
+    def course(self) -> Course:
+        """Measure once, then solve."""
+        released = yield self.measurement
+        return self.reconstruct(released)

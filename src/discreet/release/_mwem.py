@@ -1,0 +1,125 @@
+"""MWEM: a synthetic histogram, corrected where it is worst.
+
+Guarantee
+---------
+The number of records is measured (``total="private"``, the default, with a share of the price)
+or given by the caller as public; then T rounds of a :class:`Choice` of a badly answered query
+and a :class:`Measurement` of it. Composition is basic, and the histogram is a function of
+released numbers. Scores are |q(x) − q(x̂)| with the public q(x̂) rounded to integers; a 0/1
+query moves by at most 1 for one record, added, removed or changed.
+
+A caller who calls the number of records public says that it may be known exactly. Under
+change-one it is public by definition.
+
+How (Hardt, Ligett, McSherry 2012)
+----------------------------------
+x̂ starts uniform; after each round all measurements so far are replayed some times by
+multiplicative weights x̂ ← x̂·exp(q·(y − q(x̂))/2N), normalised to N. A query is chosen at most
+once.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ParameterError
+from discreet.release._counts import fitting
+from discreet.release._mechanism import Job, Mechanism
+from discreet.release._queries import Answers, Levels
+from discreet.release._questions import Choice, Course, Measurement
+
+Array = NDArray[np.float64]
+
+NEVER = 1 << 50
+"""Handicap of a query that was chosen before."""
+
+
+class Mwem(Mechanism):
+    """Multiplicative weights on badly answered queries."""
+
+    method: ClassVar[str] = "mwem"
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        rounds: int | None = None,
+        total: int | str = "private",
+        total_share: float = 0.1,
+        passes: int = 50,
+    ) -> None:
+        super().__init__(job)
+        fitting(job.workload.shape)
+        if not job.workload.counting:
+            raise ParameterError("mwem answers counting queries, whose weights are 0 or 1")
+        if job.workload.queries > 1 << 22:
+            raise ParameterError(
+                f"mwem scores every one of the {job.workload.queries} queries in every round",
+                hint='method="tree-adaptive"',
+            )
+        rounds = min(10, job.workload.queries) if rounds is None else rounds
+        if rounds < 1 or rounds > job.workload.queries or passes < 1:
+            raise ParameterError(
+                "rounds must be at least 1 and at most the number of queries", hint="rounds=4"
+            )
+        if total != "private" and not (isinstance(total, int) and total >= 0):
+            raise ParameterError('total must be "private" or a public number of records')
+        self.rounds, self.passes, self.total = rounds, passes, total
+        self.total_share = Fraction(round(total_share * 1000), 1000)
+        if total == "private" and not 0 < self.total_share < 1:
+            raise ParameterError("total_share must lie between 0 and 1", hint="total_share=0.1")
+
+    def course(self) -> Course:
+        """Measure the total, then choose, measure and correct."""
+        job, workload = self.job, self.job.workload
+        rest = Fraction(1)
+        if self.total == "private":
+            side = 1 << max((n - 1).bit_length() for n in workload.shape)
+            y = yield Measurement.priced(
+                Levels(workload.shape, ((1, side),)), job.price, job.neighbours, self.total_share,
+                "total",
+            )  # fmt: skip
+            size, rest = max(1.0, float(y[0])), rest - self.total_share
+        else:
+            size = max(1.0, float(self.total))
+        share = rest / (2 * self.rounds)
+        x = np.full(workload.cells, size / workload.cells)
+        handicap = np.zeros(workload.queries, dtype=np.int64)
+        known: list[tuple[NDArray[np.bool_], float]] = []
+        for i in range(self.rounds):
+            target = np.rint(workload.answers(x.reshape(workload.shape))).astype(np.int64)
+            chosen = yield Choice.priced(
+                Answers(workload), target, handicap.copy(), price=job.price, share=share,
+                neighbours=job.neighbours, label=f"round {i}: worst query",
+            )  # fmt: skip
+            row = int(chosen[0])
+            handicap[row] = NEVER
+            y = yield Measurement.priced(
+                Answers(workload, row), job.price, job.neighbours, share, f"round {i}: its answer"
+            )
+            known.append((workload.row(row).ravel() > 0, float(y[0])))
+            x = reweighted(x, known, size, self.passes)
+        return x.reshape(workload.shape)
+
+    def describe(self) -> str:
+        """Name rounds and what is known."""
+        how = "bought" if self.total == "private" else "public"
+        return f"mwem: {self.rounds} rounds, the number of records {how}"
+
+
+def reweighted(
+    x: Array, known: list[tuple[NDArray[np.bool_], float]], size: float, passes: int
+) -> Array:
+    """Replay all measurements by multiplicative weights."""
+    x = x.copy()
+    for _ in range(passes):
+        for mask, y in known:
+            gap = y - float(x[mask].sum())
+            x[mask] *= math.exp(min(max(gap / (2 * size), -5.0), 5.0))
+            x *= size / x.sum()
+    return x

@@ -1,0 +1,271 @@
+"""Plans: what a publication would cost and how good it would be, before data is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet.errors import ParameterError
+from discreet.privacy import Neighbours
+from discreet.release._adaptive import TreeAdaptive
+from discreet.release._ahp import Ahp
+from discreet.release._counts import LARGEST, read_counts
+from discreet.release._gradual import IReduct
+from discreet.release._grids import AdaptiveGrid, UniformGrid
+from discreet.release._groups import CountOfCounts
+from discreet.release._hdmm import hdmm
+from discreet.release._hierarchy import HB, Hierarchical, IdentityStrategy, Wavelet
+from discreet.release._marginals import marginals
+from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mwem import Mwem
+from discreet.release._optimum import MatrixStrategy
+from discreet.release._partition import Dawa
+from discreet.release._price import Price
+from discreet.release._privtree import PrivTree
+from discreet.release._publication import Publication
+from discreet.release._questions import conduct, whole_loss
+from discreet.release._topdown import TopDown
+from discreet.release._workload import Marginals, Products, Workload
+
+METHODS: dict[str, Callable[..., Mechanism]] = {
+    "identity": IdentityStrategy,
+    "hierarchical": Hierarchical,
+    "hb": HB,
+    "wavelet": Wavelet,
+    "matrix": MatrixStrategy,
+    "hdmm": hdmm,
+    "marginals": marginals,
+    "tree-adaptive": TreeAdaptive,
+    "dawa": Dawa,
+    "mwem": Mwem,
+    "ahp": Ahp,
+    "ireduct": IReduct,
+    "uniform-grid": UniformGrid,
+    "adaptive-grid": AdaptiveGrid,
+    "privtree": PrivTree,
+    "count-of-counts": CountOfCounts,
+    "topdown": TopDown,
+}
+"""Every method by its name."""
+
+_QUICK_AXIS = 1024
+_QUICK_MATRIX = 256
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """A publication that has not happened yet.
+
+    Attributes
+    ----------
+    workload, price, neighbours
+        What is asked, what it may cost, and under which relation.
+    mechanism
+        The method, with its strategy.
+    rmse
+        Expected root mean squared error of a query; None where it depends on the data.
+    candidates
+        Methods that were compared, with their expected errors.
+    """
+
+    workload: Workload
+    price: Price
+    neighbours: Neighbours
+    mechanism: Mechanism
+    rmse: float | None
+    candidates: dict[str, float]
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.mechanism.method
+
+    @property
+    def error(self) -> float | None:
+        """Expected total squared error."""
+        return None if self.rmse is None else self.rmse**2 * self.workload.mass
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """What it costs."""
+        return self.mechanism.loss
+
+    @property
+    def memory(self) -> int:
+        """Roughly how many bytes the publication needs."""
+        return 8 * (min(self.workload.cells, LARGEST) * 4 + min(self.workload.queries, LARGEST) * 2)
+
+    def publish(self, x: Any, *, nonnegative: bool = False) -> Publication:
+        """Spend the price on private counts and return the publication.
+
+        Parameters
+        ----------
+        x
+            Counts in the domain's shape (or flat), or :class:`Records`.
+        nonnegative
+            Also move the estimate to the nearest non-negative one *in the metric of the
+            workload*; this never raises the workload's error, but makes it unknowable.
+        """
+        counts = read_counts(x, self.workload.shape)
+        estimate, asked = conduct(self.mechanism.course(), self.price, lambda q: q.ask(counts))
+        loss = whole_loss(asked, self.price, self.neighbours)
+        return Publication.of(self, estimate, asked, loss, nonnegative=nonnegative)
+
+    def __repr__(self) -> str:
+        known = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
+        lines = [
+            f"Plan({self.method}, {self.price}, {self.neighbours})",
+            f"  workload  {self.workload.describe()}",
+            f"  measures  {self.mechanism.describe()}",
+            f"  rmse      {known}: {self.mechanism.note}",
+        ]
+        if len(self.candidates) > 1:
+            ranked = sorted(self.candidates.items(), key=lambda item: item[1])
+            lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))
+        return "\n".join(lines)
+
+
+def plan(
+    workload: Workload,
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    method: str = "auto",
+    neighbours: Neighbours | str = "add-remove",
+    **options: Any,
+) -> Plan:
+    """Say how a workload would be published, and how well, without any data.
+
+    Parameters
+    ----------
+    workload
+        The queries.
+    epsilon, delta, rho
+        The price: ε (Laplace noise), ε and δ, or ρ (Gaussian noise).
+    method
+        A method's name, or "auto": the least expected error among those that do not
+        depend on the data.
+    neighbours
+        "add-remove" or "change-one".
+    options
+        Passed to the method.
+
+    Examples
+    --------
+    >>> from discreet import release
+    >>> found = release.plan(release.Workload.prefix(256), epsilon="0.1", method="hb")
+    >>> round(found.rmse, 2)
+    84.12
+    """
+    if not isinstance(workload, Workload):
+        raise ParameterError(
+            "plan needs a workload", hint="release.plan(release.Workload.prefix(256), epsilon=1)"
+        )
+    try:
+        relation = Neighbours(neighbours)
+    except ValueError:
+        raise ParameterError(
+            "neighbours must be 'add-remove' or 'change-one'", hint='neighbours="add-remove"'
+        ) from None
+    job = Job(workload, Price.read(epsilon, delta, rho), relation)
+    if method != "auto":
+        chosen = _made(job, method, options)
+        rmse = _rmse(chosen)
+        return _plan(job, chosen, {} if rmse is None else {method: rmse})
+    if options:
+        raise ParameterError(
+            f"options belong to a method: {', '.join(sorted(options))}", hint='method="hdmm"'
+        )
+    made = {name: _made(job, name, {}) for name in _suited(job)}
+    errors = {name: rmse for name, m in made.items() if (rmse := _rmse(m)) is not None}
+    best = min(errors, key=errors.__getitem__)
+    return _plan(job, made[best], errors)
+
+
+def _plan(job: Job, mechanism: Mechanism, errors: dict[str, float]) -> Plan:
+    return Plan(job.workload, job.price, job.neighbours, mechanism, _rmse(mechanism), errors)
+
+
+def _rmse(mechanism: Mechanism) -> float | None:
+    error = mechanism.error()
+    return None if error is None else math.sqrt(error / mechanism.job.workload.mass)
+
+
+def _made(job: Job, method: str, options: dict[str, Any]) -> Mechanism:
+    if method not in METHODS:
+        raise ParameterError(
+            f"there is no method {str(method)[:40]!r}; there are {', '.join(METHODS)}",
+            hint='method="auto"',
+        )
+    try:
+        return METHODS[method](job, **options)
+    except TypeError as wrong:
+        if "unexpected keyword" not in str(wrong):
+            raise
+        raise ParameterError(
+            f"{method} does not take these options: {', '.join(sorted(options))}",
+            hint=f'method="{method}"',
+        ) from None
+
+
+def _suited(job: Job) -> list[str]:
+    """Name the data-independent methods that answer within seconds."""
+    workload = job.workload
+    if isinstance(workload, Marginals):
+        small = workload.cells <= 1 << 20
+        return ["marginals", "identity"] if small else ["marginals"]
+    names = ["identity", "hierarchical", "hb"]
+    if len(workload.shape) == 1:
+        names.append("wavelet")
+    if isinstance(workload, Products) and max(workload.shape) <= _QUICK_AXIS:
+        names.append("hdmm")
+    if not job.price.pure and workload.cells <= _QUICK_MATRIX:
+        names.append("matrix")
+    return names
+
+
+def publish(
+    x: Any,
+    workload: Workload,
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    method: str = "auto",
+    neighbours: Neighbours | str = "add-remove",
+    nonnegative: bool = False,
+    **options: Any,
+) -> Publication:
+    """Publish a workload of private counts.
+
+    Parameters
+    ----------
+    x
+        Private counts in the domain's shape, or :class:`Records`.
+    workload, epsilon, delta, rho, method, neighbours, options
+        See :func:`plan`.
+    nonnegative
+        See :meth:`Plan.publish`.
+
+    Examples
+    --------
+    >>> from discreet import release
+    >>> table = release.publish([12, 0, 7, 31], release.Workload.prefix(4), epsilon=1)
+    >>> table.answers.shape, table.loss.epsilon()
+    ((4,), 1.0)
+    """
+    made = plan(
+        workload,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        method=method,
+        neighbours=neighbours,
+        **options,
+    )
+    return made.publish(x, nonnegative=nonnegative)

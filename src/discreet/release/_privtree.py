@@ -1,0 +1,244 @@
+"""PrivTree: a tree that splits where the data are, with noise that does not grow with depth.
+
+Guarantee
+---------
+:class:`Growth` releases which nodes of a 2^d-ary tree are split. Node v at depth k with count
+c(v) is split when max(c(v) − kδ, θ − δ) + Z > θ, Z discrete Laplace of scale λ, δ an integer ≥
+λ·ln β, β = 2^d, θ = 0. It is ε-DP under add-remove for λ = (2β−1)/((β−1)ε) (Zhang, Xiao, Xie
+2016, Thm 3.1).
+
+The proof on the integers. Let b be the clamped value with the record, b − 1 without it, and
+g(b) = ln P(b+Z > θ)/P(b−1+Z > θ). With r = e^{−1/λ}: g ≤ 1/λ always; for b ≥ θ+1 and u =
+r^{b−θ−1}, g = ln((1+r−ru)/(1+r−u)), which is convex in u, 0 at u = 0 and 1/λ at u = 1, hence g
+≤ u/λ. Only nodes that hold the record differ, one for each depth, and while c(v) − kδ > θ−δ
+that value falls by at least δ from depth to depth. So at most one of them has a value in θ−δ+1
+… θ, costing 1/λ; those above have u ≤ 1, β⁻¹, β⁻², …, costing at most (1/λ)·β/(β−1) together;
+those clamped cost nothing. The sum is (2β−1)/((β−1)λ) = ε. In the other direction only the leaf
+counts, at most 1/λ. Under change-one λ is doubled. Cells are not split: a public limit.
+
+Then the counts of the leaves, and of the tree cut off at a coarse depth, are measured with
+the rest of the price, combined by least squares and spread evenly. A record lies in one leaf
+and in one node of the cut.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet import privacy as p
+from discreet.errors import ParameterError
+from discreet.privacy import Neighbours
+from discreet.release._counts import Counts, fitting
+from discreet.release._mechanism import Job, Mechanism
+from discreet.release._price import variance
+from discreet.release._queries import block_sums, groups
+from discreet.release._questions import Course, Measurement, Question
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Growth(Question):
+    """The split decisions of a tree over the domain, depth by depth (proof above)."""
+
+    shape: tuple[int, ...]
+    epsilon: Fraction
+    neighbours: Neighbours
+    label: str = "tree"
+
+    @property
+    def height(self) -> int:
+        """Depth of single cells."""
+        return max((n - 1).bit_length() for n in self.shape)
+
+    @property
+    def branching(self) -> int:
+        """β: children of a node."""
+        return int(1 << len(self.shape))
+
+    @property
+    def scale(self) -> Fraction:
+        """λ."""
+        beta = self.branching
+        moves = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
+        return moves * Fraction(2 * beta - 1, beta - 1) / self.epsilon
+
+    @property
+    def bias(self) -> int:
+        """δ, rounded up to an integer."""
+        return math.ceil(float(self.scale) * math.log(self.branching) * (1 + 1e-12))
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """ε, pure."""
+        return p.Pure(self.epsilon).under(self.neighbours)
+
+    def ask(self, counts: Counts) -> NDArray[Any]:
+        """Return one decision for each node that exists, in order of depth."""
+        law = noise.DiscreteLaplace(self.scale)
+        x = counts.array()
+        nodes = np.zeros((1, len(self.shape)), dtype=np.int64)
+        released = []
+        for depth in range(self.height):
+            side = 1 << (self.height - depth)
+            grid = tuple(-(-n // side) for n in self.shape)
+            held = np.array([], dtype=np.int64)
+            if len(nodes):
+                sums = block_sums(x, side, grid)
+                held = sums[tuple(nodes.T)]
+            biased = np.maximum(held - depth * self.bias, -self.bias)
+            split = np.asanyarray(law.sample(len(nodes)) + biased) > 0
+            released.append(split)
+            nodes = children(nodes[np.asarray(split)], self.shape, side // 2)
+            if not len(nodes):
+                break
+        return np.concatenate([np.zeros(0, dtype=np.int64), *released]).astype(np.int64)
+
+    def distance(self, x: Counts, y: Counts) -> Fraction:
+        """Return the largest move of any node's count: 1 is what the proof assumes."""
+        worst = 0
+        for depth in range(self.height + 1):
+            side = 1 << (self.height - depth)
+            grid = tuple(-(-n // side) for n in self.shape)
+            gap = block_sums(x.array(), side, grid) - block_sums(y.array(), side, grid)
+            # one record added: one node moves; one changed: two nodes move, by 1 each
+            moves = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
+            worst = max(worst, int(np.abs(gap).max()), -(-int(np.abs(gap).sum()) // moves))
+        return Fraction(worst)
+
+    def record(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {
+            "kind": "tree",
+            "label": self.label,
+            "epsilon": str(self.epsilon),
+            "scale": str(self.scale),
+            "bias": self.bias,
+        }
+
+    def leaves(self, decisions: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+        """Rebuild the tree from released decisions: (side, positions) of leaves, by depth."""
+        out = []
+        nodes = np.zeros((1, len(self.shape)), dtype=np.int64)
+        at = 0
+        for depth in range(self.height):
+            side = 1 << (self.height - depth)
+            split = np.asarray(decisions[at : at + len(nodes)]) > 0
+            at += len(nodes)
+            out.append((side, nodes[~split]))
+            nodes = children(nodes[split], self.shape, side // 2)
+            if not len(nodes):
+                return out
+        out.append((1, nodes))
+        return out
+
+
+def children(nodes: NDArray[np.int64], shape: tuple[int, ...], side: int) -> NDArray[np.int64]:
+    """Return the halves of nodes on every axis, those outside the domain left out."""
+    d = len(shape)
+    corners = np.stack(np.unravel_index(np.arange(1 << d), (2,) * d), axis=1)
+    below = (2 * nodes[:, None, :] + corners[None, :, :]).reshape(-1, d)
+    inside = (below * side < np.array(shape)).all(axis=1)
+    return np.asarray(below[inside])
+
+
+class PrivTree(Mechanism):
+    """A private tree, then the counts of its leaves."""
+
+    method: ClassVar[str] = "privtree"
+
+    def __init__(
+        self, job: Job, *, share: float = 0.5, cut: int = 3, cut_share: float = 0.4
+    ) -> None:
+        super().__init__(job)
+        fitting(job.workload.shape)
+        if len(job.workload.shape) > 6:
+            raise ParameterError(
+                f"privtree splits every axis at once: {len(job.workload.shape)} axes are too many",
+                hint='method="marginals"',
+            )
+        if not job.price.pure:
+            raise ParameterError(
+                "the tree of privtree is proved for pure ε only", hint='method="tree-adaptive"'
+            )
+        if not 0 < share < 1 or not 0 <= cut_share < 1 or cut < 0:
+            raise ParameterError("shares must lie between 0 and 1", hint="share=0.5")
+        self.share = Fraction(round(share * 1000), 1000)
+        self.cut, self.cut_share = cut, Fraction(round(cut_share * 1000), 1000)
+
+    def course(self) -> Course:
+        """Grow a tree, measure leaves and cut, combine."""
+        job, shape = self.job, self.job.workload.shape
+        growth = Growth(shape, self.share * job.price.total, job.neighbours)
+        decisions = yield growth
+        leaves = growth.leaves(decisions)
+        labels, depths = _labels(leaves, shape)
+        top = 1 << max(0, growth.height - self.cut)
+        rest = 1 - self.share
+        deep = self.cut_share > 0 and any(depths < top)
+        below = rest * (1 - self.cut_share) if deep else rest
+        count = len(depths)
+        first = Measurement.priced(
+            groups(labels.ravel(), count), job.price, job.neighbours, below, f"{count} leaves"
+        )
+        y = np.asarray((yield first), dtype=np.float64)
+        if deep:
+            above = _above(labels, depths, top, shape)
+            second = Measurement.priced(
+                groups(above[labels.ravel()], int(above.max()) + 1), job.price, job.neighbours,
+                rest - below, "nodes of the cut",
+            )  # fmt: skip
+            z = np.asarray((yield second), dtype=np.float64)
+            y = _combined(y, z, above, variance(first.law), variance(second.law))
+        sizes = np.bincount(labels.ravel(), minlength=count)
+        return np.asarray((y / sizes)[labels])
+
+
+def _labels(
+    leaves: list[tuple[int, NDArray[np.int64]]], shape: tuple[int, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the leaf of each cell and the side of each leaf."""
+    labels = np.zeros(shape, dtype=np.int64)
+    sides, start = [], 0
+    for side, nodes in leaves:
+        if not len(nodes):
+            continue
+        grid = tuple(-(-n // side) for n in shape)
+        level = np.full(grid, -1, dtype=np.int64)
+        level[tuple(nodes.T)] = start + np.arange(len(nodes))
+        start += len(nodes)
+        sides.append(np.full(len(nodes), side))
+        for axis in range(level.ndim):
+            level = np.repeat(level, side, axis=axis)
+        level = level[tuple(slice(0, n) for n in shape)]
+        labels = np.where(level >= 0, level, labels)
+    return labels, np.concatenate(sides)
+
+
+def _above(
+    labels: NDArray[np.int64], sides: NDArray[np.int64], top: int, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Return for each leaf its node of the cut: its ancestor of side `top`, or itself."""
+    grid = tuple(-(-n // top) for n in shape)
+    blocks = np.ravel_multi_index(
+        tuple(i // top for i in np.indices(shape, sparse=True)), grid, mode="raise"
+    )
+    owner = np.zeros(len(sides), dtype=np.int64)
+    owner[labels.ravel()] = np.broadcast_to(blocks, shape).ravel()
+    key = np.where(sides >= top, math.prod(grid) + np.arange(len(sides)), owner)
+    return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
+
+
+def _combined(y: Array, z: Array, above: NDArray[np.int64], v: float, w: float) -> Array:
+    """Least squares of leaves (variance v) and of their sums (variance w)."""
+    count = np.bincount(above).astype(np.float64)
+    sums = np.bincount(above, weights=y)
+    gap = (z - sums) / (count * v + w)
+    return np.asarray(y + v * gap[above])

@@ -1,0 +1,214 @@
+"""What was published: answers, the estimate behind them, their error, their cost.
+
+Everything here is computed from released integers and public parameters.
+
+Intervals
+---------
+For a linear mechanism the error of every answer is a linear function of the noise alone: it
+has the same law for every data set, so also for an empty one. Running the mechanism m
+times on empty counts therefore draws m independent copies of the error vector. The true
+error and the copies are exchangeable, so it exceeds the k-th smallest |copy| with probability
+at most 1 − k/(m+1), whatever the law: with k = ⌈(m+1)·confidence⌉ the interval covers, exactly and
+without any approximation (the argument of conformal prediction). Each answer's
+interval covers by itself; they do not cover all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _exact, noise
+from discreet import privacy as p
+from discreet._exact import Number
+from discreet.errors import ParameterError, PrivacyError
+from discreet.mechanisms import Interval
+from discreet.release import _post
+from discreet.release._counts import Counts
+from discreet.release._questions import Question, conduct
+
+if TYPE_CHECKING:
+    from discreet.release._plan import Plan
+
+_COPIES = 399
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Publication:
+    """A published workload.
+
+    Attributes
+    ----------
+    answers
+        One number for each query of the workload, in its order.
+    estimate
+        The reconstructed counts in the domain's shape; for marginals, a dictionary of
+        tables by attribute numbers.
+    rmse
+        Expected root mean squared error of a query (an upper bound for non-negative
+        publications); None where it depends on the data.
+    loss
+        What the publication cost.
+    plan
+        How it was made.
+    """
+
+    answers: NDArray[np.float64]
+    estimate: Any
+    rmse: float | None
+    loss: p.PrivacyLoss
+    plan: Plan
+    nonnegative: bool
+    _asked: Sequence[tuple[Question, NDArray[Any]]]
+    tainted: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        estimate: Any,
+        asked: Sequence[tuple[Question, NDArray[Any]]],
+        loss: p.PrivacyLoss,
+        *,
+        nonnegative: bool,
+    ) -> Publication:
+        """Build from what was released."""
+        tainted = noise.is_deterministic()
+        if nonnegative:
+            estimate = _post.nonnegative(plan.workload, estimate)
+        answers = np.asarray(plan.mechanism.answers(estimate), dtype=np.float64)
+        return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, tuple(asked), tainted)
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.plan.method
+
+    def interval(self, confidence: Number = 0.95, *, copies: int = _COPIES) -> Interval:
+        """Return an interval for each answer, with the confidence it surely has.
+
+        Parameters
+        ----------
+        confidence
+            Coverage of each interval by itself.
+        copies
+            How many copies of the error are drawn; more make the width less random.
+
+        Raises
+        ------
+        PrivacyError
+            If the mechanism's error depends on the data: then no interval is known.
+        """
+        level = _exact.confidence(confidence)
+        if not self.plan.mechanism.linear or self.nonnegative:
+            why = "non-negative" if self.nonnegative else self.method
+            raise PrivacyError(
+                f"a {why} publication has no interval: its error depends on the data",
+                hint='method="hb"',
+            )
+        rank = math.ceil((copies + 1) * level)
+        if rank > copies:
+            raise ParameterError(
+                f"{copies} copies cannot show a confidence of {level}",
+                hint=f"copies={math.ceil(1 / (1 - level))}",
+            )
+        reach = np.sort(np.abs(self._errors(copies)), axis=0)[rank - 1]
+        return Interval(self.answers - reach, self.answers + reach, rank / (copies + 1))
+
+    def _errors(self, copies: int) -> NDArray[np.float64]:
+        """Draw copies of the error: the mechanism on empty counts, which are public."""
+        workload, mechanism = self.plan.workload, self.plan.mechanism
+        if workload.queries * copies > 1 << 27:
+            raise ParameterError(
+                f"{copies} copies of {workload.queries} errors would not fit into memory",
+                hint="copies=39",
+            )
+        empty = Counts(None, np.zeros((0, len(workload.shape)), dtype=np.int64), workload.shape)
+        return np.array(
+            [
+                mechanism.answers(
+                    conduct(mechanism.course(), self.plan.price, lambda q: q.ask(empty))[0]
+                )
+                for _ in range(copies)
+            ]
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return everything released, as JSON can hold it: whoever has it can recompute."""
+        return {
+            "method": self.method,
+            "workload": self.plan.workload.describe(),
+            "shape": list(self.plan.workload.shape),
+            "price": str(self.plan.price),
+            "neighbours": str(self.plan.neighbours),
+            "loss": repr(self.loss),
+            "nonnegative": self.nonnegative,
+            "questions": [
+                {**question.record(), "released": [int(v) for v in np.ravel(y).tolist()]}
+                for question, y in self._asked
+            ],
+        }
+
+    def to_arrow(self, confidence: Number = 0.95) -> Any:
+        """Return a table with one row per query: value, and low and high where known."""
+        import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
+
+        columns: dict[str, Any] = {"query": np.arange(len(self.answers)), "value": self.answers}
+        if self.plan.mechanism.linear and not self.nonnegative:
+            columns["low"], columns["high"] = self.interval(confidence)
+        return pa.table(columns)
+
+    def chart(self) -> dict[str, Any]:
+        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise."""
+        shape = self.plan.workload.shape
+        if len(shape) == 2 and isinstance(self.estimate, np.ndarray):
+            rows, columns = np.indices(shape).reshape(2, -1).tolist()
+            values = [
+                {"row": r, "column": c, "count": float(v)}
+                for r, c, v in zip(rows, columns, self.estimate.ravel().tolist(), strict=True)
+            ]
+            encoding: dict[str, Any] = {
+                "x": {"field": "column", "type": "ordinal"},
+                "y": {"field": "row", "type": "ordinal", "sort": "descending"},
+                "color": {"field": "count", "type": "quantitative"},
+            }
+            mark = "rect"
+        else:
+            values = [{"query": i, "value": float(v)} for i, v in enumerate(self.answers.tolist())]
+            encoding = {
+                "x": {"field": "query", "type": "quantitative"},
+                "y": {"field": "value", "type": "quantitative"},
+            }
+            mark = "line"
+        return {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "data": {"values": values},
+            "mark": mark,
+            "encoding": encoding,
+        }
+
+    def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
+        """Return `n` made-up records (codes, one row each) whose counts follow the estimate.
+
+        Without `n`, the estimated number of records. Post-processing: costs nothing more.
+        """
+        if not isinstance(self.estimate, np.ndarray):
+            raise ParameterError(
+                "a publication of tables has no single estimate to draw records from",
+                hint="release.synthetic(records, epsilon=1, delta=1e-9)",
+            )
+        return _post.records(self.estimate, n)
+
+    def __repr__(self) -> str:
+        rmse = "unknown" if self.rmse is None else f"{self.rmse:.6g}"
+        taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
+        return (
+            f"Publication({self.plan.workload.describe()}, {len(self.answers)} answers, "
+            f"expected rmse {rmse}, {self.method}, {self.plan.price}, "
+            f"{self.plan.neighbours}){taint}"
+        )

@@ -1,0 +1,235 @@
+"""Top-down: a national table, then its areas, whole and non-negative and adding up.
+
+Input: an array whose first axis is the area and whose other axes are attributes.
+
+Guarantee
+---------
+Discrete Gaussian measurements only (ρ, or (ε, δ) through ρ): of the national table and of the
+areas' tables, each with its share of ρ, and of the totals. A record lies in one cell of each
+(squared L2 sensitivity 1; 2 for a change). Everything after is post-processing.
+
+**Invariants.** ``unprotected=("total",)`` or ``("area-totals",)`` releases these totals
+exactly. They have no protection at all, and what is promised for the rest holds between
+neighbours that agree on them: under add-remove no two neighbours do, so the relation must be
+change-one, and with area totals a change stays within its area. The publication's record says
+so.
+
+How (Abowd et al. 2022, without the solver)
+-------------------------------------------
+1. Nation: nearest non-negative table with the given total (projection on a simplex), rounded by
+   largest remainders.
+2. Areas: nearest non-negative tables with Σ areas = nation in every cell and the given area
+   totals: Dykstra's alternating projections between the two families of simplices.
+3. Rounding: floor + b with b ∈ {0, 1} on fractional cells, column and row sums exact, as
+   near as possible. Two laminar families of constraints make a network matrix, so that a vertex
+   of the linear programme is whole (HiGHS through scipy); sums are checked afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ParameterError
+from discreet.privacy import Neighbours
+from discreet.release._counts import fitting
+from discreet.release._marginals import Cells
+from discreet.release._mechanism import Job, Mechanism
+from discreet.release._queries import Kron, Sum
+from discreet.release._questions import Course, Measurement, Unprotected
+from discreet.release._tree import onto_simplex
+
+Array = NDArray[np.float64]
+
+_SWEEPS = 1000
+_TOTALS = Fraction(1, 20)
+
+
+class TopDown(Mechanism):
+    """National and areal tables from the top down."""
+
+    method: ClassVar[str] = "topdown"
+
+    def __init__(
+        self, job: Job, *, unprotected: Sequence[str] = (), nation_share: float = 0.5
+    ) -> None:
+        super().__init__(job)
+        self.shape = job.workload.shape
+        if len(self.shape) < 2:
+            raise ParameterError(
+                "topdown needs areas on the first axis and attributes on the others",
+                hint="Workload.kron(Workload.identity(areas), Workload.identity(cells))",
+            )
+        fitting(self.shape)
+        if job.price.pure:
+            raise ParameterError("topdown draws Gaussian noise", hint='rho="0.5"')
+        self.unprotected = tuple(unprotected)
+        wrong = [name for name in self.unprotected if name not in ("total", "area-totals")]
+        if wrong or isinstance(unprotected, str):
+            raise ParameterError(
+                "unprotected lists what is released exactly: total, area-totals",
+                hint='unprotected=["area-totals"]',
+            )
+        if self.unprotected and job.neighbours is Neighbours.ADD_REMOVE:
+            raise ParameterError(
+                "an exact total tells two tables apart that differ by one record more or less; "
+                "with unprotected totals only records of equal totals are neighbours",
+                hint='neighbours="change-one"',
+            )
+        if not 0 < nation_share < 1:
+            raise ParameterError("nation_share must lie between 0 and 1", hint="nation_share=0.5")
+        self.nation_share = Fraction(round(nation_share * 1000), 1000)
+
+    @property
+    def note(self) -> str:  # type: ignore[override]
+        """Say what is unprotected."""
+        if not self.unprotected:
+            return "its error depends on the data and is not known beforehand"
+        named = " and ".join(self.unprotected)
+        return f"{named} released exactly, without any protection"
+
+    def _query(self, *, areas: bool, cells: bool) -> Kron:
+        rest = [Cells(n) if cells else Sum(n) for n in self.shape[1:]]
+        return Kron([Cells(self.shape[0]) if areas else Sum(self.shape[0]), *rest])
+
+    def _asked(self, *, areas: bool, cells: bool, share: Fraction, label: str) -> Measurement:
+        query = self._query(areas=areas, cells=cells)
+        return Measurement.priced(query, self.job.price, self.job.neighbours, share, label)
+
+    def _totals(self) -> Course:
+        """Return area totals (whole, adding up) and what is left of the price."""
+        relation = self.job.neighbours
+        if "area-totals" in self.unprotected:
+            exact = yield Unprotected(
+                self._query(areas=True, cells=False), "the total of each area", relation,
+                "area totals",
+            )  # fmt: skip
+            return np.asarray(exact, dtype=np.int64), Fraction(1)
+        noisy = yield self._asked(areas=True, cells=False, share=_TOTALS, label="area totals")
+        values = np.asarray(noisy, dtype=np.float64)
+        if "total" in self.unprotected:
+            exact = yield Unprotected(
+                self._query(areas=False, cells=False), "the total", relation, "total"
+            )
+            total = int(exact[0])
+        else:
+            total = max(0, round(float(values.sum())))
+        near = onto_simplex(values[None, :], np.array([float(total)]))[0]
+        return largest_remainders(near, total), 1 - _TOTALS
+
+    def course(self) -> Course:
+        """Measure totals, nation and areas; project and round from the top down."""
+        totals, rest = yield from self._totals()
+        share = rest * self.nation_share
+        nation_y = yield self._asked(areas=False, cells=True, share=share, label="nation")
+        areas_y = yield self._asked(areas=True, cells=True, share=rest - share, label="areas")
+        total = int(totals.sum())
+        nation = onto_simplex(
+            np.asarray(nation_y, dtype=np.float64)[None, :], np.array([float(total)])
+        )[0]
+        columns = largest_remainders(nation, total)
+        start = np.asarray(areas_y, dtype=np.float64).reshape(self.shape[0], -1)
+        near = dykstra(start, columns.astype(np.float64), totals.astype(np.float64))
+        whole = rounded(near, columns, totals)
+        return whole.reshape(self.shape).astype(np.float64)
+
+    def describe(self) -> str:
+        """Name what is exact."""
+        exact = ", ".join(self.unprotected) or "nothing"
+        return f"topdown: nation and {self.shape[0]} areas, unprotected: {exact}"
+
+
+def largest_remainders(values: Array, total: int) -> NDArray[np.int64]:
+    """Round to whole numbers that add up to `total`."""
+    floors = np.floor(values + 1e-9).astype(np.int64)
+    rest = total - int(floors.sum())
+    order = np.argsort(-(values - floors), kind="stable")
+    if rest >= 0:
+        floors[order[:rest]] += 1
+        return floors
+    positive = order[::-1][floors[order[::-1]] > 0]
+    floors[positive[:-rest]] -= 1
+    return floors
+
+
+def dykstra(start: Array, columns: Array, rows: Array, tolerance: float = 1e-6) -> Array:
+    """Return the nearest non-negative table with these column and row sums."""
+    x = start.copy()
+    p, q = np.zeros_like(x), np.zeros_like(x)
+    for _ in range(_SWEEPS):
+        y = onto_simplex((x + p).T, columns).T
+        p = x + p - y
+        x = onto_simplex(y + q, rows)
+        q = y + q - x
+        if float(np.abs(x.sum(axis=0) - columns).max()) < tolerance:
+            break
+    return x
+
+
+def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Round a table to whole numbers with exact column and row sums, as near as possible."""
+    from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - the same
+
+    slack = 1e-5
+    for _ in range(6):
+        floors = np.maximum(np.floor(x + slack), 0).astype(np.int64)
+        part = x - floors
+        # where the projection stopped short of its sums, neighbours of whole numbers may move
+        free = np.flatnonzero((part > slack).ravel())
+        if not len(free):
+            free = np.arange(x.size)
+        i, j = np.divmod(free, x.shape[1])
+        one = np.ones(len(free))
+        place = np.arange(len(free))
+        system = sparse.vstack(
+            [
+                sparse.csr_array((one, (j, place)), shape=(x.shape[1], len(free))),
+                sparse.csr_array((one, (i, place)), shape=(x.shape[0], len(free))),
+            ]
+        )
+        wanted = np.concatenate([columns - floors.sum(axis=0), rows - floors.sum(axis=1)])
+        found = milp(
+            1 - 2 * part.ravel()[free],
+            constraints=LinearConstraint(system, wanted, wanted),
+            bounds=Bounds(0, 1),
+        )
+        if found.x is not None:
+            out = floors.ravel().copy()
+            out[free] += np.rint(found.x).astype(np.int64)
+            table = out.reshape(x.shape)
+            if (table.sum(axis=0) == columns).all() and (table.sum(axis=1) == rows).all():
+                return table
+        slack = -0.25 if slack > 0 else slack - 0.25
+    return _northwest(x, columns, rows)
+
+
+def _northwest(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fill a table with the given sums greedily, largest wishes first: always possible."""
+    out = np.minimum(np.floor(np.maximum(x, 0.0)).astype(np.int64), columns[None, :])
+    out = np.minimum(out, rows[:, None])
+    for j in range(x.shape[1]):
+        over = int(out[:, j].sum() - columns[j])
+        for i in np.argsort(x[:, j] - out[:, j]):
+            cut = min(max(over, 0), int(out[i, j]))
+            out[i, j] -= cut
+            over -= cut
+    for i in range(x.shape[0]):
+        over = int(out[i].sum() - rows[i])
+        for j in np.argsort(x[i] - out[i]):
+            cut = min(max(over, 0), int(out[i, j]))
+            out[i, j] -= cut
+            over -= cut
+    left, right = columns - out.sum(axis=0), rows - out.sum(axis=1)
+    i = j = 0
+    while i < len(right) and j < len(left):
+        put = min(int(right[i]), int(left[j]))
+        out[i, j] += put
+        right[i] -= put
+        left[j] -= put
+        i, j = (i + 1, j) if right[i] == 0 else (i, j + 1)
+    return out
