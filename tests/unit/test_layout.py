@@ -73,7 +73,6 @@ def _violations(part: str, source: str) -> set[str]:
 
 
 @pytest.mark.parametrize("part", [*PACKAGES, *(p for p in ROAD if (SRC / f"{p}.py").exists())])
-@pytest.mark.parametrize("part", [*PACKAGES, "errors", "_exact", "_text", "_lazy"])
 def test_packages_import_only_from_their_left(part):
     path = SRC / part
     files = sorted(path.rglob("*.py")) if path.is_dir() else [SRC / f"{part}.py"]
