@@ -8,7 +8,7 @@ BENCH  := .venv-bench
 STAMP  := $(VENV)/.installed
 BSTAMP := $(BENCH)/.installed
 
-.PHONY: help demo test test-long check format bench clean
+.PHONY: help demo test test-long check format bench bench-release clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -45,6 +45,9 @@ format: $(STAMP) ## rewrite the sources in house style
 
 bench: $(BSTAMP) ## ratios against peers, in one run on one machine
 	$(BENCH)/bin/python -m benchmarks
+
+bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many minutes; needs ../shared/data)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_release
 
 clean:           ## remove environments and caches
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis

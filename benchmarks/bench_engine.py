@@ -34,11 +34,12 @@ PEOPLE = f"""
 PLAIN = "SELECT sex, count(*), sum(income) FROM people GROUP BY sex"
 BOUNDED = """
     SELECT sex, count(*), sum(income) FROM (
-        SELECT sex, income,
-               row_number() OVER (PARTITION BY id ORDER BY hash(id, sex, income, 42)) AS n
-        FROM people
+        SELECT *, row_number() OVER (PARTITION BY id ORDER BY hash(id, j, 42), j) AS n FROM (
+            SELECT *, row_number() OVER (PARTITION BY id ORDER BY sex, income) AS j FROM people
+        )
     ) WHERE n <= 3 GROUP BY sex
 """
+"""Truncates as fairly: equal rows are told apart, every id tosses its own coins."""
 FRESH = """
 import time; start = time.perf_counter()
 import sys; from benchmarks import bench_engine as bench
@@ -110,7 +111,7 @@ def main() -> None:
         seconds = fresh_seconds(folder)
     print(f"engine, {ROWS:,} rows, COUNT+SUM by group, Parquet: {by_row_parquet:.2f} x plain (1.5)")
     print(f"engine, {ROWS:,} rows, COUNT+SUM by group, DuckDB file: {by_row:.2f} x plain (1.5)")
-    print(f"engine, {ROWS:,} rows, 3 rows per id, 1 GB: {by_unit:.2f} x bounded SQL (1.5)")
+    print(f"engine, {ROWS:,} rows, 3 rows per id, 1 GB: {by_unit:.2f} x SQL as fair (1.5)")
     print(f"engine, first answer of a fresh process, 10k rows: {seconds:.2f} s (1)")
 
 

@@ -12,6 +12,7 @@ Generators are seeded, so every run draws the same cases: the false-alarm probab
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ import pytest
 from discreet import engines, sql
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.curator._proof import check_statements
 from discreet.engines import Reference
 from discreet.plan import _lower as lowering
 from discreet.plan import _reference as reference
@@ -203,6 +205,15 @@ def clean(row):
     return cleaned
 
 
+def passes(q, row):
+    """Whether a row meets the condition, if it has the column."""
+    name, op, edge = q.where or (None, None, None)
+    if name not in row:
+        return True
+    value = row[name]
+    return value is not None and (value < edge if op == "<" else value > edge)
+
+
 def joined(w, q, tables):
     """Rows that the question sees before any limit: (unit, row)."""
     people = [(row["id"] if w.unit else i, clean(row)) for i, row in enumerate(tables["people"])]
@@ -217,10 +228,7 @@ def joined(w, q, tables):
             found = [None] if not found and q.public == "left" else found
             wide += [(u, row | {"w": value}) for value in found]
         rows = wide
-    if q.where:
-        name, op, edge = q.where
-        seen = [(u, r) for u, r in rows if r[name] is not None]
-        rows = [(u, r) for u, r in seen if (r[name] < edge if op == "<" else r[name] > edge)]
+    rows = [(u, r) for u, r in rows if passes(q, r)]
     return [(u, r) for u, r in rows if all(r[k] is not None for k in q.keys)]
 
 
@@ -285,7 +293,8 @@ def exceeded(w, q, tables):
         return False
     for name, own in (("people", w.people), ("visits", w.visits)):
         most = own.get("max_rows_per_unit") or prod(own.values())
-        counts = Counter(row["id"] for row in tables[name] if row["id"] is not None)
+        counted = [row for row in tables[name] if row["id"] is not None and passes(q, clean(row))]
+        counts = Counter(row["id"] for row in counted)
         if max(counts.values(), default=0) > most:
             return True
     return False
@@ -415,6 +424,8 @@ def replayed(stores, seeds, questions=4):
         for tables in (w.left, w.right):
             stores.load(tables)
             opened = [engines.connect(c, w.policy) for c in (stores.duck, stores.postgres)]
+            for e, low in itertools.product(opened, plans):
+                check_statements(e, low)  # raises if the text limits less than is declared
             sides.append([Remembered(e, plans) for e in opened])
             for e in opened:
                 e.close()

@@ -8,6 +8,8 @@ subquery gives away meant something else. All are certain, none is statistical.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg
 import pyarrow as pa
 import pytest
@@ -18,7 +20,17 @@ from discreet import policy as pol
 from discreet import sql
 from discreet._text import plain_str
 from discreet.errors import EngineError, ParameterError, QueryError
-from discreet.plan import describe, lower, of_column
+from discreet.plan import (
+    Filter,
+    Limits,
+    Measure,
+    MeasureKind,
+    Scan,
+    aggregate,
+    describe,
+    lower,
+    of_column,
+)
 from discreet.plan import expr as ex
 
 PEOPLE = """
@@ -229,25 +241,30 @@ def test_keys_are_safe_on_rows_that_where_excludes(curator, shape, cents):
     assert not fails(curator, shape(cents, "p.sex='M' AND age=96"))
 
 
-def test_every_column_keeps_the_bounds_that_cleaning_gives_it(duck):
-    """No key or measure may believe in a range: narrower ones stand behind a guard."""
+def test_no_relation_takes_bounds_on_trust():
+    """A column narrower than its relation gives it cannot stand in a plan."""
+    scan = Scan(pol.Table("people", [pol.Integer("age", 0, 115)]))
+    believed = ex.Column("age", scan.schema["age"].within(3, 7))
+    one = Measure(MeasureKind.SUM, believed)
+    with pytest.raises(ParameterError, match="believed, not enforced"):
+        Filter(scan, ex.OneOf(believed, (3,)))
+    with pytest.raises(ParameterError, match="believed, not enforced"):
+        aggregate(scan, (), (one,), Limits(rows=1))
+    guarded = ex.Guard(ex.Column("age", scan.schema["age"]), 3, 7)
+    assert aggregate(scan, (), (replace(one, expr=guarded),), Limits(rows=1))
+
+
+def test_what_where_proves_stands_behind_guards(duck):
     texts = [
         "SELECT age, SUM(income) AS s FROM people WHERE age < 20 AND income > 5 GROUP BY age",
         "SELECT sex, MEDIAN(income) AS s FROM people WHERE sex <> 'X' AND age = 3 GROUP BY sex",
         "SELECT SUM(CASE WHEN income < 9 THEN income * income * income END) AS s FROM people",
     ]
     for text in texts:
-        for aggregate in lower(sql.parse(text, duck.policy).query).aggregates:
-            exprs = [k.expr for k in aggregate.keys] + [m.expr for m in aggregate.measures]
-            for e in filter(None, exprs):
-                for column in columns(e):
-                    whole = aggregate.relation.schema[column.name]
-                    assert (column.type.lo, column.type.hi) == (whole.lo, whole.hi)
-
-
-def columns(e):
-    found = [e] if isinstance(e, ex.Column) else []
-    return found + [c for child in e.children for c in columns(child)]
+        for asked in lower(sql.parse(text, duck.policy).query).aggregates:
+            exprs = [k.expr for k in asked.keys] + [m.expr for m in asked.measures]
+            found = [n for e in exprs if e is not None for n in ex.walk(e)]
+            assert any(isinstance(n, ex.Guard) for n in found) or not found
 
 
 # --- meaning -------------------------------------------------------------------------------

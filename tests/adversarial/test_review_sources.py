@@ -28,6 +28,7 @@ import discreet as dc
 from discreet import engines, plan, sql
 from discreet import policy as pol
 from discreet.engines import _csv, _duckdb, _sources
+from discreet.engines._frames import MEND
 from discreet.errors import SchemaError
 from discreet.plan import Scan
 
@@ -73,7 +74,14 @@ def parquet(folder, table, **choices):
 # -- A1, second row: integer categories over decimals -------------------------------
 
 DECIMALS = [(5, 4), (4, 4), (9, 9), (18, 18), (38, 37), (38, 38), (38, 20), (38, 0)]
-LABELS = [[0, 1], [1, 100], [1, 10**12], [-5, 3, 4 * 10**18], list(range(-3, 40, 2))]
+LABELS = [
+    [0, 1],
+    list(range(-10, 10)),
+    [1, 100],
+    [1, 10**12],
+    [-5, 3, 4 * 10**18],
+    list(range(-3, 40, 2)),
+]
 
 
 @pytest.mark.parametrize("labels", LABELS, ids=str)
@@ -228,7 +236,7 @@ def test_whatever_the_cells_hold_each_written_record_is_one_row(tmp_path, seed, 
     path.write_bytes(written(rows, quoting, draw.choice(["\n", "\r\n"])))
     own = policy(pol.Text("city"), pol.Text("age"))
     read = _csv.Lines(own.tables["people"], [str(path)]).batches().read_all().to_pylist()
-    wanted = [[c.decode("utf-8", "discreet-mend") or None for c in row] for row in rows]
+    wanted = [[c.decode("utf-8", MEND) or None for c in row] for row in rows]
     assert sorted(map(str, (list(r.values()) for r in read))) == sorted(map(str, wanted))
 
 
@@ -315,7 +323,7 @@ def test_text_that_is_not_utf8_fails_no_run_and_means_the_same_everywhere(tmp_pa
     plain = pa.table({"c": column, "x": column})
     coded = pa.DictionaryArray.from_arrays(pa.array(range(len(BAD))), column)
     large = texts(BAD).cast(pa.binary()).cast(pa.large_binary()).view(pa.large_string())
-    rows = [b.decode("utf-8", "discreet-mend") for b in BAD]
+    rows = [b.decode("utf-8", MEND) for b in BAD]
     rows = [{"c": r, "x": r} for r in rows]
     lines = b"c,x\n" + b"".join(b + b"," + b + b"\n" for b in BAD)
     (tmp_path / "people.csv").write_bytes(lines)
@@ -468,6 +476,19 @@ def test_a_plan_over_tables_that_are_not_the_policys_is_refused():
     (aggregate,) = aggregates("SELECT region, COUNT(*) AS n FROM people GROUP BY region", other)
     with pytest.raises(SchemaError, match="not that of the engine's policy"):
         engine.execute(aggregate, SALT)
+    duck = duckdb.connect()
+    for name, table in TABLES.items():
+        duck.register(f"given {name}", table)
+        duck.execute(f'CREATE TABLE {name} AS FROM "given {name}"')
+    forged = [pol.Table("regions", BOTH.tables["regions"].columns.values()),
+              pol.Table("people", BOTH.tables["people"].columns.values(), public=True)]  # fmt: skip
+    wrong = pol.Policy(forged, pol.Budget("1"))
+    text = "SELECT COUNT(*) AS n FROM regions JOIN people USING (region)"
+    query = sql.parse(text, wrong, public_fanout={"people": 1}).query
+    (aggregate,) = plan.lower(query).aggregates
+    for each in (engine, engines.connect(duck, BOTH)):
+        with pytest.raises(SchemaError, match="not that of the engine's policy"):
+            each.execute(aggregate, SALT)
 
 
 JOIN = "SELECT pop, COUNT(*) AS n FROM people JOIN regions USING (region) GROUP BY pop"
@@ -500,6 +521,31 @@ def test_a_preview_does_not_wait_for_a_run():
         worker.start()
         worker.join(60)
     assert len(done) == len(texts_)
+
+
+def test_a_preview_does_not_wait_for_a_run_in_postgres(postgres_url):
+    name = "review_waits"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        connection.execute(f"CREATE SCHEMA {name}")
+        connection.execute(f"CREATE TABLE {name}.people (region text)")
+        connection.execute(f"CREATE TABLE {name}.regions (region text, pop int, year int)")
+        connection.execute(f"INSERT INTO {name}.regions VALUES ('N', 1, 1), ('N', 1, 1)")
+    tables = [
+        pol.Table(f"{name}.{t.name}", t.columns.values(), public=t.public)
+        for t in BOTH.tables.values()
+    ]
+    engine = engines.connect(postgres_url, pol.Policy(tables, pol.Budget("1")))
+    done = []
+    with engine._lock:
+        worker = threading.Thread(
+            target=lambda: done.append(engine.fanout(Scan(tables[1]), ("region", "pop"))),
+            daemon=True,
+        )
+        worker.start()
+        worker.join(60)
+    assert done == [2]
+    engine.close()
 
 
 def test_fanouts_of_several_columns_are_measured_once_and_exactly(monkeypatch):
@@ -537,6 +583,48 @@ def test_public_files_are_read_once(tmp_path):
     before = engine.execute(aggregate, SALT)
     pq.write_table(pa.table({"region": ["S"] * 99, "pop": [2] * 99, "year": [1] * 99}), path)
     assert engine.execute(aggregate, SALT) == before
+
+
+# -- views ---------------------------------------------------------------------------
+
+
+def views(postgres):
+    """Views that fail on one row, and tables that cannot."""
+    duck = duckdb.connect()
+    for connection, kind in ((duck, "VARCHAR"), (postgres, "text")):
+        connection.execute(f"CREATE TEMP TABLE held (age {kind})")
+        connection.execute("INSERT INTO held VALUES ('7')")
+        connection.execute("CREATE TEMP VIEW people AS SELECT CAST(age AS BIGINT) AS age FROM held")
+        yield connection, "UPDATE held SET age = 'x'"
+
+
+def test_a_view_that_fails_on_a_row_is_refused_when_it_is_opened(postgres_url):
+    own = policy(pol.Integer("age", 0, 99))
+    with psycopg.connect(postgres_url, autocommit=True) as postgres:
+        for connection, damage in views(postgres):
+            assert ran(connection, own, "SELECT SUM(age) AS s FROM people") == [{(): (7,)}]
+            connection.execute(damage)
+            with pytest.raises(SchemaError, match="view that cannot be read on every row") as error:
+                engines.connect(connection, own)
+            assert error.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["text", "milliseconds"])
+def test_a_view_of_a_file_that_cannot_be_scanned_is_refused(tmp_path, kind):
+    """The same file given by its path is read: no row can fail it."""
+    column, declared = texts([b"\xff", b"F"]), pol.Text("x")
+    if kind == "milliseconds":
+        column, declared = raw(pa.timestamp("ms"), [2**62, 0]), pol.Timestamp("x", *SPAN)
+    path = parquet(tmp_path, pa.table({"x": column}))
+    own = policy(declared)
+    database = tmp_path / "people.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(f"CREATE VIEW people AS FROM '{path}'")
+        with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+            engines.connect(connection, own)
+    with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+        engines.connect(database, own)
+    assert ran(path, own, "SELECT COUNT(x) AS n FROM people") == [{(): (2,)}]
 
 
 # -- opening ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from discreet import plan, sql
 from discreet.errors import QueryError
 from discreet.plan import Kind
 from discreet.plan import _expr as nodes
-from discreet.plan._relation import walk
+from discreet.plan._expr import walk
 from discreet.policy import (
     Boolean,
     Budget,

@@ -330,7 +330,9 @@ def test_mutant_a_bit_is_never_cleared(monkeypatch):
     honest = audited(unary_view(protocol, 0), unary_view(protocol, 1), 200_000)
     assert not honest.refutes(1)
     monkeypatch.setattr(
-        _categorical.SymmetricUnary, "_own_bits", lambda _self, noisy: np.ones_like(noisy)
+        _categorical.SymmetricUnary,
+        "_own",
+        lambda _self, rows, flat: _bits.put_bits(rows, flat, np.ones(len(flat), dtype=bool)),
     )
     verdict = audited(unary_view(protocol, 0), unary_view(protocol, 1), 200_000)
     assert verdict.refutes(4)
@@ -339,8 +341,10 @@ def test_mutant_a_bit_is_never_cleared(monkeypatch):
 def test_mutant_the_own_bit_of_optimised_unary_is_kept_too_often(monkeypatch):
     monkeypatch.setattr(
         _categorical.OptimizedUnary,
-        "_own_bits",
-        lambda _self, noisy: np.asarray(noise.bernoulli_many("3/5", len(noisy))),
+        "_own",
+        lambda _self, rows, flat: _bits.put_bits(
+            rows, flat, np.asarray(noise.bernoulli_many("3/5", len(flat)))
+        ),
     )
     protocol = local.OptimizedUnary(4, 1)
     assert audited(unary_view(protocol, 0), unary_view(protocol, 1), 400_000).refutes(1)

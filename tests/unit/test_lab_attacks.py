@@ -197,12 +197,12 @@ def test_a_few_ratings_with_errors_find_the_record():
     records = ratings(rng)
     right = wrong = 0
     for target in range(60):
-        items = list(records[target])[:6]
+        mine = dict(list(records[target].items())[:6])
         notes = {
-            i: (records[target][i][0] + rng.integers(-1, 2), records[target][i][1] + 14 * rng.random())
-            for i in items
-        }  # fmt: skip
-        notes[items[0]] = (9.0, 9999.0)  # one of them is plainly wrong
+            i: (stars + rng.integers(-1, 2), day + 14 * rng.random())
+            for i, (stars, day) in mine.items()
+        }
+        notes[next(iter(mine))] = (9.0, 9999.0)  # one of them is plainly wrong
         found = lab.link_ratings(records, notes)
         right += found == target
         wrong += found not in (None, target)

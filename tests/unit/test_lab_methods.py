@@ -155,6 +155,22 @@ def test_controlled_adjustment_keeps_totals_and_moves_small_cells():
         assert np.isin(flat[small], (0, 3)).mean() > 0.6
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_tables_of_other_towns_are_protected_alike(seed):
+    # made-up towns of several sizes: the invariants of both methods, not one lucky table
+    town = lab.town(60 + 90 * seed, 2 + seed, seed=seed)
+    blank, moved = lab.suppress_cells(town, 4), lab.controlled_adjustment(town, 4)
+    for names in town.tables[1:]:
+        truth = town.counts(names).reshape(town.size(names[0]), -1)
+        hidden = np.isnan(blank.counts[names]).reshape(truth.shape)
+        assert hidden[(truth > 0) & (truth < 4)].all()
+        for axis in (0, 1):
+            lonely = hidden.sum(axis=axis) == 1
+            assert not lonely.any() or truth.shape[axis] == 1
+            assert (moved.counts[names].reshape(truth.shape).sum(axis=axis)
+                    == truth.sum(axis=axis)).all()  # fmt: skip
+
+
 def test_ad_hoc_noise_has_the_spread_it_says_in_both_kinds():
     for kind in ("normal", "uniform"):
         wide = lab.town(20_000)
@@ -201,9 +217,9 @@ def test_k_anonymity_falls_to_homogeneity_and_to_a_second_release():
     )
     other = lab.k_anonymity(turned, 5)
     both = [
-        len(set(release.records.matching(TOWN.codes[i])) & set(other.records.matching(turned.codes[i])))
-        for i in range(len(TOWN))
-    ]  # fmt: skip
+        len(set(release.records.matching(a)) & set(other.records.matching(b)))
+        for a, b in zip(TOWN.codes, turned.codes, strict=True)
+    ]
     assert np.mean(np.array(both) < 5) > 0.2
 
 

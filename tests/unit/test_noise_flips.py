@@ -115,3 +115,53 @@ def test_draws_of_the_test_source_are_marked():
         assert noise.is_tainted(noise.uniform_many(6, 4))
         assert noise.is_tainted(noise.uniform_many(8, 4))
     assert not noise.is_tainted(noise.uniform_many(6, 4))
+
+
+# -- packed bits ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", ["1/2", "1/3", "1/256", "100/256", "1/1000", "0.99999", "1/7"])
+def test_packed_coins(p):
+    n = 40_000
+    words = noise.bernoulli_bits(p, n)
+    hits = int(np.bitwise_count(words).sum())
+    assert abs(z_score(hits, 64 * n, float(Fraction(p)))) < 7
+
+
+def test_packed_coins_are_independent_between_lanes_and_words():
+    """Counts of all 16 patterns of four neighbouring lanes, and of lane 0 in word pairs."""
+    p = Fraction(1, 3)
+    words = noise.bernoulli_bits(p, 100_000)
+    patterns = np.bincount((words >> np.uint64(17)).astype(np.int64) & 15, minlength=16)
+    law = [float(p) ** i.bit_count() * float(1 - p) ** (4 - i.bit_count()) for i in range(16)]
+    assert stats.chisquare(patterns, np.array(law) * patterns.sum()).pvalue > 1e-12
+    lane = (words & np.uint64(1)).astype(np.int64)
+    pairs = np.bincount(2 * lane[::2] + lane[1::2], minlength=4)
+    law = [float(1 - p) ** 2, float(p * (1 - p)), float(p * (1 - p)), float(p) ** 2]
+    assert stats.chisquare(pairs, np.array(law) * pairs.sum()).pvalue > 1e-12
+
+
+def test_packed_coins_decide_the_digits_beyond_the_first_eight():
+    """p = 1/512: decided by the ninth digit, in words that the first eight left open."""
+    words = noise.bernoulli_bits("1/512", 100_000)
+    hits = int(np.bitwise_count(words).sum())
+    assert abs(z_score(hits, 6_400_000, 1 / 512)) < 7
+
+
+def test_mutant_packed_coins_that_stop_after_eight_digits(monkeypatch):
+    """1/512 has its only digit at place nine: stopping early never draws a 1."""
+    plain = np.flatnonzero
+    monkeypatch.setattr(_flips.np, "flatnonzero", lambda x: plain(x)[:0])
+    words = noise.bernoulli_bits("1/512", 100_000)
+    monkeypatch.undo()
+    assert abs(z_score(int(np.bitwise_count(words).sum()), 6_400_000, 1 / 512)) > 7
+
+
+def test_certain_packed_coins_and_refusals():
+    assert (noise.bernoulli_bits(1, 3) == np.uint64(2**64 - 1)).all()
+    assert not noise.bernoulli_bits(0, 3).any()
+    assert noise.bernoulli_bits("1/3", 0).shape == (0,)
+    with pytest.raises(ParameterError):
+        noise.bernoulli_bits("3/2", 3)
+    with deterministic(3):
+        assert noise.is_tainted(noise.bernoulli_bits("1/3", 4))

@@ -1,4 +1,4 @@
-"""Joins of private tables: on the unit, limited after the join, and nothing else."""
+"""Joins of private tables: on the unit, each side limited before, and nothing else."""
 
 from __future__ import annotations
 
@@ -138,3 +138,17 @@ def test_tables_under_different_relations_have_no_common_statement():
     own = policy(neighbours="change-one")
     with pytest.raises(DiscreetError, match="change-one"):
         sql.parse(JOINED, own)
+
+
+def test_a_limit_counts_only_rows_that_pass_the_condition_on_their_own_table():
+    """Three visits are kept of each unit: among those that cost more than 40, if so asked."""
+    own = policy()
+    people = [{"id": 1, "sex": "F", "age": 3}]
+    visits = [{"pid": 1, "cost": c, "age": 1} for c in range(1, 51)]
+    data = {"people": people, "visits": visits}
+    for condition, n in (("cost > 47", 3), ("cost > 48", 2), ("cost > 47 AND people.age > 2", 3),
+                         ("cost > 47 AND people.age > 4", 0)):  # fmt: skip
+        joined = "people JOIN visits ON people.id = visits.pid"
+        text = f"SELECT COUNT(*) AS n FROM {joined} WHERE {condition}"
+        asked = pl.lower(sql.parse(text, own).query).aggregates[0]
+        assert Reference(data).execute(asked, SALT) == {(): (n,)}

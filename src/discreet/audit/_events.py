@@ -35,9 +35,9 @@ Point = tuple[float, float]
 
 _BINS = 400
 _COORDINATES = 16
-_FIT = 200_000
-_CHOOSE = 400_000
-_LEARN = 20_000
+_FIT = 100_000
+_CHOOSE = 200_000
+_LEARN = 10_000
 _NARROW = 6
 _WORTH = 2e-3
 _CODED = ("the whole row", "the low bits")  # their sizes mean nothing
@@ -75,10 +75,12 @@ def search(
     cut = max(len(xs) // 3, 1)
     first = slice(0, min(cut, _FIT))
     rest = slice(cut, cut + _CHOOSE)
+    if atoms:
+        return _best_output((xs[first], ys[first]), (xs[rest], ys[rest]), points, z)
     best: Found | None = None
-    for words, feature in _features(xs[first], ys[first], atoms=atoms):
+    for words, feature in _features(xs[first], ys[first]):
         parts = [(feature(xs[part]), feature(ys[part])) for part in (first, rest)]
-        found = _best_set(words, feature, (parts[0], parts[1]), points, z, atoms=atoms)
+        found = _best_set(words, feature, (parts[0], parts[1]), points, z)
         # of two events that say as much, the one named first is easier to understand
         if best is None or found.score > best.score + _WORTH:
             best = found
@@ -89,7 +91,7 @@ def search(
 # -- features -----------------------------------------------------------------------
 
 
-def _features(xs: Outputs, ys: Outputs, *, atoms: bool) -> Iterator[tuple[str, Feature]]:
+def _features(xs: Outputs, ys: Outputs) -> Iterator[tuple[str, Feature]]:
     """Yield named features of outputs of this shape."""
     if xs.dtype.kind not in "biuf":
         vocabulary = np.unique(np.concatenate([xs, ys]).ravel())
@@ -97,15 +99,11 @@ def _features(xs: Outputs, ys: Outputs, *, atoms: bool) -> Iterator[tuple[str, F
             yield "the answer", lambda o: _codes(o, vocabulary)
             return
         xs, ys = _codes(xs, vocabulary), _codes(ys, vocabulary)
-        for words, feature in _features(xs, ys, atoms=atoms):
+        for words, feature in _features(xs, ys):
             yield words, _after(lambda o: _codes(o, vocabulary), feature)
         return
     if xs.ndim > 1:
         yield "the whole row", _row_code
-    if atoms:
-        if xs.ndim == 1:
-            yield "the answer", lambda o: o
-        return
     names = ["the answer"] if xs.ndim == 1 else [f"coordinate {i}" for i in range(xs.shape[1])]
     for i, name in enumerate(names[:_COORDINATES]):
         yield from _of_coordinate(name, i, xs, ys)
@@ -230,8 +228,6 @@ def _best_set(
     parts: tuple[tuple[Outputs, Outputs], tuple[Outputs, Outputs]],
     points: tuple[Point, ...],
     z: float,
-    *,
-    atoms: bool,
 ) -> Found:
     """Order bins on one part of the draws, cut on the other."""
     fit, choose = parts
@@ -244,14 +240,13 @@ def _best_set(
     best = (-np.inf, points[0], np.zeros(0, dtype=np.int64), False)
     for i in (0, 1):
         a, b = fresh[i], fresh[1 - i]
-        for order in _orders(known[i], known[1 - i], atoms=atoms):
-            hits = (a[order], b[order]) if atoms else (np.cumsum(a[order]), np.cumsum(b[order]))
+        for order in _orders(known[i], known[1 - i]):
+            hits = np.cumsum(a[order]), np.cumsum(b[order])
             for point in points:
-                scores = excess(*hits, len(choose[0]), point, z, atoms=atoms)
+                scores = excess(*hits, len(choose[0]), point, z)
                 at = int(np.argmax(scores))
                 if scores[at] > best[0]:
-                    chosen = order[at : at + 1] if atoms else order[: at + 1]
-                    best = (float(scores[at]), point, chosen, bool(i))
+                    best = (float(scores[at]), point, order[: at + 1], bool(i))
     score, point, chosen, swapped = best
     inside = np.zeros(bins, dtype=bool)
     inside[chosen] = True
@@ -266,10 +261,51 @@ def _best_set(
     return Found(Event(f"{words} {where}", marks), point, swapped, score)
 
 
-def _orders(a: Outputs, b: Outputs, *, atoms: bool) -> list[NDArray[np.int64]]:
+def _best_output(
+    fit: tuple[Outputs, Outputs],
+    choose: tuple[Outputs, Outputs],
+    points: tuple[Point, ...],
+    z: float,
+) -> Found:
+    """Return the single output that exceeds a point most, for probabilistic DP.
+
+    It must be one output indeed: of a union the definition says less.
+    """
+    outputs, counts = np.unique(np.concatenate(fit), axis=0, return_counts=True)
+    frequent = outputs[np.argsort(-counts, kind="stable")[:_BINS]]
+    draws = len(choose[0])
+    best: Found | None = None
+    for output in frequent:
+        event = Event(f"the answer being {_short(output)}", _Equal(output))
+        hits = [int(np.count_nonzero(event(side))) for side in choose]
+        for swapped in (False, True):
+            first, second = hits[::-1] if swapped else hits
+            for point in points:
+                score = float(excess(first, second, draws, point, z, atoms=True))
+                if best is None or score > best.score:
+                    best = Found(event, point, swapped, score)
+    assert best is not None
+    return best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Equal:
+    """Marks the outputs that equal one output."""
+
+    output: Any
+
+    def __call__(self, outputs: Outputs) -> NDArray[np.bool_]:
+        same = outputs == self.output
+        return np.asarray(same if same.ndim == 1 else same.all(axis=1))
+
+
+def _short(output: Any) -> str:
+    text = str(output)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _orders(a: Outputs, b: Outputs) -> list[NDArray[np.int64]]:
     likeliest = np.argsort(-(a + 0.5) / (b + 0.5), kind="stable")
-    if atoms:
-        return [likeliest]
     # unions of the likeliest bins find anything; half-lines need fewer draws
     ascending = np.arange(len(a))
     return [likeliest, ascending, ascending[::-1]]

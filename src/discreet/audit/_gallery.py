@@ -318,7 +318,7 @@ def _broken() -> Iterator[Exhibit]:
     )  # fmt: skip
     yield Exhibit(
         "classic Gaussian at ε = 20", classic_gaussian, 0, 1, classic_profile,
-        fault="the formula was proved for ε < 1", draws=1_000_000,
+        fault="the formula was proved for ε < 1", draws=4_000_000,
         claim="δ(ε) = 1.25·exp(−σ²ε²/2), σ = 0.265",
     )  # fmt: skip
     yield Exhibit(

@@ -88,7 +88,7 @@ class Lines:
         self._separator = separator.encode()
         s = re.escape(separator)
         cell = rf'(?:"[^"\r\n\x00]*(?:""[^"\r\n\x00]*)*"|[^"{s}\r\n\x00]*)'
-        self._simple = rf"^{cell}(?:{s}{cell})*\r?$"
+        self._simple = rf"^{cell}(?:{s}{cell})*\r?\n$"
         """One line, well formed, nothing odd in it: what Arrow reads as we do."""
 
     def batches(self) -> pa.RecordBatchReader:
@@ -113,7 +113,10 @@ class Lines:
         import pyarrow as pa  # noqa: PLC0415 - only for CSV files
         import pyarrow.compute as pc  # noqa: PLC0415 - only for CSV files
 
-        simple = np.array(pc.match_substring_regex(block.lines, self._simple))
+        simple = np.ones(block.count, bool)
+        if any(mark in block.data for mark in (b'"', b"\r", b"\0")):
+            simple = np.array(pc.match_substring_regex(block.lines, self._simple))
+        simple &= np.diff(block.starts)[: len(simple)] <= _LONGEST
         rows, end = [], 0
         for i in np.flatnonzero(~simple[: block.count]).tolist():
             if i >= end:
@@ -123,7 +126,11 @@ class Lines:
         block.end = max(block.count, end)
         kept = np.flatnonzero(simple[: block.end])
         places = list(self._wanted) or [0]
-        columns, ragged = self._parsed(block.lines.take(pa.array(kept)), places)
+        text = block.data[: block.starts[block.end]]
+        if len(kept) < block.end:
+            text = b"".join(block.lines.take(pa.array(kept)).to_pylist())
+        columns, ragged = self._parsed(text, places)
+        assert all(len(c) + len(ragged) == len(kept) for c in columns)
         yield columns
         rows += [self._scan(block.line(kept[i]))[0] for i in ragged]
         yield [
@@ -131,13 +138,12 @@ class Lines:
             for k in places
         ]
 
-    def _parsed(self, lines: pa.Array, places: list[int]) -> tuple[list[pa.Array], list[int]]:
+    def _parsed(self, text: bytes, places: list[int]) -> tuple[list[pa.Array], list[int]]:
         """Columns of simple lines, and which lines have another number of cells."""
         import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-        import pyarrow.compute as pc  # noqa: PLC0415 - only for CSV files
         from pyarrow import csv as arrow  # noqa: PLC0415 - only for CSV files
 
-        if not len(lines):
+        if not text:
             return [pa.array([], pa.binary()) for _ in places], []
         names, ragged = [str(i) for i in range(len(self._header))], []
 
@@ -145,8 +151,6 @@ class Lines:
             ragged.append(row.number - 1)
             return "skip"
 
-        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-        text = pc.binary_join(whole, b"\n")[0].as_py() + b"\n"
         table = arrow.read_csv(
             pa.BufferReader(text),
             arrow.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
@@ -163,7 +167,6 @@ class Lines:
                 strings_can_be_null=True,
             ),
         )
-        assert len(table) + len(ragged) == len(lines)
         return [column.combine_chunks() for column in table.columns], ragged
 
     def _row(self, block: _Block, i: int) -> tuple[int, list[bytes]]:
@@ -249,10 +252,14 @@ class _Block:
         import pyarrow.compute as pc  # noqa: PLC0415 - only for CSV files
 
         self.data = data
-        self.lines = pc.split_pattern(pa.array([data], pa.binary()), pattern="\n").flatten()
-        lengths = np.array(pc.binary_length(self.lines))
-        self.starts = np.concatenate([[0], np.cumsum(lengths + 1)])
-        self.count = len(lengths)
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        self.starts = np.concatenate([[0], ends + 1])
+        offsets = pa.py_buffer(self.starts.astype(np.int32))
+        # each line with its end: the bytes are those of the file, not copied
+        self.lines = pa.Array.from_buffers(
+            pa.binary(), len(ends), [None, offsets, pa.py_buffer(data)]
+        )
+        self.count = len(ends)
         if not last:
             self.count = int(np.searchsorted(self.starts[:-1], len(data) - _LONGEST))
         self._quoted = np.flatnonzero(np.array(pc.match_substring(self.lines, '"')))
@@ -278,10 +285,10 @@ def _blocks(path: str) -> Iterator[_Block]:
             more = stream.read(_BLOCK)
             if not more:
                 if data:
-                    yield _Block(data.removesuffix(b"\n"), last=True)
+                    yield _Block(data if data.endswith(b"\n") else data + b"\n", last=True)
                 return
             data += more
-            whole = max(data.rfind(b"\n"), 0)
+            whole = data.rfind(b"\n") + 1
             done = 0
             if whole > _LONGEST:
                 block = _Block(data[:whole], last=False)

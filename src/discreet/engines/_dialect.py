@@ -8,12 +8,13 @@ exactly the double it was.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from discreet.engines._physical import Found, Physical
 
-_MAX_DOUBLE: Final = "1.7976931348623157e308"
+_MAX_DOUBLE: Final = repr(sys.float_info.max)
 _YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
 """Instants between these are counted exactly; a policy cannot name any other."""
 _NANOSECONDS: Final = dict.fromkeys(
@@ -187,7 +188,9 @@ class DuckDB(Dialect):
         digits, scale = (int(n) for n in found.native[8:-1].split(","))
         spelled = [f"{v}.{'0' * scale}" if scale else str(v) for v in values]
         if len(values) > _FEW:
-            return self.lookup(x, spelled)
+            # a decimal without digits before the point is printed without a zero there
+            printed = [t.removeprefix("0") if digits == scale else t for t in spelled]
+            return self.lookup(x, printed)
         branches = " ".join(
             f"WHEN CAST('{text}' AS {found.native}) THEN {self.integer(i)}"
             for i, (v, text) in enumerate(zip(values, spelled, strict=True))
@@ -270,14 +273,21 @@ class Postgres(Dialect):
         return f"CASE WHEN {near} THEN {self.real(0.0)} ELSE {x} / {self.real(step)} END"
 
     def as_double(self, x: str, found: Found) -> str:
-        """Cast; numerics are first brought where the cast cannot fail."""
+        """Cast where that cannot fail; what is farther or finer than doubles is their end or 0.
+
+        No bound of a policy comes near those ends.
+        """
         if found.kind is not Physical.DECIMAL:
             return f"CAST({x} AS float8)"
-        top, tiny = f"CAST('{_MAX_DOUBLE}' AS numeric)", "CAST('1e-300' AS numeric)"
+        low, up, down, high = (
+            f"CAST('{n}' AS numeric)" for n in (f"-{_MAX_DOUBLE}", "-1e-300", "1e-300", _MAX_DOUBLE)
+        )
         return (
-            f"CAST(CASE WHEN {x} = 'NaN' THEN NULL WHEN {x} > {top} THEN 'Infinity' "
-            f"WHEN {x} < -{top} THEN '-Infinity' WHEN {x} > -{tiny} AND {x} < {tiny} THEN 0 "
-            f"ELSE {x} END AS float8)"
+            f"CASE WHEN {x} >= {down} AND {x} <= {high} THEN CAST({x} AS float8) "
+            f"WHEN {x} >= {low} AND {x} <= {up} THEN CAST({x} AS float8) "
+            f"WHEN {x} > {up} AND {x} < {down} THEN {self.real(0.0)} "
+            f"WHEN {x} < {low} THEN {self.real(-sys.float_info.max)} "
+            f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(sys.float_info.max)} END"
         )
 
     def decimal(self, x: str) -> str:

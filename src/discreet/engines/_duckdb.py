@@ -253,6 +253,34 @@ def columns_of(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[
     return [(str(column), str(kind)) for column, kind, *_ in described]
 
 
+def check_view(connection: duckdb.DuckDBPyConnection, table: pol.Table, name: str) -> None:
+    """Read a view through once: unlike a table, it may hold what fails a scan.
+
+    Raises
+    ------
+    SchemaError
+        When it does. Whoever opens a view of a database may read the database.
+    """
+    described = columns_of(connection, name)
+    if described is None or columns_of(connection, f"(SELECT rowid FROM {name})") is not None:
+        return
+    quote = DuckDB().quote
+    reads = [
+        f"max(decode(encode({quote(c)})))" if kind == "VARCHAR" else f"max({quote(c)})"
+        for c, kind in described
+        if c in table.columns or c == table.unit
+    ]
+    try:
+        connection.execute(f"SELECT {', '.join(reads) or '1'} FROM {name}")
+    except duckdb.Error:
+        reads.clear()
+    if not reads:
+        raise SchemaError(
+            f"table {table.name!r} is a view that cannot be read on every row",
+            hint=f'dc.open("{table.name}.parquet", …): files are read so that no row can fail',
+        )
+
+
 def family(native: str) -> Physical:
     """Family of a DuckDB type, by its printed name."""
     if native.endswith("]"):

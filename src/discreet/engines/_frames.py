@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps are read in UTC, unmarked
 _DAY: Final = Fraction(86_400)
 _PIECE: Final = 2**16
-_MEND: Final = "discreet-mend"
+MEND: Final = "discreet-mend"
 
 
 def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
@@ -148,9 +148,7 @@ def mended(texts: pa.Array) -> pa.Array:
         texts.validate(full=True)
     except pa.ArrowInvalid:
         blobs = texts.cast(pa.large_binary()).to_pylist()
-        return pa.array(
-            [None if b is None else b.decode("utf-8", _MEND) for b in blobs], texts.type
-        )
+        return pa.array([None if b is None else b.decode("utf-8", MEND) for b in blobs], texts.type)
     return texts
 
 
@@ -159,7 +157,7 @@ def _question_marks(error: UnicodeError) -> tuple[str, int]:
     return "?" * (error.end - error.start), error.end
 
 
-codecs.register_error(_MEND, _question_marks)
+codecs.register_error(MEND, _question_marks)
 
 
 def _from_pandas(column: pol.Column | None, values: Any) -> pa.Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
@@ -56,7 +57,7 @@ _SETTINGS: Final = {
     "jit": "off",  # compiling costs more than these statements
 }
 _COLUMNS: Final = """
-    SELECT a.attname, t.typname, t.typtype, n.nspname, c.relname
+    SELECT a.attname, t.typname, t.typtype, n.nspname, c.relname, c.relkind IN ('v', 'f')
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -79,6 +80,9 @@ class PostgresEngine:
         Seconds after which a statement is given up.
     cleanup
         Called when the engine is closed.
+    connect
+        Opens another connection, so that nobody waits for a running statement to
+        learn about a public table.
     """
 
     name = "postgresql"
@@ -89,11 +93,13 @@ class PostgresEngine:
         policy: pol.Policy,
         timeout: float,
         cleanup: Callable[[], None],
+        connect: Callable[[], psycopg.Connection[Any]] | None = None,
     ) -> None:
         self._dialect = Postgres()
         self._connection = connection
         self._timeout = timeout
         self._cleanup = cleanup
+        self._connect = connect
         self._lock = threading.Lock()
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
@@ -123,7 +129,25 @@ class PostgresEngine:
             name: Found(name, Physical.TEXT if kind == "e" else family(native), native)
             for name, native, kind, *_ in columns
         }
-        return self._dialect.quote(*columns[0][3:]), found
+        *_, schema, relation, is_view = columns[0]
+        quoted = self._dialect.quote(schema, relation)
+        if is_view:
+            self._read_through(table, quoted, found)
+        return quoted, found
+
+    def _read_through(self, table: pol.Table, quoted: str, found: Mapping[str, Found]) -> None:
+        """Read a view or foreign table once: unlike a table, it may fail on a row."""
+        names = [n for n in found if n in table.columns or n == table.unit]
+        counts = ", ".join(f"count(CAST({self._dialect.quote(n)} AS text))" for n in names)
+        try:
+            self._rows(f"SELECT {counts or 1} FROM {quoted}")  # noqa: S608 - names are quoted
+        except Exception:  # noqa: BLE001 - the message may quote cells
+            names.clear()
+        if not names and counts:
+            raise SchemaError(
+                f"table {table.name!r} is a view that cannot be read on every row",
+                hint=f"CREATE MATERIALIZED VIEW … AS TABLE {quoted}",
+            )
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -132,29 +156,34 @@ class PostgresEngine:
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         keys = len(aggregate.keys)
-        with self._lock, self._read_only():
+        with self._lock, self._read_only(self._connection):
             # public tables may have changed since they were measured: once more, in one snapshot
             check_joins(aggregate, lambda s, c: int(self._run(self._repeats(s, c))[0][0]))
             rows = self._run(self.sql(aggregate, salt))
         return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in sorted(rows)}
 
-    def _run(self, sql: str) -> list[tuple[Any, ...]]:
+    def _run(
+        self, sql: str, connection: psycopg.Connection[Any] | None = None
+    ) -> list[tuple[Any, ...]]:
         # bytes are sent as they are: a percent sign in a literal is no placeholder
-        return self._connection.execute(sql.encode()).fetchall()
+        return (connection or self._connection).execute(sql.encode()).fetchall()
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with self._lock, self._read_only():
+        if self._connect is not None and self._lock.locked():
+            with self._connect() as other, self._read_only(other):
+                return self._run(sql, other)
+        with self._lock, self._read_only(self._connection):
             return self._run(sql)
 
     @contextmanager
-    def _read_only(self) -> Iterator[None]:
-        idle = self._connection.info.transaction_status.name == "IDLE"
-        with self._connection.transaction(force_rollback=True):
+    def _read_only(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        idle = connection.info.transaction_status.name == "IDLE"
+        with connection.transaction(force_rollback=True):
             if idle:  # a transaction that the caller began keeps its own level
-                self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             settings = _SETTINGS | {"statement_timeout": str(int(self._timeout * 1000))}
             for name, value in settings.items():
-                self._connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+                connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             yield
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
@@ -200,12 +229,13 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
 
     if not isinstance(source, str):
         return PostgresEngine(source, policy, timeout, lambda: None)
+    connect = partial(psycopg.connect, source, autocommit=True)
     failed = False
     try:
-        connection = psycopg.connect(source, autocommit=True)
+        connection = connect()
     except psycopg.Error:
         # the message would repeat host, user or password
         failed = True
     if failed:
         raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
-    return PostgresEngine(connection, policy, timeout, connection.close)
+    return PostgresEngine(connection, policy, timeout, connection.close, connect)

@@ -141,11 +141,12 @@ def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], 
 def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
     """Refuse a plan over tables that are not, column by column, those of the policy."""
     for node in nodes(aggregate.relation):
-        if isinstance(node, Scan):
-            own = policy.tables.get(node.table.name)
-            if own is None or not _part(node.table, own):
+        scan = node.public if isinstance(node, JoinPublic) else node
+        if isinstance(scan, Scan):
+            own = policy.tables.get(scan.table.name)
+            if own is None or not _part(scan.table, own):
                 raise SchemaError(
-                    f"the plan's table {node.table.name!r} is not that of the engine's policy"
+                    f"the plan's table {scan.table.name!r} is not that of the engine's policy"
                 )
 
 

@@ -266,10 +266,9 @@ class _Statement:
         if measure.kind is MeasureKind.UNITS:
             single = rows.unit is None or aggregate.relation.most(aggregate.group) == 1
             return "count(*)" if single else f"count(DISTINCT {UNIT})"
-        constant = Item(column, measure.type).is_constant
         if measure.kind is MeasureKind.DISTINCT:
-            return "least(count(*), 1)" if constant else f"count(DISTINCT {rows.columns[column]})"
-        if constant:
+            return f"count(DISTINCT {rows.columns[column]})"
+        if Item(column, measure.type).is_constant:
             return f"count(*) * CAST({measure.type.lo} AS {self.dialect.wide})"
         return f"COALESCE(sum({rows.columns[column]}), 0)"
 

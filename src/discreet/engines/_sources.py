@@ -33,7 +33,7 @@ from discreet.engines import _csv as csv
 from discreet.engines import _frames as frames
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
-from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of
+from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, check_view, columns_of
 from discreet.errors import DiscreetError, SchemaError
 
 if TYPE_CHECKING:
@@ -95,12 +95,13 @@ def _configure(
 
 def _on_connection(connection: duckdb.DuckDBPyConnection, policy: pol.Policy) -> DuckDBEngine:
     tables = {name: _SQL.quote(*name.split(".")) for name in policy.tables}
-    cursor = connection.cursor()
+    cursor, close = connection.cursor(), _nothing
     if all(columns_of(cursor, table) is not None for table in tables.values()):
-        return DuckDBEngine(cursor, policy, tables, cursor.close, live=True)
-    # registered frames and temporary tables are visible on the connection itself only
-    cursor.close()
-    return DuckDBEngine(connection, policy, tables, _nothing, live=True)
+        connection, close = cursor, cursor.close
+    # else registered frames or temporary tables, visible on the connection itself only
+    for name, table in policy.tables.items():
+        check_view(connection, table, tables[name])
+    return DuckDBEngine(connection, policy, tables, close, live=True)
 
 
 def _nothing() -> None:
@@ -145,7 +146,9 @@ class _Opener:
             alias = f"source{len(self._databases)}"
             self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             self._databases[path] = alias
-        return _SQL.quote(self._databases[path], *table.name.split("."))
+        held = _SQL.quote(self._databases[path], *table.name.split("."))
+        check_view(self._connection, table, held)
+        return held
 
     def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
         reader = csv.Lines(table, files)

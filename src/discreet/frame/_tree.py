@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
@@ -143,18 +144,14 @@ def _key(name: str | None, given: object) -> exp.Expr:
 
 
 def _all(conditions: Sequence[object], clause: str) -> exp.Expr:
-    whole, *rest = (node(c, clause) for c in conditions)
-    for part in rest:
-        whole = exp.And(this=whole, expression=part)
-    return whole
+    return _chain([node(c, clause) for c in conditions])
+
+
+def _chain(parts: Sequence[exp.Expr]) -> exp.Expr:
+    return reduce(lambda left, right: exp.And(this=left, expression=right), parts)
 
 
 def _join(table: str, public: str, on: tuple[tuple[str, str], ...], how: str) -> exp.Join:
-    pairs = [
-        exp.EQ(this=column(left, table), expression=column(right, public)) for left, right in on
-    ]
-    whole: exp.Expr = pairs[0]
-    for pair in pairs[1:]:
-        whole = exp.And(this=whole, expression=pair)
+    pairs = [exp.EQ(this=column(a, table), expression=column(b, public)) for a, b in on]
     target = exp.Table(this=_name(public))
-    return exp.Join(this=target, on=whole, side="LEFT" if how == "left" else None)
+    return exp.Join(this=target, on=_chain(pairs), side="LEFT" if how == "left" else None)

@@ -10,11 +10,13 @@ personalised by the public name of the collection.
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import noise
 from discreet.errors import ParameterError
 
 HASH = "splitmix64-1"
@@ -28,6 +30,10 @@ _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _BLOCK = 255
 """Rows summed in bytes before they could overflow."""
+
+_MASKS = np.array([1 << i for i in range(8)], dtype=np.uint8)
+_CACHE = 1 << 15
+"""Packed bytes taken apart at once: unpacked they still fit a core's cache."""
 
 
 def mix(z: Words) -> Words:
@@ -91,12 +97,49 @@ def unpack(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return np.unpackbits(rows, axis=1, count=size, bitorder="little")
 
 
+def coin_rows(p: Fraction, n: int, size: int) -> NDArray[np.uint8]:
+    """Draw `n` packed rows of `size` coins, each 1 with probability exactly `p`."""
+    width = -(-size // 8)
+    words = np.asarray(noise.bernoulli_bits(p, -(-n * width // 8)))
+    rows = words.astype("<u8", copy=False).view(np.uint8)[: n * width].reshape(n, width)
+    if size % 8:
+        rows[:, -1] &= np.uint8((1 << size % 8) - 1)
+    return rows
+
+
+def put_bits(rows: NDArray[np.uint8], places: NDArray[Any], bits: NDArray[np.bool_]) -> None:
+    """Set one bit of each packed row."""
+    where, mask = _places(rows, places)
+    flat = rows.reshape(-1)
+    flat[where] = (flat[where] & ~mask) | (mask * bits)
+
+
+def flip_bits(rows: NDArray[np.uint8], places: NDArray[Any]) -> None:
+    """Flip one bit of each packed row."""
+    where, mask = _places(rows, places)
+    rows.reshape(-1)[where] ^= mask
+
+
+def _places(rows: NDArray[np.uint8], places: NDArray[Any]) -> tuple[Counts, NDArray[np.uint8]]:
+    """Return the byte that holds a bit of each row, and the bit's mask in it."""
+    seven = places.dtype.type(7)
+    where = np.arange(0, rows.size, rows.shape[1])
+    where += places >> places.dtype.type(3)
+    return where, _MASKS[places & seven]
+
+
 def column_sums(rows: NDArray[np.uint8], size: int) -> Counts:
     """Count the ones in each column of packed rows."""
-    total = np.zeros(rows.shape[1] * 8, dtype=np.int64)
-    for start in range(0, len(rows), _BLOCK):
-        bits = np.unpackbits(rows[start : start + _BLOCK], axis=1, bitorder="little")
-        total += np.add.reduce(bits, axis=0, dtype=np.uint8)
+    width = rows.shape[1]
+    total = np.zeros(width * 8, dtype=np.int64)
+    blocks = max(1, _CACHE // (_BLOCK * width))
+    whole = len(rows) // _BLOCK * _BLOCK
+    for start in range(0, whole, blocks * _BLOCK):
+        part = rows[start : min(start + blocks * _BLOCK, whole)].reshape(-1, _BLOCK, width)
+        bits = np.unpackbits(part, axis=2, bitorder="little")
+        total += np.add.reduce(bits, axis=1, dtype=np.uint8).sum(axis=0, dtype=np.int64)
+    rest = np.unpackbits(rows[whole:], axis=1, bitorder="little")
+    total += np.add.reduce(rest, axis=0, dtype=np.uint8)
     return total[:size]
 
 

@@ -22,6 +22,7 @@ Assumptions: one value per report; coins from :mod:`discreet.noise`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -197,19 +198,16 @@ class _Unary(FrequencyProtocol):
 
     @property
     def _row_bytes(self) -> int:
-        return 2 * self.domain
+        return self.domain // 2 + 32
 
-    def _own_bits(self, noisy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the senders' own bits, given what a clear bit would have become there."""
-        raise NotImplementedError
+    @abstractmethod
+    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
+        """Give the senders' own bits their law, in rows drawn as if all bits were clear."""
 
     def draw(self, flat: NDArray[Any]) -> Columns:
-        n = len(flat)
-        bits = np.asarray(noise.bernoulli_many(self.q, n * self.domain)).reshape(n, self.domain)
-        place = np.arange(n) * self.domain + flat
-        row = bits.reshape(-1)
-        row[place] = self._own_bits(row[place])
-        return (_bits.pack(bits),)
+        rows = _bits.coin_rows(self.q, len(flat), self.domain)
+        self._own(rows, flat)
+        return (rows,)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse rows with bits beyond the domain."""
@@ -261,8 +259,8 @@ class SymmetricUnary(_Unary):
         odds = checked_odds(_unary_odds(1 - q, q), odds_below(eps))
         self._set(claimed=eps, odds=odds, domain=k, p=1 - q, q=q)
 
-    def _own_bits(self, noisy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return ~noisy  # a set bit flips with the same coin
+    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
+        _bits.flip_bits(rows, flat)  # a set bit flips by the same coin as a clear one
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -290,5 +288,5 @@ class OptimizedUnary(_Unary):
         p, q = Fraction(1, 2), round_up(1 / (rho + 1))
         self._set(claimed=eps, odds=checked_odds(_unary_odds(p, q), rho), domain=k, p=p, q=q)
 
-    def _own_bits(self, noisy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.asarray(noise.bernoulli_many(self.p, len(noisy)))
+    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
+        _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))

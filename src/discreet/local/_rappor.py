@@ -184,7 +184,7 @@ class Rappor(LocalProtocol):
 
     @property
     def _row_bytes(self) -> int:
-        return 2 * self.bits + 16
+        return self.bits // 2 + 128
 
     def parse(self, values: Any) -> tuple[Words, bool]:
         return _bits.read_words(values, self.campaign)
@@ -200,13 +200,13 @@ class Rappor(LocalProtocol):
         n = len(flat)
         one, zero = self.rates
         cohorts = np.asarray(noise.uniform_many(self.cohorts, n)).astype(self.fields[0].dtype)
-        bits = np.asarray(noise.bernoulli_many(zero, n * self.bits)).reshape(n, self.bits)
+        bits = _bits.coin_rows(zero, n, self.bits)
         places = self.positions(flat, cohorts)
         drawn = np.asarray(noise.bernoulli_many(one, places.size)).reshape(places.shape)
         # hashes may share a bit: the later draw replaces the earlier one
         for i in range(self.hashes):
-            bits[np.arange(n), places[:, i]] = drawn[:, i]
-        return cohorts, _bits.pack(bits)
+            _bits.put_bits(bits, places[:, i], drawn[:, i])
+        return cohorts, bits
 
     def client(
         self, *, max_reports: int = 1 << 20, memo: Mapping[str, Any] | None = None

@@ -280,15 +280,14 @@ class CountMeanSketch(_Sketch):
 
     @property
     def _row_bytes(self) -> int:
-        return 2 * self.width + 16
+        return self.width // 2 + 64
 
     def draw(self, flat: Words) -> Columns:
         n = len(flat)
         rows = np.asarray(noise.uniform_many(self.hashes, n)).astype(self.fields[0].dtype)
-        bits = np.asarray(noise.bernoulli_many(self.chance, n * self.width))
-        place = np.arange(n) * self.width + self.buckets_of(flat, rows)
-        bits[place] = ~bits[place]
-        return rows, _bits.pack(bits.reshape(n, self.width))
+        bits = _bits.coin_rows(self.chance, n, self.width)
+        _bits.flip_bits(bits, self.buckets_of(flat, rows))
+        return rows, bits
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse unknown functions and stray bits."""

@@ -137,7 +137,10 @@ class SubsetSelection(FrequencyProtocol):
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse sets of another size."""
-        ones = np.bitwise_count(columns[0]).sum(axis=1, dtype=np.int64)
+        rows = columns[0]
+        if rows.shape[1] == 8:  # one word per set
+            rows = np.ascontiguousarray(rows).view(np.uint64)
+        ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
         return np.asarray(~_bits.stray_bits(columns[0], self.domain) & (ones == self.size))
 
     def tally(self, state: Counts, columns: Columns) -> None:

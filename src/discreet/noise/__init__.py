@@ -13,7 +13,7 @@ A law draws its noise (:meth:`~Law.sample`), gives its probabilities
 (:meth:`~Law.to_dict`). Beside the laws stand the exact pieces that mechanisms
 are made of: :func:`uniform_below`, :func:`bernoulli`, :func:`bernoulli_exp`,
 :func:`categorical_exp`, :func:`permutation`, many coins and dice at a byte each
-(:func:`bernoulli_many`, :func:`uniform_many`), and certified bounds on e^−y
+(:func:`bernoulli_many`, :func:`bernoulli_bits`, :func:`uniform_many`), and certified bounds on e^−y
 (:func:`exp_bounds`). Nothing takes a seed.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from discreet.noise._compare import exp_bounds
 from discreet.noise._deterministic import is_deterministic, is_tainted
-from discreet.noise._flips import bernoulli_many, uniform_many
+from discreet.noise._flips import bernoulli_bits, bernoulli_many, uniform_many
 from discreet.noise._laws import DiscreteGaussian, DiscreteLaplace, Geometric, Interval, Law
 from discreet.noise._sums import Sum, law_from_dict, sum_of
 from discreet.noise._uniform import (
@@ -42,6 +42,7 @@ __all__ = [
     "Law",
     "Sum",
     "bernoulli",
+    "bernoulli_bits",
     "bernoulli_exp",
     "bernoulli_exp_many",
     "bernoulli_many",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _WORD = 1 << 64
+_DIGITS = 8
+"""Binary digits compared before the undecided words are sorted out."""
 
 
 def bernoulli_many(p: Number, size: int) -> NDArray[np.bool_]:
@@ -71,6 +73,48 @@ def _below_fraction(rest: Fraction, n: int) -> NDArray[np.bool_]:
         for i in np.flatnonzero(words == np.uint64(int(digit))).tolist():
             out[i] = uniform_below(last.denominator) < last.numerator
     return out
+
+
+def bernoulli_bits(p: Number, words: int) -> NDArray[np.uint64]:
+    """Draw 64·`words` independent bits, each 1 with probability exactly `p`, packed.
+
+    All 64 uniform reals of a word are compared with `p` at once, one binary digit
+    after the other: where p has a 1, a lane that draws 0 is decided (smaller);
+    where p has a 0, a lane that draws 1 is (larger). After eight digits one word in four still
+    has an undecided lane, and only those go on, for as long as it takes.
+
+    Examples
+    --------
+    >>> bernoulli_bits(1, 2).tolist() == [2**64 - 1] * 2, bernoulli_bits("1/3", 4).shape
+    (True, (4,))
+    """
+    rest = exact(p, "p")
+    if not 0 <= rest <= 1:
+        raise ParameterError(f"p must lie between 0 and 1, got {show(rest)}", hint='p="0.5"')
+    n = count(words)
+    out = np.zeros(n, dtype=np.uint64)
+    if rest == 1:
+        return mark(~out)
+    stream = _entropy.current().stream()
+    lanes, where = ~out, np.arange(n)
+    while rest and where.size:
+        drawn = np.empty(where.size, dtype=np.uint64)
+        part = out[where]
+        for _ in range(_DIGITS):
+            if not rest:
+                break
+            stream.fill(drawn)
+            digit, rest = divmod(2 * rest, 1)
+            # a lane stays open where the drawn bit equals p's; uniform bits serve either way
+            drawn &= lanes
+            if digit:
+                lanes ^= drawn
+                part |= lanes
+            lanes, drawn = drawn, lanes
+        out[where] = part
+        left = np.flatnonzero(lanes)
+        where, lanes = where[left], lanes[left]
+    return mark(out)
 
 
 def uniform_many(n: int, size: int) -> NDArray[Any]:

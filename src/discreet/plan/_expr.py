@@ -7,67 +7,16 @@ gives NULL, nothing overflows, nothing raises. Truth is three-valued, as in SQL.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import isabstract
 
-from discreet.plan._logic import (
-    Case,
-    Coalesce,
-    Compare,
-    Comparison,
-    IsNull,
-    Logic,
-    Not,
-    OneOf,
-    union,
-)
-from discreet.plan._nodes import Column, Constant, Expr, Row, Writer, common_step
-from discreet.plan._numbers import (
-    Abs,
-    Arithmetic,
-    AsNumber,
-    Bucket,
-    Clamp,
-    DatePart,
-    Divide,
-    Guard,
-    Part,
-    Rescale,
-    Square,
-)
+from discreet.errors import ParameterError
+from discreet.plan._logic import *  # noqa: F403 - this module is the face of all operators
+from discreet.plan._nodes import *  # noqa: F403 - likewise
+from discreet.plan._nodes import Column, Expr, common_step
+from discreet.plan._numbers import *  # noqa: F403 - likewise
+from discreet.plan._numbers import Guard, Rescale
 from discreet.plan._types import Type
-
-__all__ = [
-    "Abs",
-    "Arithmetic",
-    "AsNumber",
-    "Bucket",
-    "Case",
-    "Clamp",
-    "Coalesce",
-    "Column",
-    "Compare",
-    "Comparison",
-    "Constant",
-    "DatePart",
-    "Divide",
-    "Expr",
-    "Guard",
-    "IsNull",
-    "Logic",
-    "Not",
-    "OneOf",
-    "Part",
-    "Rescale",
-    "Row",
-    "Square",
-    "Writer",
-    "align",
-    "columns_of",
-    "common_step",
-    "operators",
-    "plain_column",
-    "union",
-]
 
 
 def align(exprs: list[Expr]) -> list[Expr]:
@@ -98,8 +47,27 @@ def plain_column(expr: Expr) -> Column | None:
     return expr if isinstance(expr, Column) else None
 
 
+def walk(expr: Expr) -> Iterator[Expr]:
+    """All nodes of an expression, outermost first."""
+    yield expr
+    for child in expr.children:
+        yield from walk(child)
+
+
 def columns_of(expr: Expr) -> set[str]:
     """Names of the columns an expression reads."""
-    if isinstance(expr, Column):
-        return {expr.name}
-    return {name for child in expr.children for name in columns_of(child)}
+    return {node.name for node in walk(expr) if isinstance(node, Column)}
+
+
+def check_columns(exprs: Iterable[Expr], schema: Mapping[str, Type]) -> None:
+    """Refuse a column with narrower bounds than its relation gives it.
+
+    A condition may prove them for the rows that count. An engine computes on other
+    rows too, so such bounds are enforced by a guard and never believed.
+    """
+    for node in (n for e in exprs for n in walk(e) if isinstance(n, Column)):
+        t = schema.get(node.name)
+        if t is None or (t.kind, t.step, t.labels) != (node.of.kind, node.of.step, node.of.labels):
+            raise ParameterError(f"the relation has no such column: {node.name!r}, {node.of}")
+        if t.lo < node.of.lo or node.of.hi < t.hi:
+            raise ParameterError(f"the bounds of {node.name!r} are believed, not enforced")

@@ -107,7 +107,7 @@ def _power(x: Operand, times: int) -> Operand:
     return product
 
 
-_PARTS: Final = (
+PARTS: Final = (
     "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
 )  # fmt: skip
 _ALL: Final = (
@@ -122,7 +122,7 @@ _ALL: Final = (
     Function(("POWER", "POW"), ("value", "whole"), _power),
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
     Function(("DATE_PART",), ("word", "value"), build.date_part),
-    *(Function((part,), ("value",), partial(build.date_part, part)) for part in _PARTS),
+    *(Function((part,), ("value",), partial(build.date_part, part)) for part in PARTS),
 )
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}
 """Row functions by their SQL names."""

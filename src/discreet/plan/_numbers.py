@@ -175,6 +175,11 @@ class Rescale(Unary):
         return w.floor(twice, 2 * g, (2 * f * t.lo + g, 2 * f * t.hi + g))
 
 
+def _magnitudes(t: Type) -> tuple[int, int]:
+    low, high = sorted((abs(t.lo), abs(t.hi)))
+    return 0 if t.lo <= 0 <= t.hi else low, high
+
+
 @dataclass(frozen=True)
 class Abs(Unary):
     """Absolute value."""
@@ -184,9 +189,8 @@ class Abs(Unary):
     def _infer(self) -> Type:
         t = self.arg.type
         need(t.is_numeric, "ABS needs a number", t)
-        ends = sorted((abs(t.lo), abs(t.hi)))
-        low = 0 if t.lo <= 0 <= t.hi else ends[0]
-        return Type.number(low, ends[1], t.step, null=t.nullable)
+        low, high = _magnitudes(t)
+        return Type.number(low, high, t.step, null=t.nullable)
 
     def _apply(self, *codes: Any) -> Code:
         return int(abs(codes[0]))
@@ -204,9 +208,8 @@ class Square(Unary):
     def _infer(self) -> Type:
         t = self.arg.type
         need(t.is_numeric, "squares need a number", t)
-        ends = sorted((t.lo**2, t.hi**2))
-        low = 0 if t.lo <= 0 <= t.hi else ends[0]
-        return Type.number(low, ends[1], t.step**2, null=t.nullable)
+        low, high = _magnitudes(t)
+        return Type.number(low**2, high**2, t.step**2, null=t.nullable)
 
     def _apply(self, *codes: Any) -> Code:
         return int(codes[0] ** 2)

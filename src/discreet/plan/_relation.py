@@ -53,7 +53,7 @@ from typing import ClassVar
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan._expr import Column, Expr, columns_of
+from discreet.plan._expr import Column, Expr, check_columns, columns_of
 from discreet.plan._types import Kind, Type, of_column
 from discreet.privacy import Neighbours
 
@@ -131,16 +131,10 @@ class Scan(Relation):
         return 1 if self.table.unit is None else None
 
 
-@dataclass(frozen=True)
-class Filter(Relation):
-    """Rows for which a condition is true (neither false nor NULL)."""
+class Selection(Relation):
+    """Some of the rows below, for which all that is certain below is certain."""
 
     below: Relation
-    condition: Expr
-
-    def __post_init__(self) -> None:
-        if self.condition.type.kind is not Kind.BOOLEAN:
-            raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
 
     @property
     def schema(self) -> Mapping[str, Type]:
@@ -152,8 +146,21 @@ class Filter(Relation):
         return self.below.most(columns)
 
     def spread(self, columns: Names) -> int | None:
-        """Not more than below."""
-        return self.below.spread(columns)
+        """Not more than below, nor than there are rows."""
+        return _least(self.below.spread(columns), self.m)
+
+
+@dataclass(frozen=True)
+class Filter(Selection):
+    """Rows for which a condition is true (neither false nor NULL)."""
+
+    below: Relation
+    condition: Expr
+
+    def __post_init__(self) -> None:
+        if self.condition.type.kind is not Kind.BOOLEAN:
+            raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
+        check_columns([self.condition], self.below.schema)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The columns of the condition as well."""
@@ -277,6 +284,9 @@ class Project(Relation):
     columns: tuple[tuple[str, Expr], ...]
     keys: tuple[Key, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_columns(self.exprs.values(), self.below.schema)
+
     @cached_property
     def exprs(self) -> Mapping[str, Expr]:
         """Expression of every column, keys first."""
@@ -301,7 +311,7 @@ class Project(Relation):
 
 
 @dataclass(frozen=True)
-class LimitRows(Relation):
+class LimitRows(Selection):
     """At most `n` rows of each unit, or of each unit and value of the columns `by`.
 
     All sets of n rows are equally likely, independently of other units, as far
@@ -317,19 +327,10 @@ class LimitRows(Relation):
     def __post_init__(self) -> None:
         _check_limit(self.below, self.n)
 
-    @property
-    def schema(self) -> Mapping[str, Type]:
-        """Columns of the relation below."""
-        return self.below.schema
-
     def most(self, columns: Names) -> int | None:
         """For each value of `by` among rows that agree on `columns`, n."""
         limited = _times(self.n, self.below.spread(set(self.by) - columns))
         return _least(self.below.most(columns), limited)
-
-    def spread(self, columns: Names) -> int | None:
-        """Not more than below, nor than there are rows."""
-        return _least(self.below.spread(columns), self.m)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The columns by which it limits as well."""
@@ -337,7 +338,7 @@ class LimitRows(Relation):
 
 
 @dataclass(frozen=True)
-class LimitGroups(Relation):
+class LimitGroups(Selection):
     """The rows of at most `n` values of the columns `keys`, for each unit."""
 
     below: Relation
@@ -348,11 +349,6 @@ class LimitGroups(Relation):
     def __post_init__(self) -> None:
         _check_limit(self.below, self.n)
 
-    @property
-    def schema(self) -> Mapping[str, Type]:
-        """Columns of the relation below."""
-        return self.below.schema
-
     def most(self, columns: Names) -> int | None:
         """In each of n groups as many as agree on the keys too."""
         limited = _times(self.n, self.below.most(columns | set(self.keys)))
@@ -362,7 +358,7 @@ class LimitGroups(Relation):
         """Of the keys together at most n values."""
         keys = set(self.keys)
         limited = _times(self.n if columns & keys else 1, self.below.spread(columns - keys))
-        return _least(self.below.spread(columns), limited, self.m)
+        return _least(super().spread(columns), limited)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The keys as well."""

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from discreet import policy as pol
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
@@ -43,6 +43,7 @@ from discreet.plan._expr import (
     Logic,
     Not,
     OneOf,
+    columns_of,
     plain_column,
 )
 from discreet.plan._logic import MIRROR, OPPOSITE
@@ -51,6 +52,7 @@ from discreet.plan._relation import (
     JoinPublic,
     JoinUnit,
     Key,
+    LimitRows,
     Relation,
     Scan,
     base,
@@ -284,12 +286,12 @@ class Scope:
         if not conditions:
             return self
         condition = conjunction(conditions)
-        relation = self.relation
-        if isinstance(relation, Filter):
-            condition = conjunction([relation.condition, condition])
-            relation = relation.below
         known = _all([dict(self.known), facts(condition)])
-        return replace(self, relation=Filter(relation, condition), known=known)
+        parts = condition.args if _is_and(condition) else (condition,)
+        relation = self.relation
+        for part in parts:
+            relation = _tested(relation, part)
+        return replace(self, relation=relation, known=known)
 
     def narrowed(self) -> Scope:
         """See the columns as WHERE has narrowed them: for keys and statistics only."""
@@ -334,33 +336,30 @@ class Scope:
         alias: str | None = None,
     ) -> Scope:
         """Add the columns of a public table's matching rows."""
-        name = alias or public.table.name
-        if name.casefold() in {s.alias.casefold() for s in self.sources}:
-            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN regions AS r2 …")
+        name, prefix = self._beside(public, alias)
         pairs = tuple(_joinable(left, right, public) for left, right in on)
-        taken = self.relation.schema.keys()
-        prefix = f"{name}." if any(c in taken for c in public.schema) else ""
         joined = JoinPublic(self.relation, public, pairs, how, fanout, prefix)
-        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in public.schema}
         same = {left.casefold() for left, right in pairs if left.casefold() == right.casefold()}
-        return replace(
-            self,
-            relation=joined,
-            sources=(*self.sources, Source(name, seen)),
-            merged=self.merged | same,
-        )
+        return self._joined(joined, Source(name, _columns(joined, prefix, public)), same)
 
     def join_unit(self, other: Scan, *, alias: str | None = None) -> Scope:
         """Add the columns of the same unit's rows in another private table."""
-        name = alias or other.table.name
-        if name.casefold() in {s.alias.casefold() for s in self.sources}:
-            raise QueryError(f"two tables are called {quote(name)}", hint="JOIN visits AS v2 …")
-        taken = self.relation.schema.keys()
-        prefix = f"{name}." if any(c in taken for c in other.schema) else ""
+        name, prefix = self._beside(other, alias)
         # each side is limited first: neither rows nor time grow with what a unit holds
         joined = JoinUnit(bounded(self.relation), bounded(other), prefix)
-        seen = {c: Column(prefix + c, joined.schema[prefix + c]) for c in other.schema}
-        return replace(self, relation=joined, sources=(*self.sources, Source(name, seen)))
+        return self._joined(joined, Source(name, _columns(joined, prefix, other)))
+
+    def _beside(self, other: Scan, alias: str | None) -> tuple[str, str]:
+        """Name of a joined table, and what tells its columns from ours."""
+        name = alias or other.table.name
+        if name.casefold() in {s.alias.casefold() for s in self.sources}:
+            hint = f"JOIN {other.table.name} AS other …"
+            raise QueryError(f"two tables are called {quote(name)}", hint=hint)
+        return name, f"{name}." if other.schema.keys() & self.relation.schema.keys() else ""
+
+    def _joined(self, relation: Relation, source: Source, same: Iterable[str] = ()) -> Scope:
+        sources = (*self.sources, source)
+        return replace(self, relation=relation, sources=sources, merged=self.merged | {*same})
 
     def key(self, name: str, expr: Expr) -> Key:
         """Make a grouping key with its public codes, in the policy's order."""
@@ -388,10 +387,55 @@ class Scope:
         return Key(name, expr, tuple(listed) or (t.lo,))
 
 
+def _columns(joined: Relation, prefix: str, table: Scan) -> dict[str, Expr]:
+    return {c: Column(prefix + c, joined.schema[prefix + c]) for c in table.schema}
+
+
 def _guarded(column: Column, r: Range) -> Expr:
     t = column.type
     narrow = r.narrow(t)
     return column if (narrow.lo, narrow.hi) == (t.lo, t.hi) else Guard(column, narrow.lo, narrow.hi)
+
+
+def _is_and(condition: Expr) -> TypeGuard[Logic]:
+    return isinstance(condition, Logic) and condition.op == "and"
+
+
+def _tested(relation: Relation, condition: Expr) -> Relation:
+    """Filter a relation; below the limits of a join where one side alone decides.
+
+    A limit then chooses among rows that count, as it does for a single table.
+    """
+    return _sunk(relation, condition) or _filtered(relation, condition)
+
+
+def _filtered(relation: Relation, condition: Expr) -> Filter:
+    if isinstance(relation, Filter):
+        return Filter(relation.below, conjunction([relation.condition, condition]))
+    return Filter(relation, condition)
+
+
+def _sunk(relation: Relation, condition: Expr) -> Relation | None:
+    """Test a condition on one side of a join of private tables; None if there is no such side."""
+    read = columns_of(condition)
+    if isinstance(relation, Filter | JoinPublic) and read <= relation.below.schema.keys():
+        below = _sunk(relation.below, condition)
+        return None if below is None else replace(relation, below=below)
+    if not isinstance(relation, JoinUnit):
+        return None
+    if read <= relation.below.schema.keys():
+        return replace(relation, below=_below_limit(relation.below, condition))
+    if read <= {relation.prefix + name for name in relation.other.schema}:
+        cut = len(relation.prefix)
+        own = rebuild(condition, lambda c: replace(c, name=c.name[cut:]))
+        return replace(relation, other=_below_limit(relation.other, own))
+    return None
+
+
+def _below_limit(side: Relation, condition: Expr) -> Relation:
+    if isinstance(side, LimitRows):
+        return replace(side, below=_filtered(side.below, condition))
+    return _tested(side, condition)
 
 
 def _joinable(left: Expr, right: str, public: Scan) -> tuple[str, str]:

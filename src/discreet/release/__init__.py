@@ -25,11 +25,14 @@ from discreet.release._price import Price
 from discreet.release._publication import Publication
 from discreet.release._queries import Query
 from discreet.release._questions import Choice, Course, Measurement, Question, conduct
+from discreet.release._stream import Stream
+from discreet.release._synthetic import Combined, Synthetic, combine, synthetic
 from discreet.release._workload import Workload
 
 __all__ = [
     "METHODS",
     "Choice",
+    "Combined",
     "Counts",
     "Course",
     "Job",
@@ -43,9 +46,13 @@ __all__ = [
     "Question",
     "Records",
     "Strategy",
+    "Stream",
+    "Synthetic",
     "Workload",
+    "combine",
     "conduct",
     "gaussian_optimum",
     "plan",
     "publish",
+    "synthetic",
 ]

@@ -176,7 +176,8 @@ def _solve(axis: Axis, p: int, *, pure: bool, patience: int) -> Array:
     coarse = axis if len(sizes) == 1 else _coarser(axis, sizes[0])
     assert coarse is not None
     starts = [scatter(p, sizes[0], seed) for seed in range(_STARTS if len(sizes) == 1 else 1)]
-    solved = [_descend(coarse, B, pure=pure, steps=400) for B in starts]
+    steps = 1000 if len(sizes) == 1 else 400
+    solved = [_descend(coarse, B, pure=pure, steps=steps) for B in starts]
     B = min(solved, key=lambda B: objective(B, coarse, coarse.diagonal(), pure=pure)[0])
     for n in sizes[1:]:
         B = np.repeat(B, -(-n // B.shape[1]), axis=1)[:, :n]

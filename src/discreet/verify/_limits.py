@@ -22,10 +22,15 @@ units: no later limit undoes that (``mixed``).
 A sum over groups then moves, when a unit comes or goes, by at most
 :math:`a\,c_g` in group g, where :math:`a` bounds one row's addend and the counts
 obey all bounds. :math:`\sum c_g` and :math:`\sum c_g^2` are largest for the most
-unequal counts that the bounds allow. When a unit is replaced, two such vectors
-x, y are subtracted: :math:`|x-y|_1 \le 2|x|_1`; with addends of one sign
-:math:`\langle x, y\rangle \ge 0`, so the squared length at most doubles, else it
-at most quadruples; a cell moves by at most the width of its interval.
+unequal counts that the bounds allow: groups filled to the share one after another,
+the rest r in one more. When a unit is replaced, two such vectors are subtracted, and
+L1 at most doubles. Let addends lie in :math:`[-b, a]`, :math:`b \le a` (or the mirror
+image). Where one unit has c rows and the other d, the move is at most
+:math:`\max(c,d)\,a + \min(c,d)\,b`. Its square is convex in c and d, so full groups
+meet full ones or none: :math:`\max(2a^2, (a+b)^2)\sum c^2`; if r meets a full group
+and b > 0, :math:`2(a^2+b^2)\sum c^2` by Cauchy, or the first bound with r filled up.
+With K cells in all, each moving by at most :math:`w = c_1(a+b)`, L1 is at most Kw and
+L2² at most :math:`Kw^2`.
 """
 
 from __future__ import annotations
@@ -288,7 +293,7 @@ class Statement:
         """Most rows of a unit: stated, or groups times what each of them holds."""
         unit = frozenset(self.units)
         products = [
-            groups * share
+            _times(groups, share)
             for groups, order in rows.groups
             for share, per in rows.shares
             if self.determined(per, order | unit)
