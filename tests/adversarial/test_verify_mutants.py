@@ -224,31 +224,31 @@ def statements(engines, questions):
                         yield engine, aggregate, sql, engine.curator._engine.sql(aggregate, SALT)
 
 
-LEAST_PROVED = 0.9
-"""Share of the generated statements that must be proved."""
-
-
 def check_generated(engines, questions):
-    tally = collections.Counter()
-    for engine, _, sql, salted in statements(engines, questions):
-        proved, failed = engine.proof(sql) is not None, engine.fails(salted)
-        assert not (proved and failed), (engine.dialect, salted)
-        tally["proved" if proved else "refused"] += 1
-    assert tally["proved"] >= LEAST_PROVED * tally.total(), tally
-    return tally
+    """Every statement is proved, runs on the extremes, and limits as far as is declared."""
+    count = 0
+    for engine, aggregate, sql, salted in statements(engines, questions):
+        proof = engine.prove(sql)
+        assert not engine.fails(salted), (engine.dialect, salted)
+        pairs = zip(aggregate.measures, proof.columns[len(aggregate.keys) :], strict=True)
+        for measure, reading in pairs:
+            declared = plan.sensitivity(aggregate, measure)
+            bounds = (declared.l1, declared.l2_squared, declared.linf)
+            assert reading.within(*bounds, str(aggregate.neighbours)), (declared, reading, sql)
+        count += 1
+    return count
 
 
 def test_no_proved_statement_fails_on_extremes(engines):
     source = Questions(1)
-    assert check_generated(engines, [source.question() for _ in range(60)]).total() > 150
+    assert check_generated(engines, [source.question() for _ in range(40)]) > 150
 
 
 @pytest.mark.long
 def test_no_proved_statement_fails_on_extremes_long(engines):
-    source, total, seed = Questions(2), 0, 0
+    source, total = Questions(2), 0
     while total < 20_000:
-        seed += 1
-        total += check_generated(engines, [source.question() for _ in range(200)]).total()
+        total += check_generated(engines, [source.question() for _ in range(200)])
 
 
 # Mutants: a clamp, guard or limit taken out of a proved statement.
@@ -310,7 +310,7 @@ def moved(proof, keys):
 def test_guards_taken_out_are_noticed_or_harmless(engines):
     """A mutant is refused, or its addends grow, or it runs on the extremes all the same."""
     tally = collections.Counter()
-    for engine, _, sql, _ in corpus(engines, 7, 12):
+    for engine, _, sql, _ in corpus(engines, 7, 8):
         for name, mutant in mutants(sql, GUARDS):
             proof = engine.proof(mutant)
             if proof is None:
@@ -320,7 +320,7 @@ def test_guards_taken_out_are_noticed_or_harmless(engines):
             assert not engine.fails(salted(mutant)), (name, mutant)
     for name in ("range guard", "coefficient", "remainder", "upper guard"):
         assert tally[name, "refused"] > 0, (name, tally)
-    assert sum(n for (_, kind), n in tally.items() if kind == "refused") > 150, tally
+    assert sum(n for (_, kind), n in tally.items() if kind == "refused") > 100, tally
 
 
 def needed(proof, sql):

@@ -147,9 +147,9 @@ def test_groups_of_some_of_the_keys_bound_the_rows_in_all():
     r = reading(finer)
     assert (r.rows, r.groups, r.rows_per_group, r.cells) == (10, INF, 5, 30)
     assert r.sensitivity("add-remove") == verify.Reach(10, 50, 5)
-    # shares of what the groups do not decide add up to nothing
+    # the groups do not decide the shares of another column, whose ten values do
     loose = rows_of(BASE, most=5, partition="u, a")
-    assert reading(by_key(groups_of(loose))).rows == INF
+    assert reading(by_key(groups_of(loose))).rows == 50
 
 
 def test_joins_multiply():
@@ -234,6 +234,13 @@ def test_a_square_is_never_negative():
     squares = f"SELECT u, a * a AS a, k FROM ({shifted}) AS s"
     r = reading(total(rows_of(squares)))
     assert (r.lo, r.hi) == (0, 25)
+
+
+def test_the_number_of_groups_is_not_the_number_of_rows():
+    body = f'SELECT {K} AS k FROM "rows"'
+    assert reading(f"SELECT count(*) FROM ({body}) AS s").sensitivity("change-one").l1 == 0
+    groups = f"SELECT k, count(*) AS c FROM ({body}) AS s GROUP BY k"
+    assert reading(f"SELECT count(*) FROM ({groups}) AS s").sensitivity("change-one").l1 == 1
 
 
 def test_where_on_keys_makes_cells_fewer():

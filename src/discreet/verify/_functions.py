@@ -119,7 +119,7 @@ class Functions(Casts):
         sure = [x.hi for x in values if not x.null]
         v = v._replace(null=all(x.null for x in values), hi=min([v.hi, *sure]), far=0)
         first = values[0]
-        if first.form == ("sum",) and first.per == (0, 1) and v.hi == 1 and v.lo == 0:
+        if first.form == ("sum",) and first.per in ((0, 1), (1, 1)) and (v.lo, v.hi) == (0, 1):
             return v._replace(per=(0, 1), form=("once",))
         return v
 

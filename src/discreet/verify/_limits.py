@@ -231,7 +231,8 @@ class Statement:
             if v.per is None or v.null or not rows.private or rows.mixed:
                 readings.append(Reading(key=False, lo=-INF, hi=INF))
                 continue
-            certain = rows.certain and "null" not in v.form
+            # rows that are groups come and go with the rows below them
+            certain = rows.certain and not rows.grouped and "null" not in v.form
             few = share
             if v.form[:1] == ("distinct",):
                 few = min(share, v.form[1], rows.sizes.get(v.form[2], INF))
