@@ -326,6 +326,7 @@ def test_sets_are_described(inside, words):
     "options",
     [
         {"draws": 10},
+        {"draws": 1000.5},
         {"delta": 1},
         {"delta": -0.1},
         {"confidence": 1},

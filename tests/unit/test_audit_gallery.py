@@ -114,7 +114,7 @@ def test_the_command_prints_the_gallery(capsys, monkeypatch):
     code, shown = run(capsys, "--gallery", "--peers")
     assert code == 0
     assert "every verdict is right" in shown.out
-    for word in ("float Laplace", "broken", "flagged", "sound", "passed", "numpy: normal"):
+    for word in ("float Laplace", "Known faults", "flagged", "Shipped", "passed", "numpy: normal"):
         assert word in shown.out
     code, shown = run(capsys, "--gallery", "--draws", "20000", "--json")
     result = json.loads(shown.out)["result"]
@@ -125,7 +125,10 @@ def test_the_command_prints_the_gallery(capsys, monkeypatch):
 def test_the_command_says_when_the_auditor_is_wrong(capsys, monkeypatch):
     wrong = (g.Exhibit("half the noise, called sound", g.half_noise, 0, 1, 1),)
     monkeypatch.setattr(audit, "exhibits", lambda: wrong)
-    assert "wrong: half the noise, called sound" in run(capsys, "--gallery")[1].out
+    assert "these are sound: half the noise, called sound" in run(capsys, "--gallery")[1].out
+    missed = (g.Exhibit("hardly broken", g._laplace, 0, 1, "0.99", fault="one per cent"),)
+    monkeypatch.setattr(audit, "exhibits", lambda: missed)
+    assert "so few draws: hardly broken" in run(capsys, "--gallery", "--draws", "1000")[1].out
 
 
 def test_the_command_needs_to_know_what_to_audit(capsys):

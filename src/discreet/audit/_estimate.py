@@ -190,8 +190,9 @@ def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public
     False
     """
     begun = time.monotonic()
-    if draws < 100:
+    if draws != int(draws) or draws < 100:
         raise ParameterError("an audit needs at least 100 draws", hint="draws=200_000")
+    draws = int(draws)  # 1e6 means what it says
     if definition not in ("approximate", "probabilistic"):
         raise ParameterError(
             f"there is no definition {definition!r} to audit", hint='definition="approximate"'

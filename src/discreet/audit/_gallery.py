@@ -63,7 +63,13 @@ class Exhibit:
         """Whether the claim is known to be false."""
         return bool(self.fault)
 
-    def audit(self, draws: int | None = None, confidence: Number = _CONFIDENCE) -> Estimate:
+    def audit(
+        self,
+        draws: int | None = None,
+        confidence: Number = _CONFIDENCE,
+        *,
+        show_progress: bool | None = None,
+    ) -> Estimate:
         """Run the auditor on the exhibit."""
         return estimate(
             self.mechanism,
@@ -74,6 +80,7 @@ class Exhibit:
             draws or self.draws,
             confidence=confidence,
             definition=self.definition,
+            show_progress=show_progress,
         )
 
     def words(self) -> str:
@@ -173,7 +180,9 @@ def gallery(
     """
     findings: list[Finding] = []
     for exhibit in all_exhibits() if exhibits is None else exhibits:
-        findings.append(Finding(exhibit, exhibit.audit(draws, confidence)))
+        # one bar per exhibit would only flicker
+        verdict = exhibit.audit(draws, confidence, show_progress=False)
+        findings.append(Finding(exhibit, verdict))
         if each is not None:
             each(findings[-1])
     return Gallery(tuple(findings))

@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from discreet import audit
-from discreet.cli._console import grid, say, show_table, working
+from discreet.cli._console import grid, heading, say, show_table, working
 from discreet.cli._outcome import Reply, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_HEADER = ["mechanism", "auditor", "certified", "draws", "time"]
+
 
 def of_gallery(*, peers: bool, draws: int | None) -> Reply:
     """Audit known-broken mechanisms and the shipped ones; print both."""
-    shown = (*audit.exhibits(), *(audit.peers() if peers else ()))
-    others = {exhibit.name for exhibit in audit.peers()} if peers else set()
     with working("auditing the gallery"):
-        result = audit.gallery(shown, draws=draws)
-    rows = result.to_dicts()
-    for row in rows:
-        if row["mechanism"] in others:
-            # nobody has said whether these are broken; the auditor says what it sees
-            row |= {"broken": None, "right": None}
-    ours = [row for row in rows if row["right"] is not None]
-    right = all(row["right"] for row in ours)
-    data = {"ok": right, "rows": rows}
+        own = audit.gallery(audit.exhibits(), draws=draws)
+        # nobody has said whether these are broken; the auditor says what it sees
+        others = audit.gallery(audit.peers() if peers else (), draws=draws)
+    rows = own.to_dicts()
+    more = [row | {"broken": None, "right": None} for row in others.to_dicts()]
 
     def show(console: Console) -> None:
-        cells = [
-            [
-                str(row["mechanism"]),
-                str(row["claim"]),
-                {True: "broken", False: "sound", None: "?"}[row["broken"]],
-                "flagged" if row["flagged"] else "passed",
-                f"ε ≥ {row['epsilon_lower_bound']:.3g}",
-                f"{row['draws']:,}",
-                f"{row['seconds']:.2f} s",
-            ]
-            for row in rows
-        ]
-        header = ["mechanism", "claim", "known as", "auditor", "certified", "draws", "time"]
-        show_table(console, grid(header, cells, right=(5, 6), keys=1))
-        wrong = [row["mechanism"] for row in ours if not row["right"]]
-        verdict = "every verdict is right" if right else f"wrong: {', '.join(map(str, wrong))}"
-        say(console, f"{verdict}; a sound mechanism is flagged with probability below 1e-10 each")
+        for title, part in (
+            ("Known faults: the auditor must flag them", [r for r in rows if r["broken"]]),
+            ("Shipped: the auditor must pass them", [r for r in rows if not r["broken"]]),
+            ("Other libraries: what the auditor sees", more),
+        ):
+            if part:
+                heading(console, title)
+                show_table(console, grid(_HEADER, [_cells(r) for r in part], right=(3, 4), keys=1))
+        console.print()
+        say(console, _verdict(rows))
 
-    return Reply(data, show)
+    return Reply({"ok": own.ok, "rows": rows + more}, show)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        str(row["mechanism"]),
+        "flagged" if row["flagged"] else "passed",
+        f"ε ≥ {row['epsilon_lower_bound']:.3g}",
+        f"{row['draws']:,}",
+        f"{row['seconds']:.2f} s",
+    ]
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    missed = [str(row["mechanism"]) for row in rows if row["broken"] and not row["flagged"]]
+    accused = [str(row["mechanism"]) for row in rows if row["flagged"] and not row["broken"]]
+    lines = []
+    if missed:
+        lines.append(f"not found with so few draws: {', '.join(missed)}")
+    if accused:
+        lines.append(f"WRONG, these are sound: {', '.join(accused)}")
+    if not lines:
+        lines.append("every verdict is right")
+    lines.append("A sound mechanism is flagged with probability below 1e-10.")
+    return "\n".join(lines)
 
 
 def nothing_asked() -> Reply:
