@@ -82,9 +82,10 @@ SHAPES_1D = (
 """Vectors. Exponents refer to 4096 cells: side 2^-k of the axis, 12 is a cell."""
 
 SHAPES_2D = (
-    Shape(1e4, ((2, 0.256), (4, 0.325), (6, 0.285), (7, 0.118)), 0.0, simplex=True,
+    Shape(1e4, ((1, 0.177), (3, 0.295), (5, 0.295), (7, 0.216)), 0.0, simplex=True,
           isotonic=False),
-    Shape(math.inf, ((3, 0.354), (5, 0.295), (7, 0.335)), 0.0, simplex=True, isotonic=False),
+    Shape(math.inf, ((1, 0.098), (3, 0.275), (5, 0.265), (7, 0.344)), 0.0, simplex=True,
+          isotonic=False),
 )  # fmt: skip
 """Maps. Exponents refer to 128 × 128 cells: side 2^-k of each axis, 7 is a cell."""
 
