@@ -231,7 +231,7 @@ def synthetic(runs):
 
 def main(arguments=()):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args(list(arguments))
     strategies(quick=given.quick)

@@ -161,14 +161,15 @@ def test_exact_totals_need_neighbours_that_share_them():
     assert spent == plan.price.total
 
 
+@pytest.mark.parametrize("price", ["rho", "epsilon"])
 @pytest.mark.parametrize("unprotected", [(), ("total",)])
-def test_small_tables_add_up(unprotected):
+def test_small_tables_add_up(unprotected, price):
     workload = W.kron(W.identity(3), W.identity(4))
     neighbours = "change-one" if unprotected else "add-remove"
     x = np.arange(12).reshape(3, 4)
-    for rho in ("0.01", "1", "100"):
-        found = release.publish(x, workload, rho=rho, method="topdown", neighbours=neighbours,
-                                unprotected=unprotected)  # fmt: skip
+    for amount in ("0.01", "1", "100"):
+        found = release.publish(x, workload, method="topdown", neighbours=neighbours,
+                                unprotected=unprotected, **{price: amount})  # fmt: skip
         table = found.estimate
         assert (table >= 0).all()
         assert (table == np.rint(table)).all()
@@ -207,7 +208,6 @@ def test_rounding_keeps_every_sum():
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({"epsilon": 1}, "Gaussian"),
         ({"rho": 1, "unprotected": ["everything"]}, "unprotected lists"),
         ({"rho": 1, "unprotected": "total"}, "unprotected lists"),
         ({"rho": 1, "nation_share": 1}, "nation_share"),

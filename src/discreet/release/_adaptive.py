@@ -59,32 +59,33 @@ class Shape:
     isotonic: bool
 
 
-FIRST = 0.03
+FIRST = 0.015
 """Share of the price that buys the total."""
 
 SHAPES_1D = (
-    Shape(350, ((3, 0.65), (6, 0.32)), 1.0, simplex=False, isotonic=True),
+    Shape(350, ((3, 0.659), (6, 0.325)), 1.0, simplex=False, isotonic=True),
     Shape(
         5e4,
-        ((2, 0.350), (4, 0.251), (6, 0.145), (8, 0.129), (12, 0.095)),
+        ((1, 0.268), (3, 0.206), (6, 0.245), (9, 0.167), (12, 0.098)),
         1.0,
         simplex=True,
         isotonic=False,
     ),
     Shape(
         math.inf,
-        ((2, 0.241), (5, 0.211), (8, 0.215), (12, 0.302)),
-        0.0,
+        ((3, 0.364), (6, 0.226), (9, 0.197), (12, 0.197)),
+        0.5,
         simplex=True,
-        isotonic=True,
+        isotonic=False,
     ),
 )
 """Vectors. Exponents refer to 4096 cells: side 2^-k of the axis, 12 is a cell."""
 
 SHAPES_2D = (
-    Shape(1e4, ((2, 0.252), (4, 0.320), (6, 0.281), (7, 0.116)), 0.0, simplex=True,
+    Shape(1e4, ((1, 0.177), (3, 0.295), (5, 0.295), (7, 0.216)), 0.0, simplex=True,
           isotonic=False),
-    Shape(math.inf, ((3, 0.349), (5, 0.291), (7, 0.329)), 0.0, simplex=True, isotonic=False),
+    Shape(math.inf, ((1, 0.098), (3, 0.275), (5, 0.265), (7, 0.344)), 0.0, simplex=True,
+          isotonic=False),
 )  # fmt: skip
 """Maps. Exponents refer to 128 × 128 cells: side 2^-k of each axis, 7 is a cell."""
 

@@ -254,6 +254,41 @@ class Rows(Axis):
         return (self.name, self.n, id(self))
 
 
+class Gram(Axis):
+    """A Gram matrix alone, written out: for optimisation, not for answers."""
+
+    name = "gram"
+
+    def __init__(self, V: Array) -> None:
+        self.V, self.n, self.m = V, len(V), len(V)
+
+    def answers(self, x: NDArray[Any]) -> NDArray[Any]:
+        """There are no queries behind it."""
+        raise NotImplementedError
+
+    def row(self, index: int) -> Array:
+        """There are no queries behind it."""
+        raise NotImplementedError
+
+    def gram_rows(self, y: Array) -> Array:
+        """Multiply."""
+        return np.asarray(y @ self.V)
+
+    def diagonal(self) -> Array:
+        """The diagonal."""
+        return np.asarray(np.diag(self.V))
+
+    def block_forms(self, side: int) -> Array:
+        """1ᵀV1 of blocks."""
+        starts = np.arange(0, self.n, side)
+        folded = np.add.reduceat(np.add.reduceat(self.V, starts, axis=0), starts, axis=1)
+        return np.asarray(np.diag(folded))
+
+    def key(self) -> tuple[Any, ...]:
+        """Matrices are equal only to themselves."""
+        return (self.name, self.n, id(self))
+
+
 def _read(matrix: Any) -> Any:
     from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
 

@@ -5,6 +5,9 @@ Guarantee
 One integer matrix measured once (:class:`~._mechanism.Strategy`). A real strategy is rounded
 to an integer grid first, and its sensitivity is that of the rounded matrix.
 
+For Laplace noise no optimum is known; without a strategy of the caller's, a p-Identity
+matrix is learned for the workload's Gram matrix (:mod:`._pidentity`).
+
 The optimum
 -----------
 For Gaussian noise the error is ‖A‖²·tr(V(AᵀA)⁻¹), ‖A‖ the largest column norm, V = WᵀW.
@@ -29,7 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ParameterError
+from discreet.release import _factors
 from discreet.release._mechanism import Job, Strategy
+from discreet.release._pidentity import optimum as pidentity
 from discreet.release._queries import Matrix
 
 Array = NDArray[np.float64]
@@ -101,7 +106,7 @@ def gaussian_optimum(V: Array, *, gap: float = 1e-3, rounds: int = 400) -> Optim
 
 
 class MatrixStrategy(Strategy):
-    """A given integer matrix, or the certified optimum on an integer grid."""
+    """A given matrix, the certified optimum (Gaussian) or a learned one (Laplace), on a grid."""
 
     method: ClassVar[str] = "matrix"
     query: Matrix
@@ -118,14 +123,13 @@ class MatrixStrategy(Strategy):
             )
         self.optimum: Optimum | None = None
         if strategy is None:
+            V = job.workload.gram()
             if job.price.pure:
-                raise ParameterError(
-                    "matrix finds the optimum for Gaussian noise; under a pure ε no optimum is "
-                    "known, and hdmm is the best method here",
-                    hint='method="hdmm"',
-                )
-            self.optimum = gaussian_optimum(job.workload.gram(), gap=gap)
-            strategy = self.optimum.matrix
+                found = pidentity(_factors.Gram(V), pure=True)
+                strategy = np.vstack([np.diag(found.d), found.B])
+            else:
+                self.optimum = gaussian_optimum(V, gap=gap)
+                strategy = self.optimum.matrix
         self.query = Matrix(_integers(strategy, cells, scale))
         A = self.query.matrix.astype(np.float64)
         gram = A.T @ A
@@ -151,7 +155,7 @@ class MatrixStrategy(Strategy):
         """Name size and certificate."""
         rows, cells = self.query.matrix.shape
         if self.optimum is None:
-            return f"matrix: a given strategy of {rows} × {cells}"
+            return f"matrix: a strategy of {rows} × {cells}, written out"
         return f"matrix: {rows} × {cells}, within {100 * self.optimum.gap:.2g} % of the optimum"
 
 

@@ -163,7 +163,7 @@ def _coarser(axis: Axis, n: int) -> Axis | None:
             if all(a is not None for _, a in parts)
             else None
         )
-    if isinstance(axis, _factors.Rows):
+    if isinstance(axis, _factors.Rows | _factors.Gram):
         return None
     return type(axis)(n)  # type: ignore[call-arg]
 

@@ -83,16 +83,12 @@ class Growth(Question):
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return one decision for each node that exists, in order of depth."""
         law = noise.DiscreteLaplace(self.scale)
-        x = counts.array()
+        pyramid = self._sums(counts)
         nodes = np.zeros((1, len(self.shape)), dtype=np.int64)
         released = []
         for depth in range(self.height):
             side = 1 << (self.height - depth)
-            grid = tuple(-(-n // side) for n in self.shape)
-            held = np.array([], dtype=np.int64)
-            if len(nodes):
-                sums = block_sums(x, side, grid)
-                held = sums[tuple(nodes.T)]
+            held = pyramid[depth][tuple(nodes.T)]
             biased = np.maximum(held - depth * self.bias, -self.bias)
             split = np.asanyarray(law.sample(len(nodes)) + biased) > 0
             released.append(split)
@@ -101,13 +97,19 @@ class Growth(Question):
                 break
         return np.concatenate([np.zeros(0, dtype=np.int64), *released]).astype(np.int64)
 
+    def _sums(self, counts: Counts) -> list[NDArray[Any]]:
+        """Return the counts of all nodes, depth by depth. PRIVATE."""
+        levels = [counts.array()]
+        for _ in range(self.height):
+            grid = tuple(-(-n // 2) for n in levels[-1].shape)
+            levels.append(block_sums(levels[-1], 2, grid))
+        return levels[::-1]
+
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of any node's count: 1 is what the proof assumes."""
         worst = 0
-        for depth in range(self.height + 1):
-            side = 1 << (self.height - depth)
-            grid = tuple(-(-n // side) for n in self.shape)
-            gap = block_sums(x.array(), side, grid) - block_sums(y.array(), side, grid)
+        for mine, other in zip(self._sums(x), self._sums(y), strict=True):
+            gap = mine - other
             # one record added: one node moves; one changed: two nodes move, by 1 each
             moves = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
             worst = max(worst, int(np.abs(gap).max()), -(-int(np.abs(gap).sum()) // moves))

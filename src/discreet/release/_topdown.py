@@ -4,9 +4,10 @@ Input: an array whose first axis is the area and whose other axes are attributes
 
 Guarantee
 ---------
-Discrete Gaussian measurements only (ρ, or (ε, δ) through ρ): of the national table and of the
-areas' tables, each with its share of ρ, and of the totals. A record lies in one cell of each
-(squared L2 sensitivity 1; 2 for a change). Everything after is post-processing.
+Measurements only (discrete Gaussian for ρ or (ε, δ), discrete Laplace for a pure ε): of the
+national table and of the areas' tables, each with its share of ρ, and of the totals. A record
+lies in one cell of each (squared L2 sensitivity 1; 2 for a change). Everything after is
+post-processing.
 
 **Invariants.** ``unprotected=("total",)`` or ``("area-totals",)`` releases these totals
 exactly. They have no protection at all, and what is promised for the rest holds between
@@ -65,8 +66,6 @@ class TopDown(Mechanism):
                 hint="Workload.kron(Workload.identity(areas), Workload.identity(cells))",
             )
         fitting(self.shape)
-        if job.price.pure:
-            raise ParameterError("topdown draws Gaussian noise", hint='rho="0.5"')
         self.unprotected = tuple(unprotected)
         wrong = [name for name in self.unprotected if name not in ("total", "area-totals")]
         if wrong or isinstance(unprotected, str):
