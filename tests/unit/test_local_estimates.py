@@ -54,6 +54,19 @@ def test_randomized_response_estimator_and_interval():
     assert high[1] == pytest.approx((ends.high - 0.25) / 0.5, rel=1e-9)
 
 
+def test_randomized_response_interval_of_the_slides():
+    """The central limit interval with v(p, μ̂): μ̂ ± Φ⁻¹(1−α/2)·√(v/n)."""
+    p, n = 0.75, 2000
+    protocol = local.RandomizedResponse(p=str(p))
+    estimate = protocol.estimate(tally_of(protocol, n, [1300, 700]))
+    mu = (0.35 - (1 - p) / 2) / p
+    v = mu / p - mu**2 + (1 - p) / (2 * p**2) - (1 - p) ** 2 / (4 * p**2) - mu * (1 - p) / p
+    reach = stats.norm.ppf(0.975) * math.sqrt(v / n)
+    assert estimate.value == pytest.approx(mu)
+    assert estimate.standard_error == pytest.approx(math.sqrt(v / n))
+    assert estimate.interval(0.95, exact=False)[1] == pytest.approx((mu - reach, mu + reach))
+
+
 def test_the_extra_variance_of_warner_at_three_quarters():
     """p = ¾ truthful answers (κ = ½): ε = ln 3 and extra variance .75/n."""
     protocol = local.RandomizedResponse(p="0.5")

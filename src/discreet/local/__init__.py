@@ -42,7 +42,7 @@ from discreet.local._categorical import (
     SymmetricUnary,
 )
 from discreet.local._decode import BitShares, Decoded
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol
+from discreet.local._frequency import BinaryEstimate, FrequencyEstimate, FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
 from discreet.local._heavy import HeavyEstimate, HeavyHitters
@@ -64,6 +64,7 @@ from discreet.local._wire import Reports
 __all__ = [
     "PUBLISHED",
     "Aggregator",
+    "BinaryEstimate",
     "BitShares",
     "Candidate",
     "Choice",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from discreet import privacy as p_
-from discreet.errors import ForeignReportError, ParameterError
+from discreet.errors import DiscreetError, ForeignReportError, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import Counts
 from discreet.local._protocol import LocalProtocol, total_loss
@@ -30,6 +31,7 @@ _CHUNK = 1 << 13
 _BATCH_ROWS = 1 << 16
 _FILE_BYTES = 1 << 26
 _LARGE = 1 << 22
+_MOST = 1 << 27
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +77,12 @@ class Aggregator:
         self.protocol = protocol
         self.unit = unit
         self.reports_per_unit = read_whole(reports_per_unit, "reports_per_unit")
+        cells = math.prod(protocol.state_shape)
+        if cells > _MOST:
+            raise ParameterError(
+                f"an aggregator of this protocol would keep {cells} integers",
+                hint="local.LocalHashing(domain, epsilon, seeds=4096), read for candidates",
+            )
         self.n = 0
         self.refused: Counter[str] = Counter()
         self.tainted = False
@@ -284,21 +292,23 @@ class Aggregator:
         """Resume from :meth:`to_dict`."""
         from discreet.local._protocol import protocol_from_spec  # noqa: PLC0415 - next to its use
 
-        read = json.loads(saved) if isinstance(saved, str) else saved
         try:
+            read = json.loads(saved) if isinstance(saved, str) else saved
             made = cls(
                 protocol_from_spec(read["spec"]),
                 unit=read["unit"],
                 reports_per_unit=read["reports_per_unit"],
             )
-            state = np.array(read["state"], dtype=np.int64)
+            state = np.array(read["state"])
             made.n = read_whole(read["n"], "n", least=0, most=1 << 62)
             made.refused = Counter({str(k): int(v) for k, v in read["refused"].items()})
-        except (KeyError, TypeError, AttributeError, OverflowError):
+        except DiscreetError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
             raise ParameterError("this is not the state of an aggregator") from None
-        if state.shape != made._state.shape:
+        if state.shape != made._state.shape or state.dtype.kind not in "iu":
             raise ParameterError("the state has not the shape of its protocol")
-        made._state = state
+        made._state = state.astype(np.int64)
         return made
 
     def __repr__(self) -> str:

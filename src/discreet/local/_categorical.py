@@ -36,7 +36,7 @@ from discreet.errors import ParameterError
 from discreet.local import _bits, _postprocess
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
-from discreet.local._frequency import FrequencyProtocol, independent_bits
+from discreet.local._frequency import BinaryEstimate, FrequencyProtocol, independent_bits
 from discreet.local._intervals import Floats
 from discreet.local._rationals import (
     checked_odds,
@@ -181,6 +181,11 @@ class RandomizedResponse(_Mixture):
             q=half,
             coin=p is not None,
         )
+
+    def estimate(self, tally: Tally, **options: Any) -> BinaryEstimate:
+        """Read the shares of no and yes."""
+        found = FrequencyProtocol.estimate(self, tally, **options)
+        return BinaryEstimate(self, tally, found.frequencies, found.standard_errors)
 
     @property
     def parameters(self) -> dict[str, Any]:

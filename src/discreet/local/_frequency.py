@@ -173,6 +173,7 @@ class FrequencyEstimate:
         *,
         simultaneous: bool = False,
         of: str = "population",
+        exact: bool = True,
     ) -> Interval:
         """Return intervals for the shares.
 
@@ -185,10 +186,17 @@ class FrequencyEstimate:
         of
             ``"population"``: of the people the respondents were drawn from;
             ``"respondents"``: of the very people who answered (shorter).
+        exact
+            False: the normal approximation (central limit theorem), for the population.
         """
         level = _exact.confidence(confidence)
         covers = _intervals.read_of(of)
         error = (1 - level) / (len(self.frequencies) if simultaneous else 1)
+        if not exact:
+            reach = _intervals.normal_quantile(error) * self.standard_errors
+            return Interval(
+                self.frequencies - reach, self.frequencies + reach, level, _intervals.POPULATION
+            )
         assert isinstance(self.protocol, FrequencyProtocol)
         low, high = self.protocol.share_interval(self.tally, error, of)
         return Interval(low, high, level, covers)
@@ -244,6 +252,22 @@ class FrequencyEstimate:
         more = ", …" if len(self.frequencies) > 8 else ""
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tally.tainted else ""
         return f"{shown}{more} (95 %), n={self.n}{taint}"
+
+
+class BinaryEstimate(FrequencyEstimate):
+    """Shares of no and yes; ``value`` is the share of yes."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> float:
+        """Estimated share of yes, unbiased."""
+        return float(self.frequencies[1])
+
+    @property
+    def standard_error(self) -> float:
+        """Its standard error."""
+        return float(self.standard_errors[1])
 
 
 def read_share(x: Number) -> Fraction:

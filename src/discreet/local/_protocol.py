@@ -228,10 +228,10 @@ def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:
 
     try:
         read = dict(json.loads(spec) if isinstance(spec, str | bytes) else spec)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ParameterError("a spec is a JSON object") from None
     version, kind = read.pop("v", None), read.pop("protocol", None)
-    if version != _wire.VERSION or kind not in _KINDS:
+    if version != _wire.VERSION or not isinstance(kind, str) or kind not in _KINDS:
         raise ParameterError(
             "this spec is of a version or protocol that is not known here",
             hint=f'{{"v":{_wire.VERSION},"protocol":"kary","domain":4,"epsilon":"1"}}',

@@ -1,0 +1,265 @@
+"""Hostile clients, hostile bytes, curious servers: what they can do is what is documented.
+
+Fuzzing is derandomised. Each statistical assertion allows 8 standard deviations
+(1.3e-15 each).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import discreet
+from discreet import local
+from discreet.errors import DiscreetError, ParameterError
+
+# -- fake clients ----------------------------------------------------------------------
+
+
+def poisoned(protocol, fake, *, honest=99_000, fakes=1000):
+    """Estimates of item 0 from honest people who never hold it, with and without fakes."""
+    values = 1 + np.arange(honest) % (protocol.domain - 1)
+    clean = protocol.aggregator().update(protocol.randomize(values))
+    before = clean.estimate()
+    after = clean.update(local.Reports(protocol, fake(fakes))).estimate()
+    return before, after
+
+
+def ones(width):
+    return lambda n: (np.full((n, width), 255, dtype=np.uint8),)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fake"),
+    [
+        (local.KaryResponse(8, 1), lambda n: (np.zeros(n, dtype=np.uint8),)),
+        (local.OptimizedUnary(8, 1), ones(1)),
+        (local.SymmetricUnary(8, 1), ones(1)),
+        (local.HadamardResponse(8, 1, blocks=1), lambda n: (np.zeros(n, dtype=np.uint8),)),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_one_percent_of_fakes_moves_a_share_by_its_gain(protocol, fake):
+    before, after = poisoned(protocol, fake)
+    shift = after.frequencies[0] - 0.99 * before.frequencies[0]
+    # the fakes' part is exact: β·(1−q)/(p−q), or β/κ
+    assert shift == pytest.approx(0.01 * protocol.gain, rel=1e-9)
+
+
+def test_optimised_unary_at_one_percent_as_simulated_elsewhere():
+    """β = .01, f = .1, ε = 1: the share moves by .0306."""
+    protocol = local.OptimizedUnary(8, 1)
+    assert 0.01 * (protocol.gain - 0.1) == pytest.approx(0.0306, abs=5e-5)
+
+
+def test_some_fakes_promote_every_item_and_show_in_the_sum():
+    before, after = poisoned(local.OptimizedUnary(8, 1), ones(1), fakes=3000)
+    assert (after.frequencies - before.frequencies > 0.05).all()
+    assert before.suspicions() == []
+    assert "sum to" in after.suspicions()[0]
+
+
+def test_a_kary_fake_promotes_one_item_only():
+    _, after = poisoned(local.KaryResponse(8, 1), lambda n: (np.zeros(n, dtype=np.uint8),))
+    assert after.frequencies.sum() == pytest.approx(1)
+
+
+# -- hostile bytes ---------------------------------------------------------------------
+
+PROTOCOLS = [
+    local.KaryResponse(10, 1),
+    local.OptimizedUnary(11, 1),
+    local.LocalHashing(20, 1),
+    local.SubsetSelection(10, 1),
+    local.Rappor(bits=20, cohorts=5),
+    local.LocalMean(1),
+    local.HeavyHitters(16, 1, seeds=8),
+]
+FUZZ = settings(max_examples=150, derandomize=True, deadline=None)
+
+
+@FUZZ
+@given(st.sampled_from(PROTOCOLS), st.binary(max_size=200))
+def test_no_bytes_can_break_an_aggregator(protocol, raw):
+    aggregator = protocol.aggregator().update(raw)
+    # eight bytes of identifier and four of checksum: random bytes never count
+    assert aggregator.n == 0
+    assert bool(raw) == bool(aggregator.refused)
+
+
+@FUZZ
+@given(st.sampled_from(PROTOCOLS), st.integers(0, 10**6), st.integers(1, 255))
+def test_no_damaged_frame_counts(protocol, place, change):
+    raw = bytearray(protocol.randomize([1, 1, 0]).to_bytes())
+    raw[place % len(raw)] ^= change
+    assert protocol.aggregator().update(bytes(raw)).n == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@FUZZ
+@given(st.sampled_from(PROTOCOLS), JSON)
+def test_no_json_can_break_an_aggregator(protocol, payload):
+    name = protocol.spec_id.hex()
+    lines = [
+        json.dumps(payload),
+        json.dumps({"d": 1, "s": name, "r": payload}),
+        json.dumps({"d": payload, "s": name, "r": []}),
+        json.dumps({"d": 1, "s": payload, "r": []}),
+        json.dumps({"d": 1, "s": name, "r": [payload] * len(protocol.fields)}),
+    ]
+    aggregator = protocol.aggregator().update(lines)
+    assert aggregator.n + sum(aggregator.refused.values()) == 5
+    assert aggregator.n <= 1
+
+
+@FUZZ
+@given(JSON)
+def test_no_spec_or_state_can_break_the_reader(payload):
+    for read in (local.protocol_from_spec, local.Aggregator.from_dict):
+        for document in (payload, {"spec": payload, "n": 1, "state": payload, "refused": {}}):
+            with pytest.raises(DiscreetError):
+                read(document)
+
+
+def test_a_spec_cannot_ask_for_all_memory():
+    for spec in (
+        {"v": 1, "protocol": "kary", "domain": 2**31, "epsilon": "1"},
+        local.Rappor().spec | {"bits": 65536, "cohorts": 65536},
+    ):
+        protocol = local.protocol_from_spec(spec)
+        with pytest.raises(ParameterError, match="integers"):
+            protocol.aggregator()
+    with pytest.raises(ParameterError):
+        local.protocol_from_spec({"v": 1, "protocol": "kary", "domain": 10**40, "epsilon": "1"})
+
+
+# -- what reports and refusals say -----------------------------------------------------
+
+
+def test_refusals_and_representations_never_name_a_value():
+    secret = 987_654
+    for protocol in (local.KaryResponse(10, 1), local.LocalHashing(10, 1), local.Hierarchy(10, 1)):
+        with pytest.raises(ParameterError) as refusal:
+            protocol.randomize([1, secret])
+        assert str(secret) not in str(refusal.value)
+        assert str(secret) not in repr(protocol.randomize(1))
+    for bad in ({"secret-key": 1.0}, {3: "secret-value"}):
+        with pytest.raises(ParameterError) as refusal:
+            local.KeyValue(10, 1).randomize(bad)
+        assert "secret" not in str(refusal.value)
+    with pytest.raises(ParameterError) as refusal:
+        local.LocalMean(1).randomize(["secret"])
+    assert "secret" not in str(refusal.value)
+
+
+def test_seeds_are_fresh_for_each_report():
+    protocol = local.LocalHashing(10, 1)
+    seeds = protocol.randomize(np.zeros(50_000, dtype=int)).columns[0]
+    # 64-bit seeds: a repetition among 50 000 has probability 7e-11
+    assert len(np.unique(seeds)) == 50_000
+
+
+def test_the_permanent_bits_of_a_device_are_never_sent():
+    rappor = local.Rappor(bits=256, cohorts=1)
+    device = rappor.client()
+    reports = [device.randomize("x").columns[1].tobytes() for _ in range(30)]
+    # a report equals the memo with probability (¾)^256 at most
+    assert next(iter(device.permanent.values())) not in reports
+    assert len(set(reports)) == 30
+
+
+def test_a_fresh_memo_each_time_would_lose_more_than_a_kept_one():
+    """ε(m) saturates with a memo; without one, m reports cost m·ε₁."""
+    rappor = local.Rappor()
+    assert rappor.epsilon_after(10) < rappor.epsilon_permanent < 10 * rappor.epsilon_instant
+    assert 10 * rappor.epsilon_instant == pytest.approx(10.7, abs=0.05)
+
+
+# -- memory ----------------------------------------------------------------------------
+
+
+def peak_of(batches, protocol):
+    """Peak of Python and NumPy memory while aggregating a stream."""
+    batch = protocol.randomize(np.arange(50_000) % 64)
+    raw = batch.to_bytes()
+    tracemalloc.start()
+    aggregator = protocol.aggregator().update(raw for _ in range(batches))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert aggregator.n == 50_000 * batches
+    return peak
+
+
+def test_memory_does_not_grow_with_the_reports():
+    protocol = local.OptimizedUnary(64, 1)
+    few, many = peak_of(5, protocol), peak_of(40, protocol)
+    assert many < 1.5 * few
+
+
+def test_parquet_is_read_piece_by_piece(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    from discreet.local import _aggregator
+
+    protocol = local.OptimizedUnary(64, 1)
+    path = tmp_path / "r.parquet"
+    table = protocol.randomize(np.arange(300_000) % 64).to_arrow()
+    pq.write_table(table, path)
+    seen = []
+    plain = _aggregator.Aggregator._count
+    monkeypatch.setattr(
+        _aggregator.Aggregator,
+        "_count",
+        lambda self, columns: (seen.append(len(columns[0])), plain(self, columns)),
+    )
+    aggregator = protocol.aggregator().update(path)
+    assert aggregator.n == 300_000
+    assert max(seen) <= 1 << 16
+
+
+# -- the doors stay light --------------------------------------------------------------
+
+
+def test_clients_load_neither_scipy_nor_arrow():
+    import subprocess
+    import sys
+
+    code = (
+        "from discreet import local\n"
+        "local.OptimizedUnary(8, 1).client().randomize(3).to_bytes()\n"
+        "local.LocalMean(1).randomize(0.3).to_json()\n"
+        "local.Rappor().client().randomize('x')\n"
+        "import sys; print(*sys.modules)"
+    )
+    source = str(Path(discreet.__file__).parents[1])
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    ).stdout.split()
+    assert not {"scipy", "scipy.special", "pyarrow", "duckdb", "pandas"} & set(loaded)
+
+
+def test_large_epsilon_is_nearly_the_truth_and_small_nearly_a_coin():
+    near = local.KaryResponse(4, 30).randomize(np.full(1000, 2))
+    assert (np.asarray(near) == 2).all()  # a lie has probability 4e-13
+    far = np.asarray(local.KaryResponse(4, "0.0001").randomize(np.full(40_000, 2)))
+    assert abs(np.mean(far == 2) - 0.25) < 8 * math.sqrt(0.25 * 0.75 / 40_000)
