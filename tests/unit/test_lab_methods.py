@@ -299,9 +299,10 @@ def test_attacks_on_private_releases_stay_below_what_meaning_says():
     # six attacks, two ε, 200 independent trials each: false alarm below 1e-10 per comparison (sums
     # of unequal chances exceed their mean no oftener than binomial ones: Hoeffding 1956)
     small = lab.town(120, 3)
-    methods = [partial(lab.private, epsilon=e) for e in ("0.5", 3)]
+    # (all 200 right would be caught: their lower bound is 0.89)
+    methods = [partial(lab.private, epsilon=e) for e in ("0.5", "1.5")]
     for row in lab.compare(small, methods=methods, trials=200).rows:
-        assert row["bound"] < 0.96
+        assert row["bound"] < 0.85
         for attack in lab.ATTACKS:
             if row[attack.name] is not None:
                 hits = int(row[attack.name] * 200)
