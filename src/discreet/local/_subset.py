@@ -150,8 +150,7 @@ class SubsetSelection(FrequencyProtocol):
     def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
         """Draw each item's support from its exact marginal law.
 
-        Jointly the supports sum to ω·n, which independent draws do not; the error is
-        spread evenly here and does not change any single item's law noticeably.
+        The supports of a real collection sum to ω·n; independent draws need not.
         """
         n = int(counts.sum())
         drawn = rng.binomial(counts, float(self.p)) + rng.binomial(n - counts, float(self.q))
