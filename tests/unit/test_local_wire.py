@@ -551,3 +551,10 @@ def test_damaged_memos_and_lonely_cohorts_are_refused():
     aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 100))
     with pytest.raises(ParameterError, match="cohort"):
         aggregator.estimate(candidates=range(50))
+
+
+def test_foreign_batches_in_a_stream_are_counted_once():
+    protocol = local.KaryResponse(8, 1)
+    aggregator = protocol.aggregator().update([foreign().to_arrow(), foreign(), None])
+    assert aggregator.refused == {"foreign": 21}
+    assert protocol.aggregator().update([protocol.randomize(1)]).refused == {}

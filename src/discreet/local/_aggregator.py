@@ -199,11 +199,12 @@ class Aggregator:
 
     def _one(self, part: Any) -> None:
         """Count one element of a stream; a foreign or malformed one is only noted."""
+        before = self.refused["foreign"]
         try:
             self.update(part)
         except ForeignReportError:
-            if not isinstance(part, Reports):
-                self.refused["foreign"] += 1
+            # batches have been counted by their size
+            self.refused["foreign"] = max(self.refused["foreign"], before + 1)
         except ParameterError:
             self.refused["format"] += 1
 

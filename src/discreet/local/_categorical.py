@@ -226,7 +226,7 @@ class _Unary(FrequencyProtocol):
         good = ~_bits.stray_bits(rows, self.domain)
         most = most_ones(self.domain, float(self.q))
         if most < self.domain:
-            good &= np.bitwise_count(rows).sum(axis=1, dtype=np.int64) <= most
+            good &= _bits.row_ones(rows) <= most
         return good
 
     def tally(self, state: Counts, columns: Columns) -> None:

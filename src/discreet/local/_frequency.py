@@ -227,7 +227,7 @@ class FrequencyEstimate:
         spread = math.sqrt(float(np.sum(self.standard_errors**2)))
         off = abs(float(np.sum(self.frequencies)) - 1)
         # |Σf̂−1| > 7 sd: below 3e-12 for honest reports; k-ary sums are 1 by construction
-        if off > 7 * spread + 1e-9:
+        if self.labels is None and off > 7 * spread + 1e-9:
             out.append(f"the shares sum to {np.sum(self.frequencies):.3f} instead of 1")
         dropped = sum(self.refused.values())
         if dropped > 0.01 * self.n:

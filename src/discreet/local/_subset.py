@@ -138,10 +138,8 @@ class SubsetSelection(FrequencyProtocol):
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse sets of another size."""
         rows = columns[0]
-        if rows.shape[1] == 8:  # one word per set
-            rows = np.ascontiguousarray(rows).view(np.uint64)
-        ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
-        return np.asarray(~_bits.stray_bits(columns[0], self.domain) & (ones == self.size))
+        whole = _bits.row_ones(rows) == self.size
+        return np.asarray(whole & ~_bits.stray_bits(rows, self.domain))
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the sets that hold each item."""
