@@ -191,6 +191,9 @@ def test_a_hundred_million_people_are_simulated_at_once():
         estimate = local.simulate(protocol, n=10**8, seed=1)
         error = estimate.frequencies - 1 / len(estimate.frequencies)
         assert np.std(error) == pytest.approx(estimate.standard_errors.mean(), rel=0.35)
+    chosen = local.simulate(n=10**8, domain=64, epsilon=2, seed=1)
+    assert type(chosen.protocol) is local.SubsetSelection
+    assert type(local.simulate(frequencies=[0.2, 0.8], n=10).protocol) is local.KaryResponse
     with pytest.raises(ValueError, match="joint law"):
         local.simulate(local.Rappor(), n=100)
     with pytest.raises(ValueError, match="shares"):
