@@ -340,7 +340,7 @@ def test_only_what_was_asked_is_written(opened):
     book = opened.open()
     book.debit(opened.entry("0.1", key="k"))
     allowed = {"fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source", "key",
-               "tables", "cost", "accounting", "charge"}  # fmt: skip
+               "tables", "cost", "accounting", "charge", "question"}  # fmt: skip
     assert set(book.lines[-1].content) == allowed
 
 

@@ -66,7 +66,7 @@ class Road:
             raise EngineError("the run that this key paid for has failed", hint="use a new key")
         if not receipt.charged:
             again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
-            self.ledger.debit(replace(again, fresh=True))
+            self.ledger.debit(replace(again, fresh=True, runs=False))
         failure: Exception | None = None
         try:
             # our own errors are built from public facts alone; no other one may be told

@@ -41,8 +41,7 @@ from pathlib import Path
 from typing import Final
 
 from discreet.errors import LedgerError
-from discreet.ledger._chain import digest
-from discreet.ledger._state import canonical
+from discreet.ledger._state import canonical, digest
 
 try:
     import fcntl

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from discreet.errors import LedgerError, LedgerIntegrityError
 from discreet.ledger._anchor import locked, state_directory
-from discreet.ledger._chain import digest
+from discreet.ledger._state import digest
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20

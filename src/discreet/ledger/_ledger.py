@@ -6,7 +6,8 @@ The order of events of a question is: *debit* (durable) → engine and noise →
 (durable) → answer. A caller only ever receives what :meth:`ChainedLedger.settle`
 or :meth:`ChainedLedger.debit` returns, and that is what is stored. Outcomes are
 inserted only if the debit has none, inside a transaction that excludes other
-writers, and are never changed. Hence at most one outcome per debit is ever
+writers, are never changed, and are sealed by a line of their own
+(:mod:`discreet.ledger._outcomes`). Hence at most one outcome per debit is ever
 released, however many runs were begun for it.
 
 *Claim.* Running a question again under the debit of a run whose outcome was never
@@ -53,22 +54,33 @@ from discreet.errors import (
 from discreet.ledger import _budget
 from discreet.ledger._anchor import Anchor, Mark
 from discreet.ledger._chain import (
+    GENESIS,
     Head,
     Line,
     check_head,
     check_links,
-    check_replay,
-    digest,
+    damaged,
+    jump_of,
     next_line,
+    seals,
+)
+from discreet.ledger._outcomes import (
+    asked,
+    check_store,
+    outcome_of,
+    question_of,
+    settling,
+    slot_of,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
 from discreet.ledger._state import (
     EVERYTHING,
+    FORMAT,
     State,
     budget_body,
-    canonical,
     coarse,
     cost_body,
+    digest,
     rational,
     read_budget,
 )
@@ -145,7 +157,8 @@ class ChainedLedger:
 
     def _open(self, policy: Policy | None, *, adopt: bool) -> str:
         create = policy is not None and not self._marks()
-        body: dict[str, Any] = {"policy": self.identity}
+        self._store.prepare()
+        body: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
         if create and policy is not None:  # before the lock: it may take a moment
             body |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
         with self._store.writing(create=create) as tx:
@@ -157,7 +170,7 @@ class ChainedLedger:
                         "although it is known to have had some"
                     )
                 line, head = next_line(None, _now(), "open", body)
-                tx.append(line, head, None, None)
+                tx.append(line, head)
                 first = line.hash
             else:
                 first = self._reopen(tx, head, policy, adopt=adopt)
@@ -176,6 +189,8 @@ class ChainedLedger:
             raise foreign(self.where, state.policy, self.identity)
         if policy is not None:
             _agree(self.where, state, policy.budget)
+        if state.format < FORMAT:
+            head = _upgraded(tx, head)
         beside = any(anchor.durable for anchor in self._anchors)
         if beside and not marks and head.number > 1:
             if not adopt:
@@ -184,9 +199,8 @@ class ChainedLedger:
                     "here can tell whether it is the latest one",
                     hint=f'discreet.ledger.adopt("{self.where}")',
                 )
-            check_replay(tx.lines(), head)
-            line, end = next_line(head, _now(), "adopt", {})
-            tx.append(line, end, None, None)
+            check_store(tx, tuple(tx.lines()), head)
+            _append(tx, head, "adopt", {})
         first = tx.line(1)
         assert first is not None
         return first.hash
@@ -256,19 +270,18 @@ class ChainedLedger:
             The ledger cannot be used; nothing may be released.
         """
         self._acceptable(entry)
-        slot = None if entry.key is None else digest(canonical([entry.analyst or "", entry.key]))
+        slot = slot_of(entry.analyst, entry.key)
         with self._writing() as (tx, head):
             state = head.content
             body = _debit_body(state.limits, entry)
-            question = _question(state, entry, body["cost"])
-            found = self._found(tx, entry, slot, question)
-            if found is not None:
-                return found
-            then = _budget.admit(state, entry, body)
-            line, end = next_line(head, _now(), "debit", body, then)
-            tx.append(line, end, slot, question)
-        self._mark(end)
-        return Receipt(line.number, line.hash, line.when)
+            question = body["question"] = question_of(state, entry, body["cost"])
+            found, end = self._found(tx, head, entry, slot, question), head
+            if found is None:
+                then = _budget.admit(state, entry, body, head.number + 1)
+                line, end = _append(tx, head, "debit", body, then, slot=slot, question=question)
+                found = Receipt(line.number, line.hash, line.when)
+        self._mark(end)  # also before an answer is given out that nobody has seen yet
+        return found
 
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
@@ -284,7 +297,7 @@ class ChainedLedger:
             raise ParameterError(f"a key is a text of 1 to {_LONGEST_KEY} characters")
 
     def _found(
-        self, tx: Transaction, entry: Entry, slot: str | None, question: str
+        self, tx: Transaction, head: Head, entry: Entry, slot: str | None, question: str
     ) -> Receipt | None:
         """The line that has paid for this question already, if there is one."""
         number = None if slot is None else tx.in_slot(slot)
@@ -294,13 +307,17 @@ class ChainedLedger:
         if number is None:
             return None
         line = tx.line(number)
-        assert line is not None
-        if keyed and _asked_by(line.entry(self.identity)) != _asked_by(entry):
+        if line is None or line.kind != "debit":
+            raise damaged(number)
+        outcome = outcome_of(tx, head, line, None if keyed else question)
+        paid = line.entry(self.identity)
+        if keyed and slot_of(paid.analyst, paid.key) != slot:
+            raise damaged(number)
+        if keyed and asked(paid) != asked(entry):
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question or price",
                 hint="use a new key for a new question",
             )
-        outcome = tx.outcome(number)
         done, record = (False, None) if outcome is None else outcome
         failed = outcome is not None and not done
         return Receipt(number, line.hash, line.when, charged=False, stored=record, failed=failed)
@@ -310,15 +327,19 @@ class ChainedLedger:
 
         Returns the outcome that is stored. Only that may be released.
         """
-        with self._writing() as (tx, _):
+        with self._writing() as (tx, head):
             line = tx.line(receipt.number)
             if line is None or line.hash != receipt.hash or line.kind != "debit":
                 raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-            outcome = tx.outcome(receipt.number)
-            if outcome is not None:
-                return outcome[1]
-            tx.settle(receipt.number, record)
-        return record
+            outcome, end = outcome_of(tx, head, line), head
+            if outcome is None:
+                # a debit of format 1 does not say its question; a resumed one is new
+                question = line.content.get("question") or _asked_in(tx, line.number)
+                body = settling(line, question, record)
+                _, end = _append(tx, head, "settle", body, settles=line.number)
+                tx.settle(line.number, record)
+        self._mark(end)
+        return record if outcome is None else outcome[1]
 
     # -- reading --------------------------------------------------------------------
 
@@ -346,11 +367,17 @@ class ChainedLedger:
         return tuple(line.entry(self.identity) for line in self.lines if line.kind == "debit")
 
     def verify(self) -> Verified:
-        """Recompute every hash, every total and every admission; compare the anchors."""
+        """Recompute every hash, total and admission; compare answers, indices and anchors.
+
+        Raises
+        ------
+        LedgerIntegrityError
+            Names the first thing that is not as it was written.
+        """
         with self._reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
-            check_replay(lines, head)
+            check_store(tx, lines, head)
             debits = sum(line.kind == "debit" for line in lines)
             return Verified(len(lines), debits, head.content.period, head.hash)
 
@@ -431,24 +458,46 @@ class ChainedLedger:
     ) -> None:
         with self._writing() as (tx, head):
             body = {**decide(head.content), "by": by, "note": note}
-            line, end = next_line(head, _now(), kind, body)
-            tx.append(line, end, None, None)
+            _, end = _append(tx, head, kind, body)
         self._mark(end)
 
 
-def _asked(entry: Entry, cost: Mapping[str, str]) -> list[object]:
-    """Question, price and noise: equal for equal releases."""
-    return [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit, cost]
+def _append(
+    tx: Transaction,
+    head: Head,
+    kind: str,
+    body: Mapping[str, Any],
+    then: State | None = None,
+    **found_by: Any,
+) -> tuple[Line, Head]:
+    """Chain one more line, and store it."""
+    far = tx.line(jump_of(head.number + 1))
+    if jump_of(head.number + 1) and (far is None or not seals(far)):
+        raise damaged(jump_of(head.number + 1))
+    jump = GENESIS if far is None else far.hash
+    line, end = next_line(head, _now(), kind, body, then, jump=jump)
+    tx.append(line, end, **found_by)
+    return line, end
 
 
-def _asked_by(entry: Entry) -> list[object]:
-    return _asked(entry, cost_body(entry.cost))
+def _asked_in(tx: Transaction, number: int) -> str:
+    """Question that a debit of format 1 is found by."""
+    return next(question for n, _, question, _ in tx.index() if n == number) or ""
 
 
-def _question(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
-    """Hash under which a stored answer may be given out again."""
-    group = _budget.group_of(state.limits, entry.analyst)
-    return digest(canonical([state.period, group, entry.source, *_asked(entry, cost)]))
+def _upgraded(tx: Transaction, head: Head) -> Head:
+    """Bring a chain of format 1 to format 2: check it whole, then seal every outcome."""
+    lines = tuple(tx.lines())
+    check_links(lines, head)
+    check_store(tx, lines, head)
+    stored = dict(tx.answers())
+    questions = {n: question for n, _, question, _ in tx.index() if question is not None}
+    waiting = {str(n): digest(lines[n - 1].body) for n in questions if n not in stored}
+    _, head = _append(tx, head, "format", {"format": FORMAT, "open": waiting})
+    for number, record in stored.items():
+        body = settling(lines[number - 1], questions[number], record)
+        _, head = _append(tx, head, "settle", body, settles=number)
+    return head
 
 
 def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
@@ -461,6 +510,7 @@ def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
         "cost": cost_body(entry.cost),
         "accounting": budget.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
+        **({} if entry.runs else {"runs": False}),
     }
 
 

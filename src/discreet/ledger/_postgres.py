@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head
+from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import SqlTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -31,10 +32,13 @@ _SCHEMA: Final = (
         state text NOT NULL CHECK (length(state) = 64),
         previous text NOT NULL CHECK (length(previous) = 64),
         hash text NOT NULL CHECK (length(hash) = 64),
+        jump text CHECK (length(jump) = 64),
         slot text CHECK (slot IS NULL OR kind = 'debit'),
         question text CHECK ((question IS NOT NULL) = (kind = 'debit')),
+        settles bigint CHECK ((settles IS NOT NULL) = (kind = 'settle')),
         PRIMARY KEY (policy, number),
-        UNIQUE (policy, slot)
+        UNIQUE (policy, slot),
+        UNIQUE (policy, settles)
     )""",
     "CREATE INDEX discreet_questions ON discreet_lines (policy, question)",
     """CREATE TABLE discreet_heads (
@@ -51,6 +55,18 @@ _SCHEMA: Final = (
         PRIMARY KEY (policy, number),
         FOREIGN KEY (policy, number) REFERENCES discreet_lines (policy, number)
     )""",
+    "CREATE TABLE discreet_format (version integer NOT NULL)",
+    f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
+)
+_FROM_1: Final = (
+    "ALTER TABLE discreet_lines DROP CONSTRAINT discreet_lines_kind_check",
+    f"ALTER TABLE discreet_lines ADD CHECK (kind IN {KINDS})",
+    "ALTER TABLE discreet_lines ADD COLUMN jump text CHECK (length(jump) = 64)",
+    """ALTER TABLE discreet_lines ADD COLUMN settles bigint
+        CHECK ((settles IS NOT NULL) = (kind = 'settle'))""",
+    "ALTER TABLE discreet_lines ADD UNIQUE (policy, settles)",
+    "CREATE TABLE discreet_format (version integer NOT NULL)",
+    f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
 _LOCK: Final = 0x646973637265
 """Advisory lock under which tables and first lines are made."""
@@ -87,6 +103,28 @@ class PostgresStore:
         """Server and database, without user and password."""
         parts = urlsplit(self.url)
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def prepare(self) -> None:
+        """Bring tables of an earlier format to the present one; refuse those of a newer one."""
+        with self._connection() as connection:
+            if self._format(connection) in (FORMAT, None):
+                return
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            if self._format(connection) == 1:  # nobody was faster
+                for statement in _FROM_1:
+                    connection.execute(statement.encode())
+
+    def _format(self, connection: psycopg.Connection[Any]) -> int | None:
+        """Version of the tables; None when there are none."""
+        sql = "SELECT to_regclass('discreet_answers'), to_regclass('discreet_format')"
+        tables, named = connection.execute(sql).fetchone() or (None, None)
+        if named is None:
+            return None if tables is None else 1
+        row = connection.execute("SELECT version FROM discreet_format").fetchone()
+        version = 0 if row is None else int(row[0])
+        if version > FORMAT:
+            raise newer(f"the ledger {self.where!r}", version)
+        return version
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:

@@ -24,8 +24,31 @@ class Transaction(Protocol):
         """All lines, oldest first."""
         ...
 
-    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
-        """Add a line, with its idempotency slot and the question it answers."""
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
+        """Add a line, with what it is found by: slot, question, or the debit it settles."""
+        ...
+
+    def settled(self, number: int) -> int | None:
+        """Line that settles a debit."""
+        ...
+
+    def index(self) -> Iterator[tuple[int, str | None, str | None, int | None]]:
+        """Number, slot, question and settled debit of all lines, oldest first."""
+        ...
+
+    def answers(self) -> Iterator[tuple[int, str | None]]:
+        """All outcomes, by the number of their debit."""
+        ...
+
+    def check(self) -> None:
+        """Refuse a place whose own structure is damaged."""
         ...
 
     def in_slot(self, slot: str) -> int | None:
@@ -51,6 +74,10 @@ class Store(Protocol):
     @property
     def where(self) -> str:
         """Path, server or ``":memory:"``."""
+        ...
+
+    def prepare(self) -> None:
+        """Bring tables of an earlier format to the present one."""
         ...
 
     def writing(self, *, create: bool = False) -> AbstractContextManager[Transaction]:
@@ -90,11 +117,18 @@ class SqlTransaction:
         for row in self._run(f"{_LINES} ORDER BY number"):
             yield Line(*row)
 
-    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
-        """Add a line, with its idempotency slot and the question it answers."""
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
+        """Add a line, with what it is found by: slot, question, or the debit it settles."""
         self._run(
             "INSERT INTO discreet_lines (policy, number, at, kind, body, state, previous, hash,"
-            " slot, question) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " jump, slot, question, settles) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             line.number,
             line.when,
             line.kind,
@@ -102,8 +136,10 @@ class SqlTransaction:
             line.state,
             line.previous,
             line.hash,
+            line.jump,
             slot,
             question,
+            settles,
         )
         if line.number == 1:
             self._run(
@@ -136,6 +172,28 @@ class SqlTransaction:
         ).fetchone()
         return None if row[0] is None else int(row[0])
 
+    def settled(self, number: int) -> int | None:
+        """Line that settles a debit."""
+        sql = "SELECT number FROM discreet_lines WHERE policy = ? AND settles = ?"
+        row = self._run(sql, number).fetchone()
+        return None if row is None else int(row[0])
+
+    def index(self) -> Iterator[tuple[int, str | None, str | None, int | None]]:
+        """Number, slot, question and settled debit of all lines, oldest first."""
+        sql = (
+            "SELECT number, slot, question, settles FROM discreet_lines WHERE policy = ?"
+            " ORDER BY number"
+        )
+        return iter(self._run(sql))
+
+    def answers(self) -> Iterator[tuple[int, str | None]]:
+        """All outcomes, by the number of their debit."""
+        sql = "SELECT number, record FROM discreet_answers WHERE policy = ? ORDER BY number"
+        return iter(self._run(sql))
+
+    def check(self) -> None:
+        """Refuse a place whose own structure is damaged."""
+
     def outcome(self, number: int) -> tuple[bool, str | None] | None:
         """Whether the run of a line succeeded, and its record; None: not known."""
         sql = "SELECT record FROM discreet_answers WHERE policy = ? AND number = ?"
@@ -148,4 +206,7 @@ class SqlTransaction:
         self._run(sql, number, record)
 
 
-_LINES = "SELECT number, at, kind, body, state, previous, hash FROM discreet_lines WHERE policy = ?"
+_LINES = (
+    "SELECT number, at, kind, body, state, previous, hash, jump FROM discreet_lines"
+    " WHERE policy = ?"
+)
