@@ -38,7 +38,7 @@ from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import NotProvedError, ParameterError
 from discreet.meaning._odds import Against, chance, pure_epsilon, read_group, steps
 from discreet.meaning._words import exactly
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _DOWN = 1 - 2.0**-48
 

@@ -53,7 +53,7 @@ from discreet import privacy as p
 from discreet._exact import Number, ceil_float, decimal, positive, show
 from discreet.errors import NotProvedError, ParameterError, RelationError
 from discreet.meaning._words import number
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _SLACK = 2.0**-50
 """Covers the rounding of one exponential and two products."""

@@ -38,7 +38,7 @@ from discreet.policy._check import (
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
 from discreet.policy._toml import dump
-from discreet.privacy._relation import Neighbours
+from discreet.privacy import Neighbours
 
 Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")

@@ -23,6 +23,7 @@ division and NULL by zero.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from discreet import policy as pol
@@ -31,7 +32,19 @@ from discreet.sql._parsed import Fanout, Parsed
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["Fanout", "Parsed", "lower", "parse"]
+    from discreet.sql._text import INFIX, check_depth, fragment, too_deep
+
+__all__ = ["INFIX", "Fanout", "Parsed", "check_depth", "fragment", "lower", "parse", "too_deep"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("discreet.sql._text"), name)  # loads sqlglot
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def parse(
