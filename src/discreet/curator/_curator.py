@@ -23,7 +23,7 @@ from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, QueryError
+from discreet.errors import BudgetExceededError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
@@ -326,7 +326,7 @@ class Curator:
             cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
             low, high = (middle, high) if cost.rho <= room else (low, middle)
         digits = floor_decimal(low)
-        return f'epsilon="{digits}"' if digits else None
+        return Hint("epsilon", digits) if digits else None
 
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())

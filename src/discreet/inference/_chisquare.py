@@ -39,7 +39,7 @@ import numpy as np
 from scipy import special
 
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, read_n, resolve
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
@@ -170,7 +170,7 @@ def chisquare_independence(
     if z.ndim != 2 or min(z.shape) < 2:
         raise ParameterError(
             f"a table needs two rows and two columns at least, got shape {z.shape}",
-            hint="shape=(2, 3)",
+            hint=Hint("shape", (2, 3)),
         )
     size = _size(n, item, z)
     rows, columns = z.shape
@@ -219,7 +219,7 @@ def _probabilities(p0: Any, cells: int) -> Floats:
     if p.size != cells or not (p > 0).all() or not math.isclose(p.sum(), 1, rel_tol=1e-9):
         raise ParameterError(
             f"p0 must hold {cells} positive probabilities that add up to 1",
-            hint="p0=[0.25, 0.25, 0.5]",
+            hint=Hint("p0", [0.25, 0.25, 0.5]),
         )
     return np.asarray(p / p.sum())
 
@@ -240,7 +240,9 @@ def _size(n: object, item: Noisy, z: Floats) -> int:
 
 def _draws(draws: object) -> int:
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 1999)
+        )
     return draws
 
 
@@ -248,10 +250,12 @@ def _choose(method: str, item: Noisy) -> str:
     if method not in ("auto", "montecarlo", "quadratic"):
         raise ParameterError(
             f"method must be 'auto', 'montecarlo' or 'quadratic', got {method!r}",
-            hint='method="auto"',
+            hint=Hint("method", "auto"),
         )
     if method == "quadratic" and not item.noise.gaussian:
-        raise ParameterError("the quadratic form needs Gaussian noise", hint='method="montecarlo"')
+        raise ParameterError(
+            "the quadratic form needs Gaussian noise", hint=Hint("method", "montecarlo")
+        )
     return "quadratic" if item.noise.gaussian and method == "auto" else method
 
 

@@ -20,7 +20,7 @@ from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import ParameterError, RelationError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
 from discreet.plan import Formula, Mean, Of, Spread, Total
 
@@ -120,7 +120,7 @@ def read_law(law: object, step: Number = 1) -> Noise:
             f"unknown noise law: {type(law).__name__}",
             hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace' with epsilon",
         )
-    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint="step=1"))
+    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", 1)))
 
 
 def noisy(
@@ -201,10 +201,12 @@ def resolve(
 def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:
     """Parse a public sample size; refuse one that the record contradicts."""
     if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise ParameterError(f"n must be a whole number, got {type(n).__name__}", hint="n=100")
+        raise ParameterError(
+            f"n must be a whole number, got {type(n).__name__}", hint=Hint("n", 100)
+        )
     size = int(n.__index__())
     if size < least:
-        raise ParameterError(f"n must be at least {least}, got {size}", hint="n=100")
+        raise ParameterError(f"n must be at least {least}, got {size}", hint=Hint("n", 100))
     if item is not None and item.n is not None and item.n != size:
         raise ParameterError(f"n={size} contradicts the record, which says {item.n} rows")
     return size
@@ -311,7 +313,7 @@ def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
         return None if record.keys else 0
     if not isinstance(row, Mapping) or set(row) != set(record.keys):
         raise ParameterError(
-            f"a row is named by its keys: {sorted(record.keys)}", hint="row={'sex': 'F'}"
+            f"a row is named by its keys: {sorted(record.keys)}", hint=Hint("row", {"sex": "F"})
         )
     wanted = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
     if len(wanted) != 1:

@@ -28,7 +28,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, resolve, shared
 from discreet.inference._laws import Noise
 from discreet.inference._results import QUERY, Interval, plain
@@ -102,7 +102,7 @@ def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
     if simultaneous not in (True, False, "bonferroni"):
         raise ParameterError(
             f"simultaneous is True, False or 'bonferroni', got {simultaneous!r}",
-            hint="simultaneous=True",
+            hint=Hint("simultaneous", True),
         )
     if not simultaneous or cells == 1:
         return confidence
@@ -119,7 +119,8 @@ def _noise_range(noise: Noise, confidence: float, side: str) -> tuple[float, flo
         return -math.inf, top, float(noise.at_most(top))
     if side != "upper":
         raise ParameterError(
-            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}", hint='side="lower"'
+            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}",
+            hint=Hint("side", "lower"),
         )
     bottom = noise.quantile_below(1 - confidence)
     return bottom, math.inf, float(noise.at_least(bottom))

@@ -38,7 +38,7 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import noisy, read_n, resolve, shared
 from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import POPULATION, Interval
@@ -166,7 +166,9 @@ def mean_interval(
         sensitivity=sensitivity,
     )
     size, level = read_n(n, item), _exact.confidence(confidence)
-    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint="sd=1")) / math.sqrt(size)
+    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint=Hint("sd", 1))) / math.sqrt(
+        size
+    )
     margin = NormalPlus(spread, item.noise).margin(level)
     return Interval(item.value - margin, item.value + margin, level, POPULATION)
 
@@ -217,9 +219,13 @@ def parametric_bootstrap(
     """
     level, source = _exact.confidence(confidence), generator(rng)
     if kind not in ("pivot", "percentile"):
-        raise ParameterError(f"kind is 'pivot' or 'percentile', got {kind!r}", hint='kind="pivot"')
+        raise ParameterError(
+            f"kind is 'pivot' or 'percentile', got {kind!r}", hint=Hint("kind", "pivot")
+        )
     if draws < 2 / (1 - level):
-        raise ParameterError(f"{draws} draws are too few for confidence {level}", hint="draws=1999")
+        raise ParameterError(
+            f"{draws} draws are too few for confidence {level}", hint=Hint("draws", 1999)
+        )
     replicates = np.asarray(target(mechanism(model(estimate, source, draws), source)))
     if replicates.shape != (draws,):
         raise ParameterError(
@@ -253,7 +259,7 @@ def clamped_normal(
     """
     size = read_n(n, least=2)
     if not low < high:
-        raise ParameterError("low must be below high", hint="low=0, high=100")
+        raise ParameterError("low must be below high", hint=Hint("low", 0).also("high", 100))
     first, second = noisy(mean), noisy(variance)
     shared([first, second])
 

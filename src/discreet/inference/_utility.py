@@ -25,7 +25,7 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, read_law, resolve
 from discreet.inference._laws import Noise, named
 
@@ -104,7 +104,7 @@ def usefulness(
     """
     bound = float(alpha)
     if not bound >= 0 or not math.isfinite(bound):
-        raise ParameterError("alpha must be a non-negative number", hint="alpha=10")
+        raise ParameterError("alpha must be a non-negative number", hint=Hint("alpha", 10))
     shaped = np.zeros(_cells(cells)) if value is None else value
     item = resolve(
         shaped,
@@ -144,7 +144,7 @@ def _cells(cells: object) -> int:
     if cells is None:
         return 1
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1:
-        raise ParameterError("cells must be a positive whole number", hint="cells=10")
+        raise ParameterError("cells must be a positive whole number", hint=Hint("cells", 10))
     return cells
 
 
@@ -271,7 +271,7 @@ def accuracy_curve(
     level = _exact.confidence(confidence)
     points = [float(_exact.epsilon(e)) for e in epsilons]
     if not points:
-        raise ParameterError("give at least one epsilon", hint="epsilons=[0.1, 1]")
+        raise ParameterError("give at least one epsilon", hint=Hint("epsilons", [0.1, 1]))
 
     def margin(e: Number) -> float:
         if margin_of is not None:

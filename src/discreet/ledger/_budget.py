@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import Any
 
 from discreet._exact import show
-from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
+from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
 from discreet.ledger._state import (
     EVERYTHING,
@@ -171,4 +171,4 @@ def _down(value: Fraction) -> str:
 
 
 def _fits(currency: str, left: Fraction) -> str | None:
-    return f'{currency}="{_down(left)}"' if left > 0 else None
+    return Hint(currency, _down(left)) if left > 0 else None

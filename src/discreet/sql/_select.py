@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet._text import plain_str
-from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
+from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
@@ -290,7 +290,7 @@ class _Select:
         if self.fanout is None or table not in self.fanout:
             raise UnsupportedQueryError(
                 f"how many rows of {build.quote(table)} share a key is not known here",
-                hint=f'public_fanout={{"{table}": 1}}',
+                hint=Hint("public_fanout", {table: 1}),
             )
         return self.fanout[table]
 
