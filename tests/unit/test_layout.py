@@ -18,6 +18,7 @@ SRC = Path(discreet.__file__).parent
 ROAD = (
     "errors",
     "_exact",
+    "_canonical",
     "_text",
     "_lazy",
     "_print",

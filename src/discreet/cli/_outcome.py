@@ -79,7 +79,7 @@ class UsageError(errors.ParameterError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a command has to say: as data, and as something to look at."""
+    """The result of a command: as data, or a function that makes them, and as a sight."""
 
     data: Any
     show: Callable[[Console], None]
@@ -92,7 +92,13 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
     try:
         reply = work()
         if as_json:
-            print_json({"ok": True, "command": command, "result": reply.data})
+            print_json(
+                {
+                    "ok": True,
+                    "command": command,
+                    "result": reply.data() if callable(reply.data) else reply.data,
+                }
+            )
         else:
             reply.show(stdout())
     except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):

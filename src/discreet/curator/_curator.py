@@ -211,7 +211,7 @@ class Curator:
         of `truth_query` alone; the cost comes on top of what was spent before.
         See :func:`discreet.inference.error_of`.
         """
-        from discreet import inference  # noqa: PLC0415 - a door that opens when called
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         return inference.error_of(
             self, answer, truth_query, epsilon, column=column, row=row, delta=delta

@@ -42,6 +42,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
@@ -59,7 +60,6 @@ from discreet.ledger._chain import (
     check_head,
     check_links,
     check_replay,
-    digest,
     next_line,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
@@ -67,7 +67,6 @@ from discreet.ledger._state import (
     EVERYTHING,
     State,
     budget_body,
-    canonical,
     coarse,
     cost_body,
     rational,
