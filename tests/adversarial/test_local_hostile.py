@@ -196,19 +196,24 @@ def test_a_fresh_memo_each_time_would_lose_more_than_a_kept_one():
 
 def peak_of(batches, protocol):
     """Peak of Python and NumPy memory while aggregating a stream."""
-    batch = protocol.randomize(np.arange(50_000) % 64)
-    raw = batch.to_bytes()
+    values = np.arange(20_000) % 64
     tracemalloc.start()
-    aggregator = protocol.aggregator().update(raw for _ in range(batches))
+    stream = (
+        (batch.to_bytes() if i % 2 else batch)
+        for i in range(batches)
+        for batch in [protocol.randomize(values)]
+    )
+    aggregator = protocol.aggregator().update(stream)
+    aggregator.update(r for _ in range(batches) for r in protocol.randomize(values[:1000]))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert aggregator.n == 50_000 * batches
+    assert aggregator.n == 21_000 * batches
     return peak
 
 
 def test_memory_does_not_grow_with_the_reports():
     protocol = local.OptimizedUnary(64, 1)
-    few, many = peak_of(5, protocol), peak_of(40, protocol)
+    few, many = peak_of(10, protocol), peak_of(60, protocol)
     assert many < 1.5 * few
 
 
@@ -263,3 +268,36 @@ def test_large_epsilon_is_nearly_the_truth_and_small_nearly_a_coin():
     assert (np.asarray(near) == 2).all()  # a lie has probability 4e-13
     far = np.asarray(local.KaryResponse(4, "0.0001").randomize(np.full(40_000, 2)))
     assert abs(np.mean(far == 2) - 0.25) < 8 * math.sqrt(0.25 * 0.75 / 40_000)
+
+
+def test_rows_with_more_ones_than_honest_clients_send_are_refused():
+    """With 64 items an all-ones row has probability below 1e-30; with 8 it may be honest."""
+    wide, narrow = local.OptimizedUnary(64, 1), local.OptimizedUnary(8, 1)
+    fakes = wide.aggregator().update(local.Reports(wide, ones(8)(100)))
+    assert fakes.n == 0
+    assert fakes.refused == {"range": 100}
+    assert narrow.aggregator().update(local.Reports(narrow, ones(1)(100))).n == 100
+    honest = wide.randomize(np.arange(200_000) % 64)
+    assert wide.aggregator().update(honest).refused == {}
+
+
+@pytest.mark.parametrize("domain", [16, 64, 1024])
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
+def test_the_bound_on_ones_is_passed_by_one_honest_row_in_a_trillion_at_most(domain, epsilon):
+    from scipy import stats
+
+    from discreet.local._categorical import most_ones
+
+    q = float(local.OptimizedUnary(domain, epsilon).q)
+    bound = most_ones(domain, q)
+    assert stats.binom.sf(bound - 1, domain - 1, q) < 1e-12
+    # and it is not so loose as to be useless
+    assert bound == domain or stats.binom.sf(bound - 5, domain - 1, q) > 1e-20
+
+
+def test_a_crowded_symbol_is_suspicious():
+    protocol = local.HadamardResponse(8, 1, blocks=1)
+    _, after = poisoned(protocol, lambda n: (np.zeros(n, dtype=np.uint8),), fakes=3000)
+    assert any("supports every item" in s for s in after.suspicions())
+    everybody_alike = protocol.aggregator().update(protocol.randomize(np.zeros(50_000, dtype=int)))
+    assert everybody_alike.estimate().suspicions() == []

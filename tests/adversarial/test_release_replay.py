@@ -143,6 +143,28 @@ def test_nothing_private_is_printed(workload, method, options):
     with deterministic("printing"):
         found = plan.publish(x)
     shown = [repr(plan), repr(read_counts(x, workload.shape)), repr(plan.mechanism.describe())]
-    shown += [repr(q) for q, _ in found._asked if not hasattr(q, "target")]
+    shown += [repr(q) for q, _ in transcript(plan, read_counts(x, workload.shape))
+              if not hasattr(q, "target")]  # fmt: skip
     assert not any("987654" in text for text in shown)
     assert found.tainted
+
+
+def test_a_publication_keeps_no_noise_that_was_not_released():
+    """The ladder of a gradual release holds finer noise than was shown; it must be gone."""
+    plan = release.plan(TABLES, epsilon=1, method="ireduct")
+    found = plan.publish(np.ones(TABLES.shape, dtype=int))
+    seen, todo = set(), [found]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen or isinstance(value, str | int | float | np.ndarray):
+            continue
+        seen.add(id(value))
+        assert type(value).__name__ not in ("Ladder", "Refinement", "Counts")
+        held = getattr(value, "__dict__", {})
+        slots = [getattr(value, n) for n in getattr(type(value), "__slots__", ()) if n != "__dict__"
+                 and hasattr(value, n)]  # fmt: skip
+        todo += [*held.values(), *slots]
+        if isinstance(value, dict):
+            todo += list(value.values())
+        elif isinstance(value, list | tuple):
+            todo += list(value)

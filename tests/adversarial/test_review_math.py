@@ -534,3 +534,16 @@ def test_the_odometer_is_exceeded_no_more_often_than_it_says():
         )
 
     assert worst((0, 0, 0), 0) <= float(delta)
+
+
+def test_a_group_that_moves_several_coordinates_is_within_its_bound():
+    """Two units that move a cell each: (1, 1) and (2) are both within the group's loss."""
+    for sigma in ("0.7", "2"):
+        variance = Fraction(sigma) ** 2
+        pair = p.group(p.DiscreteGaussian(sigma, 1), 2)
+        wide = p.group(p.DiscreteGaussian.from_variance(variance, 2, 2), 2)
+        for epsilon in (0.0, 0.5, 2.0):
+            for shift in [(2,), (1, 1)]:
+                assert pair.delta(epsilon) >= gaussian_profile(variance, shift, epsilon)
+            for shift in [(2, 2), (1, 1, 1, 1), (2, 1, 1)]:
+                assert wide.delta(epsilon) >= gaussian_profile(variance, shift, epsilon)

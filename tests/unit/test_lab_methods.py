@@ -261,7 +261,7 @@ def test_parameters_that_mean_nothing_are_refused(bad):
 
 
 def test_private_release_covers_and_costs_what_it_says():
-    # 600 cells, 95 % intervals: fewer than 88 % covered with probability below 1e-9
+    # 600 cells, 95 % intervals: fewer than 87 % covered with probability below 1e-9
     release = lab.private(TOWN, 1)
     assert release.loss.epsilon() == 1
     assert release.loss.neighbours == p.Neighbours.CHANGE_ONE
@@ -272,7 +272,7 @@ def test_private_release_covers_and_costs_what_it_says():
         ]
     )
     assert len(inside) > 600
-    assert inside.mean() > 0.88
+    assert inside.mean() > 0.87
 
 
 # -- compare -------------------------------------------------------------------------
@@ -299,14 +299,15 @@ def test_attacks_on_private_releases_stay_below_what_meaning_says():
     # six attacks, two ε, 200 independent trials each: false alarm below 1e-10 per comparison (sums
     # of unequal chances exceed their mean no oftener than binomial ones: Hoeffding 1956)
     small = lab.town(120, 3)
-    methods = [partial(lab.private, epsilon=e) for e in ("0.5", 3)]
+    # (all 200 right would be caught: their lower bound is 0.89)
+    methods = [partial(lab.private, epsilon=e) for e in ("0.5", "1.5")]
     for row in lab.compare(small, methods=methods, trials=200).rows:
-        assert row["bound"] < 0.96
+        assert row["bound"] < 0.85
         for attack in lab.ATTACKS:
             if row[attack.name] is not None:
                 hits = int(row[attack.name] * 200)
                 assert clopper_pearson(hits, 200, 1e-10)[0] <= row["bound"], attack.name
-        assert row["covered"] > 0.85
+        assert row["covered"] > 0.78
 
 
 def test_a_release_that_claims_too_little_is_caught_by_the_same_comparison():

@@ -490,3 +490,71 @@ def test_values_outside_the_domain_are_refused_without_saying_which(values):
     with pytest.raises(ParameterError) as refusal:
         local.KaryResponse(8, 1).randomize(values)
     assert "0 to 7" in str(refusal.value) or "one-dimensional" in str(refusal.value)
+
+
+# -- found in review ---------------------------------------------------------------------
+
+
+def test_clients_of_vectors_and_pairs_take_one_persons_values():
+    assert local.LocalVector(3, 1).client().randomize([0.1, 0.2, 0.3]).scalar
+    assert local.KeyValue(3, 1).client().randomize({1: 0.5}).scalar
+    client = local.LocalVector(3, 1).client()
+    with pytest.raises(ParameterError, match="one person"):
+        client.randomize([[0.1, 0.2, 0.3]] * 2)
+    assert client.sent == 0
+
+
+def test_a_file_may_be_named_by_text(tmp_path):
+    protocol = local.KaryResponse(8, 1)
+    path = tmp_path / "r.parquet"
+    pq.write_table(protocol.randomize(np.arange(8)).to_arrow(), path)
+    assert protocol.aggregator().update(str(path)).n == 8
+    # but never from inside a stream, which may be hostile
+    assert protocol.aggregator().update([str(path)]).refused == {"format": 1}
+
+
+def test_sketches_of_one_function_refuse_a_second():
+    protocol = local.HadamardSketch(1, domain=4, width=8, hashes=1)
+    forged_report = forged(protocol, *(np.array([v], np.uint8) for v in (1, 0, 0)))
+    assert protocol.aggregator().update(forged_report).refused == {"range": 1}
+    assert protocol.aggregator().update(protocol.randomize([0, 1, 2, 3])).n == 4
+
+
+@pytest.mark.parametrize("seeds", [None, 64])
+def test_hashing_reads_some_candidates(seeds):
+    protocol = local.LocalHashing(1000, 2, seeds=seeds)
+    aggregator = protocol.aggregator().update(protocol.randomize(np.arange(1000)))
+    everything = aggregator.estimate()
+    some = aggregator.estimate(candidates=[7])
+    assert some.labels == (7,)
+    assert some.frequencies == pytest.approx(everything.frequencies[[7]])
+    low, high = some.interval(0.95)
+    assert low[0] < some.frequencies[0] < high[0]
+    with pytest.raises(ParameterError):
+        aggregator.estimate(candidates=[1000])
+
+
+def test_damaged_memos_and_lonely_cohorts_are_refused():
+    rappor = local.Rappor(bits=8, cohorts=1)
+    device = rappor.client()
+    device.randomize("a")
+    memo = device.to_dict()
+    damaged = (
+        {"permanent": {"1": "0000"}},
+        {"cohort": 9},
+        {"permanent": {"x": "zz"}},
+        {"sent": -1},
+    )
+    for bad in (*(memo | change for change in damaged), {"spec": memo["spec"]}):
+        with pytest.raises(ParameterError):
+            rappor.client(memo=bad)
+    aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 100))
+    with pytest.raises(ParameterError, match="cohort"):
+        aggregator.estimate(candidates=range(50))
+
+
+def test_foreign_batches_in_a_stream_are_counted_once():
+    protocol = local.KaryResponse(8, 1)
+    aggregator = protocol.aggregator().update([foreign().to_arrow(), foreign(), None])
+    assert aggregator.refused == {"foreign": 21}
+    assert protocol.aggregator().update([protocol.randomize(1)]).refused == {}

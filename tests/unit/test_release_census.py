@@ -113,8 +113,9 @@ def test_the_number_of_groups_is_no_secret_and_must_be_called_public():
     first = found.record()["questions"][0]
     assert first["kind"] == "unprotected"
     assert found.loss.epsilon() == 1
+    first = next(found.plan.mechanism.course())
     with pytest.raises(PrivacyError, match="released exactly"):
-        _ = found._asked[0][0].loss
+        _ = first.loss
 
 
 # -- top-down ----------------------------------------------------------------------------

@@ -162,6 +162,14 @@ def test_bad_records_are_refused():
         release.Records([[0, 1, 1]], (2, 3))
 
 
+def test_points_go_to_their_cells_whatever_they_are():
+    points = [[0.0, 0.0], [1.0, 10.0], [-5.0, 99.0], [np.nan, np.inf], [0.49, 5.0]]
+    found = release.Records.of_points(points, (0, 0), (1, 10), cells=(2, 4))
+    assert found.table.tolist() == [[0, 0], [1, 3], [0, 3], [0, 3], [0, 2]]
+    with pytest.raises(ParameterError, match="low < high"):
+        release.Records.of_points(points, (1, 0), (0, 1), cells=(2, 2))
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -509,7 +509,8 @@ def _show_demo(console: Console, data: Mapping[str, Any]) -> None:
     say(
         console,
         "Adding ε up over the emoji (4 · ε) would be wrong: a person donates one of them, so the "
-        "four counts share one ε. Whoever donates several times pays for each donation.",
+        "four counts share one ε. Whoever donates several times pays for each donation. And noise "
+        "added to totals would not be local: somebody would have to see the totals first.",
     )
     heading(console, "2  A sensitive question")
     say(

@@ -12,7 +12,7 @@ from discreet import policy as pol
 from discreet.curator._curator import Curator
 from discreet.curator._stored import without_secrets
 from discreet.errors import ParameterError
-from discreet.ledger import Ledger, open_ledger
+from discreet.ledger import Ledger, MemoryLedger, claim, open_ledger
 
 
 def open_curator(
@@ -59,6 +59,8 @@ def open_curator(
     if engine is None or isinstance(engine, Mapping):
         given = _resolved(loaded, folder) if source is None else source
         engine = engines.connect(given, loaded, **(engine or {}))
+    if not isinstance(book, MemoryLedger):
+        claim(_private_labels(source, loaded, folder), loaded)
     return Curator(loaded, engine, book, analyst, _label(source, loaded, folder))
 
 
@@ -84,6 +86,17 @@ def _label(source: Any, policy: pol.Policy, folder: Path) -> str | None:
         text = os.fspath(given)
         return without_secrets(text) if "://" in text else os.path.realpath(text)
     return None
+
+
+def _private_labels(source: Any, policy: pol.Policy, folder: Path) -> list[str]:
+    """Lasting labels of the private sources, where they have one."""
+    given = _resolved(policy, folder) if source is None else source
+    if isinstance(given, Mapping):
+        private = [part for name, part in given.items() if not policy.table(name).public]
+        labels = [_label(part, policy, folder) for part in private]
+    else:
+        labels = [_label(given, policy, folder)]
+    return [label for label in labels if label is not None]
 
 
 def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from discreet.ledger._budget import caps, charge, least_cost
 from discreet.ledger._chain import Line
+from discreet.ledger._data import claim
 from discreet.ledger._ledger import ChainedLedger, Verified
 from discreet.ledger._open import (
     MemoryLedger,
@@ -36,6 +37,7 @@ __all__ = [
     "adopt",
     "caps",
     "charge",
+    "claim",
     "forget",
     "least_cost",
     "open_ledger",

@@ -93,7 +93,7 @@ class Anchor:
     def write(self, mark: Mark) -> None:
         """Move the mark forward; one that is further already stays."""
         try:
-            with self._locked() as file:
+            with locked(self.path) as file:
                 turn, known = _latest(os.pread(file, 2 * _SLOT, 0))
                 if known is not None and known.first == mark.first and known.number > mark.number:
                     return
@@ -110,24 +110,26 @@ class Anchor:
         except OSError:
             raise _unusable(self.path) from None
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        try:
-            file = os.open(self.path, flags, _MODE)
-        except FileNotFoundError:
-            Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(self.path, flags, _MODE)
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-        finally:
-            os.close(file)
-
     def remove(self) -> None:
         """Forget the mark."""
         Path(self.path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[int]:
+    """Open a file of our own, made if need be, and keep others out of it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    try:
+        file = os.open(path, flags, _MODE)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, flags, _MODE)
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+    finally:
+        os.close(file)
 
 
 def _written(turn: int, mark: Mark) -> bytes:
@@ -167,11 +169,16 @@ def beside(ledger: str) -> Anchor:
     return Anchor(f"{ledger}.anchor", durable=True)
 
 
-def of_user(policy: str) -> Anchor:
-    """Anchor of a policy identity in the user's state directory."""
+def state_directory() -> Path:
+    """Where this user's programs keep what must outlive them."""
     try:
         given = os.environ.get("XDG_STATE_HOME", "")
         home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
     except RuntimeError:
         raise _unusable("in the state directory") from None
-    return Anchor(str(home / "discreet" / f"{digest(policy)[:32]}.anchor"), durable=False)
+    return home / "discreet"
+
+
+def of_user(policy: str) -> Anchor:
+    """Anchor of a policy identity in the user's state directory."""
+    return Anchor(str(state_directory() / f"{digest(policy)[:32]}.anchor"), durable=False)

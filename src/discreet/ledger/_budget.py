@@ -1,13 +1,9 @@
 r"""Admission: whether one more debit fits the policy's budget.
 
-Valid for adaptive use (design rule 5): sums with fixed caps, decided before the
-query runs. Under ``pure`` and ``approx``, ε and δ add up (basic composition
-holds for adaptively chosen parameters). Under ``zcdp``, ρ and the δ of key
-selections add up: by Whitehouse et al. (2023, Thm 1) a filter that stops before
-:math:`\sum\rho_i > \rho_B` or :math:`\sum\delta_i > \delta_B` is
-:math:`\delta_B`-approximate :math:`\rho_B`-zCDP, which converts to (ε, δ). A
-budget stated as (ε, δ) reserves half of δ for the conversion and half for key
-selections.
+The rule, its caps and its proof are those of ``discreet.privacy`` (``admit`` and
+``Accounting``): sums with fixed caps, decided before the query runs, valid for
+adaptive use (design rule 5). A zCDP budget stated as (ε, δ) reserves half of δ for the
+conversion and half for key selections.
 
 An analyst's share is a part of every currency of the whole, never an addition:
 both the share and the whole must have room. Analysts without a share may use
@@ -21,12 +17,12 @@ guarantee is for itself, and over periods losses add up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from discreet import privacy
 from discreet._exact import show
 from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
@@ -40,39 +36,29 @@ from discreet.ledger._state import (
 )
 from discreet.plan import Cost
 from discreet.policy import Budget
+from discreet.privacy import Amount
 
 
 def charge(budget: Budget, cost: Cost) -> dict[str, Fraction]:
     """Cost of a query in the budget's currency."""
     if budget.accounting == "zcdp":
         return {"rho": cost.rho, "delta": cost.rho_delta}
-    if budget.accounting == "approx":
-        return {"epsilon": cost.epsilon, "delta": cost.delta}
-    return {"epsilon": cost.epsilon}
+    price = {"epsilon": cost.epsilon, "delta": cost.delta}
+    return price if budget.accounting == "approx" else {"epsilon": cost.epsilon}
+
+
+@lru_cache(maxsize=256)
+def _cap(
+    accounting: str, epsilon: Fraction | None, delta: Fraction, rho: Fraction | None
+) -> Amount:
+    return privacy.Accounting(accounting).cap(epsilon, delta, rho=rho)
 
 
 def caps(budget: Budget) -> dict[str, Fraction]:
     """Total of each currency."""
-    if budget.accounting == "zcdp":
-        if budget.rho is not None:
-            return {"rho": budget.rho, "delta": budget.delta}
-        assert budget.epsilon is not None
-        half = budget.delta / 2
-        return {"rho": largest_rho(budget.epsilon, half), "delta": half}
-    assert budget.epsilon is not None
-    if budget.accounting == "approx":
-        return {"epsilon": budget.epsilon, "delta": budget.delta}
-    return {"epsilon": budget.epsilon}
-
-
-@lru_cache(maxsize=256)
-def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Largest ρ (to 12 digits, rounded down) that is within (ε, δ) by tight conversion."""
-    from discreet.privacy import ZcdpFilter  # noqa: PLC0415 - needed once per budget
-
-    largest = ZcdpFilter.for_target(epsilon, delta).budget.size
-    digits = 12 - math.ceil(math.log10(largest))
-    return Fraction(math.floor(largest * 10**digits), 10**digits)
+    cap = _cap(budget.accounting, budget.epsilon, budget.delta, budget.rho)
+    size = {"rho" if budget.accounting == "zcdp" else "epsilon": cap.size}
+    return size if budget.accounting == "pure" else size | {"delta": cap.delta}
 
 
 def least_cost(budget: Budget) -> Cost:
@@ -153,16 +139,35 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any]) -> State:
     return spent
 
 
+def _amount(amounts: Mapping[str, Fraction]) -> Amount:
+    size = amounts["rho"] if "rho" in amounts else amounts["epsilon"]
+    return Amount(size, amounts.get("delta", Fraction(0)))
+
+
 def _room(name: str, now: Balance, then: Balance, price: dict[str, Fraction]) -> None:
-    """Refuse if what would be spent passes the total of any currency."""
-    for currency, symbol in {"epsilon": "ε", "rho": "ρ", "delta": "δ"}.items():
-        if currency in price and then.left(currency) < 0:
-            left = max(now.left(currency), Fraction(0))
-            raise BudgetExceededError(
-                f"{name} has {symbol}={_down(left)} left; this query costs "
-                f"{symbol}={show(price[currency])}",
-                hint=_fits(currency, left),
-            )
+    """Refuse what the one rule of admission refuses (:func:`discreet.privacy.admit`)."""
+    spent, total = ({c: x[i] for c, x in now.amounts.items()} for i in (0, 1))
+    after_it = {c: x[0] for c, x in then.amounts.items()}
+    # what the total grows by: never less than the price, whatever was rounded
+    cost = _amount(after_it) - _amount(spent)
+    try:
+        privacy.admit(_amount(spent), cost, _amount(total), holder=name)
+    except BudgetExceededError:
+        raise _refusal(name, now, then, price) from None
+
+
+def _refusal(
+    name: str, now: Balance, then: Balance, price: dict[str, Fraction]
+) -> BudgetExceededError:
+    """Say which currency is short, and what would fit."""
+    currency = next(c for c in ("epsilon", "rho", "delta") if c in price and then.left(c) < 0)
+    symbol = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}[currency]
+    left = max(now.left(currency), Fraction(0))
+    return BudgetExceededError(
+        f"{name} has {symbol}={_down(left)} left; this query costs "
+        f"{symbol}={show(price[currency])}",
+        hint=_fits(currency, left),
+    )
 
 
 def _down(value: Fraction) -> str:

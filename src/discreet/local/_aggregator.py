@@ -8,7 +8,6 @@ counted depends on the report alone.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections import Counter
@@ -29,6 +28,9 @@ from discreet.local._wire import Columns, Refusal, Reports
 
 _CHUNK = 1 << 13
 _BATCH_ROWS = 1 << 16
+_SUFFIXES = frozenset(
+    {".parquet", ".arrow", ".arrows", ".ipc", ".jsonl", ".ndjson", ".json", ".bin"}
+)
 _FILE_BYTES = 1 << 26
 _LARGE = 1 << 22
 _MOST = 1 << 27
@@ -117,6 +119,8 @@ class Aggregator:
             self._own(reports)
         elif isinstance(reports, bytes | bytearray | memoryview):
             self._take(_wire.read_bytes(self.protocol, bytes(reports)))
+        elif isinstance(reports, str) and "{" not in reports and Path(reports).suffix in _SUFFIXES:
+            self._file(Path(reports))
         elif isinstance(reports, str):
             self._take(
                 _wire.read_lines(self.protocol, [s for s in reports.splitlines() if s.strip()])
@@ -164,31 +168,43 @@ class Aggregator:
             self.n += kept
 
     def _stream(self, parts: Iterator[Any]) -> None:
-        while chunk := list(itertools.islice(parts, _CHUNK)):
-            for kind, group in itertools.groupby(chunk, self._kind):
-                if kind == "own":
-                    joined = zip(*(r.columns for r in group), strict=True)
-                    self._count(tuple(np.concatenate(c) for c in joined))
-                elif kind == "line":
-                    self._take(_wire.read_lines(self.protocol, list(group)))
-                else:
-                    for part in group:
-                        self._one(part)
+        """Count elements as they come; single reports and lines are gathered in small runs."""
+        kind, run = "", list[Any]()
+        for part in parts:
+            now = self._kind(part)
+            if run and (now != kind or len(run) >= _CHUNK):
+                self._run(kind, run)
+                run = []
+            kind = now
+            if now == "whole":
+                self._one(part)
+            else:
+                run.append(part)
+        if run:
+            self._run(kind, run)
 
     def _kind(self, part: Any) -> str:
-        """Sort elements of a stream into runs that can be counted together."""
+        """Tell single reports and lines, which are counted together, from all the rest."""
         if isinstance(part, Reports):
             alike = part.protocol.spec_id == self.protocol.spec_id and not part.tainted
-            return "own" if alike else "other"
-        return "line" if isinstance(part, str | Mapping) else "other"
+            return "report" if alike and len(part) == 1 else "whole"
+        return "line" if isinstance(part, str | Mapping) else "whole"
+
+    def _run(self, kind: str, run: list[Any]) -> None:
+        if kind == "line":
+            self._take(_wire.read_lines(self.protocol, run))
+        else:
+            joined = zip(*(r.columns for r in run), strict=True)
+            self._count(tuple(np.concatenate(c) for c in joined))
 
     def _one(self, part: Any) -> None:
         """Count one element of a stream; a foreign or malformed one is only noted."""
+        before = self.refused["foreign"]
         try:
             self.update(part)
         except ForeignReportError:
-            if not isinstance(part, Reports):
-                self.refused["foreign"] += 1
+            # batches have been counted by their size
+            self.refused["foreign"] = max(self.refused["foreign"], before + 1)
         except ParameterError:
             self.refused["format"] += 1
 

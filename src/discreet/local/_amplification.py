@@ -220,7 +220,8 @@ def _deviance(x: Any, mean: Any) -> Any:
 def _profile(n: int, eps0: float) -> tuple[Floats, Floats]:
     """Return knots and δ at them: dense where δ changes, ending in 0 at ε₀."""
     low = eps0
-    while low > 1e-12 and _delta(n, eps0, low) < 1e-60:
+    # beyond this δ is little more than the allowance for what lies outside the window
+    while low > 1e-12 and _delta(n, eps0, low) < 100 * _LOST:
         low /= 2
     reach = min(2 * low, eps0)
     knots = np.append(np.linspace(0, reach, _KNOTS), eps0)

@@ -154,6 +154,14 @@ def grouped_sums(rows: NDArray[np.uint8], group: NDArray[Any], groups: int, size
     return total
 
 
+def row_ones(rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """Count the ones of each packed row."""
+    if rows.shape[1] % 8 == 0:  # whole words are counted eight bytes at a time
+        ones = np.bitwise_count(np.ascontiguousarray(rows).view(np.uint64))
+        return np.asarray(ones[:, 0] if ones.shape[1] == 1 else ones.sum(axis=1, dtype=np.int64))
+    return np.asarray(np.bitwise_count(rows).sum(axis=1, dtype=np.int64))
+
+
 def stray_bits(rows: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
     """Tell which packed rows have bits set beyond `size`."""
     spare = 8 * rows.shape[1] - size

@@ -22,9 +22,11 @@ Assumptions: one value per report; coins from :mod:`discreet.noise`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,9 +79,9 @@ class _Mixture(FrequencyProtocol):
         """Count how often each item was named."""
         state += np.bincount(columns[0], minlength=self.domain)
 
-    def likelihood(self, tally: Tally) -> Floats:
+    def likelihood(self, counts: Counts, n: int) -> Floats:  # noqa: ARG002 - n is their sum
         """Return the shares of maximum likelihood, in closed form."""
-        return _postprocess.kary_likelihood(tally.state, float(self.p), float(self.q))
+        return _postprocess.kary_likelihood(counts, float(self.p), float(self.q))
 
     def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
         """Draw from the joint law: kept values, and a multinomial of uniform items."""
@@ -185,7 +187,7 @@ class RandomizedResponse(_Mixture):
     def estimate(self, tally: Tally, **options: Any) -> BinaryEstimate:
         """Read the shares of no and yes."""
         found = FrequencyProtocol.estimate(self, tally, **options)
-        return BinaryEstimate(self, tally, found.frequencies, found.standard_errors)
+        return BinaryEstimate(self, tally, found.supports, found.frequencies, found.standard_errors)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -215,8 +217,17 @@ class _Unary(FrequencyProtocol):
         return (rows,)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
-        """Refuse rows with bits beyond the domain."""
-        return ~_bits.stray_bits(columns[0], self.domain)
+        """Refuse rows with bits beyond the domain, or more ones than honest clients ever send.
+
+        An honest row is refused with probability below 1e-12; a fake one cannot promote
+        every item at once where there are many.
+        """
+        rows = columns[0]
+        good = ~_bits.stray_bits(rows, self.domain)
+        most = most_ones(self.domain, float(self.q))
+        if most < self.domain:
+            good &= _bits.row_ones(rows) <= most
+        return good
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the set bits of each item."""
@@ -233,6 +244,21 @@ class _Unary(FrequencyProtocol):
             one = self.p if i == value else self.q
             out = {(*y, b): w * (one if b else 1 - one) for y, w in out.items() for b in (0, 1)}
         return out
+
+
+@lru_cache(maxsize=64)
+def most_ones(domain: int, q: float, chance: float = 1e-12) -> int:
+    """Return a number of ones that a row passes with probability below `chance`.
+
+    Chernoff's bound for the domain − 1 other bits; the own bit may be one more.
+    """
+    others = domain - 1
+    for ones in range(math.ceil(others * q), others):
+        share = ones / others
+        depth = share * math.log(share / q) + (1 - share) * math.log((1 - share) / (1 - q))
+        if others * depth > -math.log(chance):
+            return ones + 1
+    return domain
 
 
 def _unary_odds(p: Fraction, q: Fraction) -> Fraction:

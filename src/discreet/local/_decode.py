@@ -32,6 +32,7 @@ from discreet import _exact
 from discreet import privacy as p_
 from discreet._exact import Number
 from discreet._lazy import special
+from discreet.errors import ParameterError
 from discreet.local import _charts
 from discreet.local._intervals import (
     POPULATION,
@@ -189,6 +190,11 @@ def decode(
     if len(names) <= _ROOM * rows and np.linalg.matrix_rank(A) == len(names):
         test, chosen = np.ones(len(y), dtype=bool), np.arange(len(names))
     else:
+        if shares.frequencies.shape[0] < 2:
+            raise ParameterError(
+                "one cohort cannot both select and test so many candidates",
+                hint="local.Rappor(cohorts=16)",
+            )
         cohorts = group % 2 == 0
         chosen = _preselect(A[cohorts], b[cohorts])
         test = ~cohorts

@@ -97,25 +97,33 @@ class FrequencyProtocol(LocalProtocol):
         """Read shares from what was tallied."""
         if options:
             raise ParameterError(f"{type(self).__name__} estimates take no options")
-        rate = self.supports(tally) / tally.n
-        p, q = float(self.p), float(self.q)
-        return FrequencyEstimate(
-            self, tally, (rate - q) / (p - q), np.sqrt(rate * (1 - rate) / tally.n) / (p - q)
-        )
+        return self.read_supports(tally, self.supports(tally))
 
-    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
-        """Return exact bounds for each share; see :mod:`discreet.local._intervals`."""
-        counts, p, q = self.supports(tally), float(self.p), float(self.q)
+    def read_supports(
+        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
+    ) -> FrequencyEstimate:
+        """Read shares of some items from the numbers of reports that support them."""
+        rate, p, q = counts / tally.n, float(self.p), float(self.q)
+        error = np.sqrt(rate * (1 - rate) / tally.n) / (p - q)
+        return FrequencyEstimate(self, tally, counts, (rate - q) / (p - q), error, labels)
+
+    def share_interval(
+        self, counts: Counts, n: int, error: float, of: str
+    ) -> tuple[Floats, Floats]:
+        """Return exact bounds for shares; see :mod:`discreet.local._intervals`."""
+        p, q = float(self.p), float(self.q)
         if of == "respondents":
-            return _intervals.respondents(counts, tally.n, p, q, error)
-        low, high = _intervals.clopper_pearson(counts, tally.n, error)
+            return _intervals.respondents(counts, n, p, q, error)
+        low, high = _intervals.clopper_pearson(counts, n, error)
         return (low - q) / (p - q), (high - q) / (p - q)
 
-    def likelihood(self, tally: Tally) -> Floats:
+    def likelihood(self, counts: Counts, n: int) -> Floats:
         """Return the shares of maximum likelihood."""
-        return _postprocess.bits_likelihood(
-            self.supports(tally), tally.n, float(self.p), float(self.q)
-        )
+        return _postprocess.bits_likelihood(counts, n, float(self.p), float(self.q))
+
+    def suspicions(self, tally: Tally) -> list[str]:  # noqa: ARG002 - most have nothing to add
+        """Name totals that honest reports of this protocol do not have."""
+        return []
 
     @abstractmethod
     def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
@@ -135,14 +143,19 @@ class FrequencyEstimate:
 
     Attributes
     ----------
+    supports
+        Reports that support each item.
     frequencies
         Estimated shares.
     standard_errors
         Their standard errors (randomising and drawing respondents together).
+    labels
+        The items, where only some were asked for.
     """
 
-    protocol: LocalProtocol
+    protocol: FrequencyProtocol
     tally: Tally
+    supports: Counts
     frequencies: Floats
     standard_errors: Floats
     labels: tuple[Any, ...] | None = None
@@ -197,8 +210,7 @@ class FrequencyEstimate:
             return Interval(
                 self.frequencies - reach, self.frequencies + reach, level, _intervals.POPULATION
             )
-        assert isinstance(self.protocol, FrequencyProtocol)
-        low, high = self.protocol.share_interval(self.tally, error, of)
+        low, high = self.protocol.share_interval(self.supports, self.n, error, of)
         return Interval(low, high, level, covers)
 
     def projected(self) -> Floats:
@@ -207,16 +219,15 @@ class FrequencyEstimate:
 
     def likelihood(self) -> Floats:
         """Return the shares of maximum likelihood."""
-        assert isinstance(self.protocol, FrequencyProtocol)
-        return self.protocol.likelihood(self.tally)
+        return self.protocol.likelihood(self.supports, self.n)
 
     def suspicions(self) -> list[str]:
         """Name signs of manipulation or breakage that the totals show (see docs/local.md)."""
-        out = []
+        out = self.protocol.suspicions(self.tally)
         spread = math.sqrt(float(np.sum(self.standard_errors**2)))
         off = abs(float(np.sum(self.frequencies)) - 1)
         # |Σf̂−1| > 7 sd: below 3e-12 for honest reports; k-ary sums are 1 by construction
-        if off > 7 * spread + 1e-9:
+        if self.labels is None and off > 7 * spread + 1e-9:
             out.append(f"the shares sum to {np.sum(self.frequencies):.3f} instead of 1")
         dropped = sum(self.refused.values())
         if dropped > 0.01 * self.n:

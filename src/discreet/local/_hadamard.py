@@ -20,6 +20,7 @@ Row x itself instead of x+1 would give item 0 the whole block: hence row ≥ 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -145,20 +146,19 @@ class HadamardResponse(FrequencyProtocol):
         return (total + difference) // 2, (total - difference) // 2
 
     def supports(self, tally: Tally) -> Counts:
-        """Return how many reports lie on each item's own symbols."""
-        return self._sides(tally)[0]
+        """Return the reports on each item's own symbols and, below, on the rest of its block."""
+        return np.array(self._sides(tally))
 
     def estimate(self, tally: Tally, **options: Any) -> FrequencyEstimate:
         """Read shares from what was tallied."""
         if options:
             raise ParameterError("HadamardResponse estimates take no options")
-        own, rest = self._sides(tally)
-        scale = tally.n * float(self.kappa)
+        sides = self.supports(tally)
+        own, rest = sides
         mean = (own - rest) / tally.n
-        spread = (own + rest) / tally.n - mean**2
-        return FrequencyEstimate(
-            self, tally, (own - rest) / scale, np.sqrt(spread / tally.n) / float(self.kappa)
-        )
+        error = np.sqrt(((own + rest) / tally.n - mean**2) / tally.n)
+        kappa = float(self.kappa)
+        return FrequencyEstimate(self, tally, sides, mean / kappa, error / kappa)
 
     def variance(
         self,
@@ -192,27 +192,37 @@ class HadamardResponse(FrequencyProtocol):
         """Shift of one share, per unit share of fake clients, when it was 0."""
         return float(1 / self.kappa)
 
-    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
+    def share_interval(
+        self, counts: Counts, n: int, error: float, of: str
+    ) -> tuple[Floats, Floats]:
         """Return valid bounds: exact binomial for one block, else two Clopper–Pearson bounds.
 
         With several blocks the share of the item's block is unknown; both sides are
         bounded at half the error each, and the bounds are subtracted.
         """
         if self.blocks == 1:
-            return FrequencyProtocol.share_interval(self, tally, error, of)
+            return FrequencyProtocol.share_interval(self, counts[0], n, error, of)
         if of == "respondents":
             raise ParameterError(
                 "with several blocks only intervals for the population are offered",
                 hint='of="population"',
             )
-        own, rest = self._sides(tally)
-        a, b = clopper_pearson(own, tally.n, error / 2)
-        c, d = clopper_pearson(rest, tally.n, error / 2)
+        own, rest = counts
+        a, b = clopper_pearson(own, n, error / 2)
+        c, d = clopper_pearson(rest, n, error / 2)
         return (a - d) / float(self.kappa), (b - c) / float(self.kappa)
 
-    def likelihood(self, tally: Tally) -> Floats:
+    def likelihood(self, counts: Counts, n: int) -> Floats:
         """Return the projection onto the simplex: no likelihood in closed form is offered."""
-        return norm_sub(self.estimate(tally).frequencies)
+        return norm_sub((counts[0] - counts[1]) / (n * float(self.kappa)))
+
+    def suspicions(self, tally: Tally) -> list[str]:
+        """Name a column 0 that too many chose: it supports every item of its block."""
+        chance = float(self.kappa / (self.block // 2) + (1 - self.kappa) / self.symbols)
+        first = int(tally.state.reshape(self.blocks, self.block)[:, 0].max())
+        # 7 standard deviations above the most that honest people send there
+        bound = tally.n * chance + 7 * math.sqrt(tally.n * chance * (1 - chance)) + 7
+        return [f"{first} reports chose a symbol that supports every item"] * (first > bound)
 
     def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
         """Draw from the joint law: uniform symbols, and kept ones on the items' own symbols."""

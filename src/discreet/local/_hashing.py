@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -192,16 +192,33 @@ class LocalHashing(FrequencyProtocol):
             # named, because slots and super() without arguments do not mix
             return FrequencyProtocol.estimate(self, tally)
         items, _ = read_items(candidates, self.domain)
-        counts = self.supports(tally, items)
-        part = Tally(tally.n, counts, tally.refused, tally.loss, tally.tainted)
-        rate, p, q = counts / tally.n, float(self.p), float(self.q)
-        return FrequencyEstimate(
-            LocalHashing(len(items), self.claimed, self.buckets),
-            part,
-            (rate - q) / (p - q),
-            np.sqrt(rate * (1 - rate) / tally.n) / (p - q),
-            tuple(items.tolist()),
-        )
+        return self.read_supports(tally, self.supports(tally, items), tuple(items.tolist()))
+
+    def read_supports(
+        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
+    ) -> FrequencyEstimate:
+        """Read shares; with public seeds, standard errors include collisions."""
+        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
+        if self.seeds is None:
+            return found
+        squares = min(1.0, float(np.sum(np.clip(found.frequencies, 0, 1) ** 2)))
+        error = np.sqrt(found.standard_errors**2 + self.collision_variance(squares))
+        return replace(found, standard_errors=error)
+
+    def variance(
+        self, frequency: Number = 0, n: int = 1, *, of: str = "respondents", squares: float = 0.0
+    ) -> float:
+        """Return the exact variance of an item's share under an ideal hash.
+
+        Parameters
+        ----------
+        frequency, n, of
+            See :meth:`KaryResponse.variance`.
+        squares
+            Σ f² of the other items' shares, for the collisions of public seeds.
+        """
+        base = FrequencyProtocol.variance(self, frequency, n, of=of)
+        return base + self.collision_variance(squares)
 
     def collision_variance(self, squares: float = 1.0) -> float:
         """Return the squared error that public seeds add for a rare item (0 for fresh ones).
@@ -217,18 +234,20 @@ class LocalHashing(FrequencyProtocol):
         g = self.buckets
         return (g / (g - 1)) ** 2 * (1 / g) * (1 - 1 / g) * squares / self.seeds
 
-    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
+    def share_interval(
+        self, counts: Counts, n: int, error: float, of: str
+    ) -> tuple[Floats, Floats]:
         """Return exact bounds; for public seeds half the error goes to collisions."""
         if self.seeds is None:
-            return FrequencyProtocol.share_interval(self, tally, error, of)
+            return FrequencyProtocol.share_interval(self, counts, n, error, of)
         if of == "respondents":
             raise ParameterError(
                 "with public seeds only intervals for the population are offered",
                 hint='of="population"',
             )
-        counts, p, q = self.supports(tally), float(self.p), float(self.q)
-        low, high = clopper_pearson(counts, tally.n, error / 2)
-        shares = np.clip((counts / tally.n - q) / (p - q), 0, 1)
+        p, q = float(self.p), float(self.q)
+        low, high = clopper_pearson(counts, n, error / 2)
+        shares = np.clip((counts / n - q) / (p - q), 0, 1)
         reach = normal_quantile(error / 2) * math.sqrt(
             self.collision_variance(min(1.0, float(np.sum(shares**2))))
         )

@@ -130,12 +130,11 @@ class HeavyHitters(LocalProtocol):
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         scalar = isinstance(values, str)
-        texts = [values] if scalar else values
-        if not scalar and np.ndim(values) and len(values) and isinstance(values[0], str):
-            texts = list(values)
-        elif not scalar:
+        array = np.asarray(values)
+        if array.dtype.kind not in "OUT" or array.ndim > 1:
             items, scalar = read_items(values, 1 << self.bits)
             return items.astype(np.int64), scalar
+        texts = array.reshape(-1).tolist()
         width = self.bits // 8
         raw = [t.encode() if isinstance(t, str) else b"\0" * (width + 1) for t in texts]
         if self.bits % 8 or any(len(r) > width or b"\0" in r for r in raw):

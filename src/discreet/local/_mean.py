@@ -297,7 +297,7 @@ class LocalMean(LocalProtocol):
 
     def mean_interval(self, tally: Tally, error: float, *, exact: bool) -> tuple[float, float]:
         """Return bounds for the mean on [−1, 1]."""
-        if self.method == "duchi":
+        if not self.share:  # every report is Duchi's
             low, high = clopper_pearson(int(tally.state[1]), tally.n, error)
             return tuple((2 * float(e) - 1) / float(self.duchi) for e in (low, high))  # type: ignore[return-value]
         total, squares = self._moments(tally)

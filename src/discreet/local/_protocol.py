@@ -271,13 +271,13 @@ class Client:
 
     def randomize(self, value: Any) -> Reports:
         """Randomise one value, or refuse when the agreed number is used up."""
-        if np.ndim(value) and not isinstance(value, str | bytes):
+        self._check()
+        report = self.protocol.randomize(value)
+        if not report.scalar:
             raise ParameterError(
                 "a client randomises the value of one person at a time",
                 hint="protocol.randomize(values)",
             )
-        self._check()
-        report = self.protocol.randomize(value)
         self.sent += 1
         return report
 

@@ -335,9 +335,14 @@ class RapporClient(Client):
             return
         if memo.get("spec") != protocol.spec_id.hex():
             raise ParameterError("this memo belongs to another protocol or other parameters")
-        self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
-        self.sent = read_whole(memo["sent"], "sent", least=0, most=1 << 40)
-        self.permanent = {int(k): bytes.fromhex(v) for k, v in memo["permanent"].items()}
+        try:
+            self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
+            self.sent = read_whole(memo["sent"], "sent", least=0, most=1 << 40)
+            self.permanent = {int(k): bytes.fromhex(v) for k, v in memo["permanent"].items()}
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ParameterError("this memo is damaged") from None
+        if any(len(row) != protocol.fields[1].width for row in self.permanent.values()):
+            raise ParameterError("this memo is damaged")
 
     @property
     def loss(self) -> p_.PrivacyLoss | None:

@@ -22,6 +22,7 @@ from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _charts
 from discreet.local._aggregator import Tally
+from discreet.local._best import best
 from discreet.local._bits import Counts
 from discreet.local._frequency import FrequencyProtocol
 from discreet.local._mean import LocalMean, quantise
@@ -30,10 +31,12 @@ from discreet.local._rationals import read_whole
 
 
 def simulate(
-    protocol: LocalProtocol,
+    protocol: LocalProtocol | None = None,
     frequencies: Any = None,
     *,
     n: int,
+    domain: int | None = None,
+    epsilon: Number = 1,
     values: Sequence[float] | None = None,
     seed: int | None = None,
     **options: Any,
@@ -43,11 +46,14 @@ def simulate(
     Parameters
     ----------
     protocol
-        A frequency protocol, a sketch with a domain, or :class:`LocalMean`.
+        A frequency protocol, a sketch with a domain, or :class:`LocalMean`; left out: the
+        :func:`best` one for `domain` and `epsilon`.
     frequencies
         True shares of the items (or of `values`); left out: equal ones.
     n
         Number of people.
+    domain, epsilon
+        In place of a protocol.
     values
         For means: the values that occur.
     seed
@@ -62,6 +68,9 @@ def simulate(
     (100000000, True)
     """
     people = read_whole(n, "n", most=1 << 40)
+    if protocol is None:
+        size = domain if frequencies is None else len(frequencies)
+        protocol = best(size, epsilon).protocol
     rng = np.random.default_rng(seed)
     if isinstance(protocol, LocalMean):
         points = np.asarray([0.0] if values is None else values, dtype=np.float64)

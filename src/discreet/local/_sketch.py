@@ -30,7 +30,7 @@ Differential Privacy Team, Apple, "Learning with privacy at scale", 2017.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -155,14 +155,17 @@ class _Sketch(FrequencyProtocol):
         if candidates is not None:
             names = tuple(candidates)
             words, _ = self.parse(list(names))
-        counts = self.supports(tally, words)
-        rate, p, q = counts / tally.n, float(self.p), float(self.q)
-        shares = (rate - q) / (p - q)
-        error = rate * (1 - rate) / tally.n / (p - q) ** 2
-        error += [self.collision_variance(s) for s in _squares(shares)]
-        # what an interval needs is the supports of the items asked for
-        part = Tally(tally.n, counts, tally.refused, tally.loss, tally.tainted)
-        return SketchEstimate(self, part, shares, np.sqrt(error), names)
+        return self.read_supports(tally, self.supports(tally, words), names)
+
+    def read_supports(
+        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
+    ) -> FrequencyEstimate:
+        """Read shares; standard errors include the collisions of shared hash functions."""
+        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
+        collisions = [self.collision_variance(s) for s in _squares(found.frequencies)]
+        return replace(
+            found, standard_errors=np.sqrt(found.standard_errors**2 + np.array(collisions))
+        )
 
     def collision_variance(self, squares: float = 1.0) -> float:
         """Return the squared error that shared hash functions add.
@@ -195,30 +198,22 @@ class _Sketch(FrequencyProtocol):
         base = FrequencyProtocol.variance(self, read_share(frequency), n, of=of)
         return base + self.collision_variance(squares)
 
-    def share_interval(self, tally: Tally, error: float, of: str) -> tuple[Floats, Floats]:
+    def share_interval(
+        self, counts: Counts, n: int, error: float, of: str
+    ) -> tuple[Floats, Floats]:
         """Clopper–Pearson at half the error, widened by the collision term at the other half."""
         if of == "respondents":
             raise ParameterError(
                 "shared hash functions: only intervals for the population are offered",
                 hint='of="population"',
             )
-        counts, p, q = tally.state, float(self.p), float(self.q)
-        low, high = clopper_pearson(counts, tally.n, error / 2)
-        shares = (counts / tally.n - q) / (p - q)
+        p, q = float(self.p), float(self.q)
+        low, high = clopper_pearson(counts, n, error / 2)
+        shares = (counts / n - q) / (p - q)
         reach = normal_quantile(error / 2) * np.sqrt(
             [self.collision_variance(s) for s in _squares(shares)]
         )
         return (low - q) / (p - q) - reach, (high - q) / (p - q) + reach
-
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw the whole table: users over functions, then coins per cell."""
-        raise NotImplementedError
-
-
-class SketchEstimate(FrequencyEstimate):
-    """Shares read from a sketch; standard errors include the collisions of shared hashes."""
-
-    __slots__ = ()
 
 
 def _squares(shares: Floats) -> list[float]:
@@ -374,6 +369,11 @@ class HadamardSketch(_Sketch):
         sign = _bits.parity(self.buckets_of(flat, rows) & columns)
         flips = np.asarray(noise.bernoulli_many(1 - self.own, n))
         return rows, columns, (sign ^ flips).astype(bit.dtype)
+
+    def valid(self, columns: Columns) -> NDArray[np.bool_]:
+        """Refuse unknown functions, columns and bits."""
+        row, column, bit = columns
+        return np.asarray((row < self.hashes) & (column < self.width) & (bit < 2))
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add +1 or −1 to the cell of each report."""

@@ -138,10 +138,8 @@ class SubsetSelection(FrequencyProtocol):
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse sets of another size."""
         rows = columns[0]
-        if rows.shape[1] == 8:  # one word per set
-            rows = np.ascontiguousarray(rows).view(np.uint64)
-        ones = np.bitwise_count(rows).sum(axis=1, dtype=np.int64)
-        return np.asarray(~_bits.stray_bits(columns[0], self.domain) & (ones == self.size))
+        whole = _bits.row_ones(rows) == self.size
+        return np.asarray(whole & ~_bits.stray_bits(rows, self.domain))
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the sets that hold each item."""
@@ -150,8 +148,7 @@ class SubsetSelection(FrequencyProtocol):
     def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
         """Draw each item's support from its exact marginal law.
 
-        Jointly the supports sum to ω·n, which independent draws do not; the error is
-        spread evenly here and does not change any single item's law noticeably.
+        The supports of a real collection sum to ω·n; independent draws need not.
         """
         n = int(counts.sum())
         drawn = rng.binomial(counts, float(self.p)) + rng.binomial(n - counts, float(self.q))

@@ -23,6 +23,7 @@ beforehand.
 from __future__ import annotations
 
 import hashlib
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,17 @@ if TYPE_CHECKING:
 class DeterministicSource(_entropy.KeyStream):
     """AES-256-CTR under a key made from a seed: repeatable, hence not private."""
 
-    __slots__ = ()
+    __slots__ = ("_lock",)
     tainted = True
 
     def __init__(self, seed: int | str) -> None:
         super().__init__(hashlib.sha256(f"discreet test source {seed!r}".encode()).digest())
+        self._lock = threading.Lock()
+
+    def fill(self, out: _entropy.Words) -> None:
+        """Overwrite `out` with the next words; threads may share one sequence."""
+        with self._lock:
+            super().fill(out)
 
     def stream(self) -> _entropy.Stream:
         """Return itself: one sequence serves every request."""

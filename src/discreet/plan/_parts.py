@@ -343,4 +343,8 @@ def fits(losses: Sequence[p.PrivacyLoss], epsilon: Fraction, delta: Fraction) ->
     """
     rest = [loss for loss in losses if loss.top != 0]
     left = delta - sum((x.mass_at_infinity for x in losses if x.top == 0), Fraction(0))
-    return left >= 0 and (not rest or p.compose(rest).delta(epsilon) <= left)
+    if left < 0 or not rest:
+        return left >= 0
+    joint = p.compose(rest)
+    # the sum of ρ decides at once where the price was stated in ρ
+    return joint.zcdp().delta(epsilon) <= left or joint.delta(epsilon) <= left

@@ -215,8 +215,8 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
         _known(raw, ("policy", "budget", "tables"), "a policy")
     about = _section(raw, "policy", {"name": "people"})
     with _inside("policy", raw=about):
-        _known(about, ("name",), "[policy]")
-        name = policy_name(about.get("name"))
+        _known(about, ("name", "beside"), "[policy]")
+        name, beside = policy_name(about.get("name")), about.get("beside", [])
     if "budget" not in raw:
         raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
     budget = _budget(_section(raw, "budget", {"epsilon": "1"}))
@@ -225,7 +225,7 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     tables = _section(raw, "tables", {"people": {"columns": {}}})
     built = [_table(_text_key(key, "table"), given) for key, given in tables.items()]
     with _inside(raw=about):
-        return Policy(built, budget, name)
+        return Policy(built, budget, name, beside)
 
 
 def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:

@@ -298,6 +298,9 @@ class Policy:
         The total for all private tables together.
     name
         Identity of the policy; state it if sources may move.
+    beside
+        Names of other policies over the same data that the owner knows of: their
+        losses and this one's add up.
 
     Examples
     --------
@@ -312,12 +315,14 @@ class Policy:
     tables: Mapping[str, Table]
     budget: Budget
     name: str | None = None
+    beside: tuple[str, ...] = ()
 
     def __init__(
         self,
         tables: Mapping[str, Table] | Iterable[Table],
         budget: Budget,
         name: str | None = None,
+        beside: Iterable[str] = (),
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
@@ -326,7 +331,7 @@ class Policy:
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
             )
-        settle(self, tables=held, budget=budget, name=policy_name(name))
+        settle(self, tables=held, budget=budget, name=policy_name(name), beside=_others(beside))
 
     def table(self, name: str) -> Table:
         """Give a table by name; refuse an unknown one, naming the nearest."""
@@ -351,8 +356,11 @@ class Policy:
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""
         mapping: dict[str, object] = {}
-        if self.name is not None:
-            mapping["policy"] = {"name": self.name}
+        about: dict[str, object] = {} if self.name is None else {"name": self.name}
+        if self.beside:
+            about["beside"] = list(self.beside)
+        if about:
+            mapping["policy"] = about
         mapping["budget"] = _given(self.budget)
         mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
         return mapping
@@ -375,6 +383,13 @@ def policy_name(name: str | None) -> str | None:
     return own
 
 
+def _others(names: object) -> tuple[str, ...]:
+    """Names of other policies over the same data."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise refusal("beside lists names of policies", "beside", fix={"beside": ["census"]})
+    return tuple(read_name(name, "policy") for name in names)
+
+
 def _table_name(item: object) -> str:
     if not isinstance(item, Table):
         raise refusal(f"tables must hold tables, got {type(item).__name__}", "tables")
@@ -384,7 +399,8 @@ def _table_name(item: object) -> str:
 def _given(budget: Budget) -> dict[str, object]:
     told = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
     shares = {"shares": dict(budget.shares)} if budget.shares else {}
-    return {**told, "accounting": budget.accounting, **shares}
+    least = {} if budget.minimum == MINIMUM else {"minimum": budget.minimum}
+    return {**told, "accounting": budget.accounting, **shares, **least}
 
 
 def _table_mapping(table: Table) -> dict[str, object]:

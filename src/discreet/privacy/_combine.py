@@ -91,8 +91,10 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
         case DiscreteLaplace():
             return DiscreteLaplace(loss.scale, k * loss.sensitivity)
         case DiscreteGaussian():
-            # each of the k may move coordinates of its own
-            reach, moved = k * k * loss.sensitivity2, k * loss.dimension
+            # each of the k may move coordinates of its own; if one coordinate each, then one
+            # shift by the sum dominates them all ("shifts add up", _additive)
+            moved = 1 if loss.dimension == 1 else k * loss.dimension
+            reach = k * k * loss.sensitivity2
             return DiscreteGaussian.from_variance(loss.sigma2, reach, moved)
         case Gaussian():
             return Gaussian.from_square(k * k * loss.mu2)

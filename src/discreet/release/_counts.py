@@ -104,6 +104,37 @@ class Records:
             )
         self.table: NDArray[np.int64] = codes
 
+    @classmethod
+    def of_points(
+        cls, points: Any, low: Sequence[float], high: Sequence[float], cells: Sequence[int]
+    ) -> Records:
+        """Put points on a public grid.
+
+        Parameters
+        ----------
+        points
+            One row of coordinates for each record.
+        low, high
+            Public ends of each axis; points outside are moved to the nearest cell.
+        cells
+            Public number of cells of each axis.
+
+        Examples
+        --------
+        >>> from discreet import release
+        >>> release.Records.of_points([[0.2, 9.0]], (0, 0), (1, 10), cells=(4, 4)).table
+        array([[0, 3]])
+        """
+        sizes = read_shape(cells)
+        a, b = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        x = np.asarray(points, dtype=np.float64).reshape(-1, len(sizes))
+        if a.shape != (len(sizes),) or a.shape != b.shape or not (a < b).all():
+            raise ParameterError("each axis needs public ends, low < high", hint="low=(0, 0)")
+        # a coordinate that is no number goes to the first cell: never an error, never a hint
+        x = np.nan_to_num((x - a) / (b - a), nan=0.0, posinf=1.0, neginf=0.0)
+        codes = np.floor(np.clip(x, 0.0, 1.0) * sizes).astype(np.int64)
+        return cls(np.minimum(codes, np.array(sizes) - 1), sizes)
+
     def __repr__(self) -> str:
         return f"Records(sizes={self.sizes})"
 

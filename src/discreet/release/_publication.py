@@ -64,7 +64,7 @@ class Publication:
     loss: p.PrivacyLoss
     plan: Plan
     nonnegative: bool
-    _asked: Sequence[tuple[Question, NDArray[Any]]]
+    _released: tuple[dict[str, Any], ...]
     tainted: bool = False
 
     @classmethod
@@ -82,7 +82,12 @@ class Publication:
         if nonnegative:
             estimate = _post.nonnegative(plan.workload, estimate)
         answers = np.asarray(plan.mechanism.answers(estimate), dtype=np.float64)
-        return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, tuple(asked), tainted)
+        # questions are not kept: some hold noise that was drawn and not released
+        released = tuple(
+            {**question.record(), "released": [int(v) for v in np.ravel(y).tolist()]}
+            for question, y in asked
+        )
+        return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, released, tainted)
 
     @property
     def method(self) -> str:
@@ -148,10 +153,7 @@ class Publication:
             "neighbours": str(self.plan.neighbours),
             "loss": repr(self.loss),
             "nonnegative": self.nonnegative,
-            "questions": [
-                {**question.record(), "released": [int(v) for v in np.ravel(y).tolist()]}
-                for question, y in self._asked
-            ],
+            "questions": [dict(part) for part in self._released],
         }
 
     def to_arrow(self, confidence: Number = 0.95) -> Any:

@@ -1,0 +1,59 @@
+"""Budgets belong to data: which policies have asked about a source.
+
+Each private source (the real path of a file, or a database's address without user and
+password) has a small file in the user's state directory that lists the identities of
+the policies under which it was opened with a lasting ledger. A policy of another name
+over the same source would be a fresh budget for the same people. It is refused, unless
+its owner says in it that the other one is known: ``[policy] beside = ["census"]``. The
+losses of both then add up, and both say so.
+
+What is written is the hash of the source's label and the names of policies: nothing of
+the data. Not seen: a copy of the data elsewhere, another user's state directory, and
+tables that only live in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from discreet.errors import LedgerError, LedgerIntegrityError
+from discreet.ledger._anchor import locked, state_directory
+from discreet.ledger._chain import digest
+from discreet.policy import Policy
+
+_LONGEST = 1 << 20
+
+
+def claim(sources: Iterable[str], policy: Policy) -> None:
+    """Enter a policy for its sources, or refuse it beside one that it does not name.
+
+    Raises
+    ------
+    LedgerIntegrityError
+        When another policy has a budget over one of the sources.
+    """
+    known = {policy.identity, *policy.beside}
+    for source in sorted(set(sources)):
+        path = str(state_directory() / "data" / f"{digest(source)[:32]}.policies")
+        try:
+            with locked(path) as file:
+                names = os.pread(file, _LONGEST, 0).decode("utf-8", "replace").split("\n")
+                others = [name for name in names if name and name not in known]
+                if not others and policy.identity not in names:
+                    end = os.fstat(file).st_size
+                    os.pwrite(file, f"{policy.identity}\n".encode(), end)
+                    os.fsync(file)
+        except OSError:
+            raise LedgerError(
+                "the list of policies over this source cannot be used; nothing was released",
+                hint="export XDG_STATE_HOME=/a/writable/folder",
+            ) from None
+        if others:
+            raise LedgerIntegrityError(
+                f"this source has a budget already, under policy {others[0]!r}: a policy of "
+                "another name over the same data would be a fresh one",
+                hint=f'[policy] beside = ["{others[0]}"]'
+                if not others[0].startswith("sha256:")
+                else '[policy] name = "…" in both, then beside = ["…"]',
+            )

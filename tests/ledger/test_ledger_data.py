@@ -1,0 +1,88 @@
+"""Budgets belong to data: a second policy over one source is seen."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import discreet as dc
+from discreet.errors import LedgerIntegrityError
+
+POLICY = """
+[policy]
+name = "{name}"
+{beside}
+[budget]
+epsilon = "2"
+[tables.people]
+source = "people.parquet"
+[tables.people.columns]
+age = {{ type = "integer", min = 0, max = 115 }}
+"""
+COUNT = "SELECT COUNT(*) AS n FROM people"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pq.write_table(pa.table({"age": [31, 47]}), tmp_path / "people.parquet")
+    return tmp_path
+
+
+def policy(folder, name, beside=""):
+    path = folder / f"{name}.toml"
+    path.write_text(POLICY.format(name=name, beside=beside))
+    return path
+
+
+def test_a_second_policy_over_one_source_is_refused(folder):
+    """Another name over the same file was a fresh budget, and nothing noticed."""
+    with dc.open(policy=policy(folder, "first")) as curator:
+        curator.sql(COUNT, epsilon=2)
+    with pytest.raises(LedgerIntegrityError, match="under policy 'first'"):
+        dc.open(policy=policy(folder, "second"))
+    # by another path, and given as the source instead of the policy's own
+    link = folder / "link.parquet"
+    link.symlink_to(folder / "people.parquet")
+    with pytest.raises(LedgerIntegrityError, match="under policy 'first'"):
+        dc.open(link, policy=policy(folder, "second"))
+    with dc.open(policy=policy(folder, "first")) as again:
+        assert again.budget.left["epsilon"] == 0
+
+
+def test_an_owner_may_know_of_the_other_policy(folder):
+    with dc.open(policy=policy(folder, "first")):
+        pass
+    with dc.open(policy=policy(folder, "second", 'beside = ["first"]')) as curator:
+        curator.sql(COUNT, epsilon=1)
+    # the first one must name it as well, now
+    with pytest.raises(LedgerIntegrityError, match="under policy 'second'"):
+        dc.open(policy=policy(folder, "first"))
+
+
+def test_what_is_written_holds_names_and_a_hash_only(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with dc.open(policy=policy(folder, "first")):
+        pass
+    (file,) = (tmp_path / "state" / "discreet" / "data").iterdir()
+    assert file.read_text() == "first\n"
+    assert "people" not in file.name
+
+
+def test_other_sources_and_passing_ledgers_are_free(folder):
+    with dc.open(policy=policy(folder, "first")):
+        pass
+    with dc.open(policy=policy(folder, "second"), ledger=":memory:"):
+        pass
+    pq.write_table(pa.table({"age": [5]}), folder / "other.parquet")
+    with dc.open(folder / "other.parquet", policy=policy(folder, "third")):
+        pass
+
+
+def test_policies_that_name_others_are_written_back(folder):
+    path = policy(folder, "second", 'beside = ["first"]')
+    loaded = dc.policy.load(path)
+    assert loaded.beside == ("first",)
+    assert dc.policy.loads(loaded.to_toml()) == loaded
+    with pytest.raises(dc.errors.PolicyError):
+        dc.policy.load(policy(folder, "fourth", 'beside = "first"'))
