@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -173,14 +173,27 @@ def noisy(
     return Noisy(_numbers(source), read_law(law, step), neighbours, unit)
 
 
-def resolve(
-    value: Any,
-    law: Any = None,
-    noise: str | None = None,
-    **parameters: Any,
-) -> Noisy:
+class Description(TypedDict, total=False):
+    """How the noise of a plain number is described, in every procedure with the same words.
+
+    ``law=`` is the law itself; or ``noise=`` names the mechanism ("laplace",
+    "geometric", "gaussian") and the others its parameters, see :func:`named`.
+    """
+
+    law: Any
+    noise: str | None
+    epsilon: Number | None
+    delta: Number | None
+    rho: Number | None
+    sigma: Number | None
+    sensitivity: Number | None
+
+
+def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
     """Read the ``value=`` of a procedure together with its description of the noise."""
-    described = noise is not None or any(v is not None for v in parameters.values())
+    given: dict[str, Any] = {k: v for k, v in description.items() if v is not None}
+    law = given.pop("law", None)
+    described = bool(given)
     if isinstance(value, tuple) and value and not isinstance(value[0], int | float | np.number):
         value = noisy(*value)
     if isinstance(value, Noisy | m.Release | m.Selection | Answer | Record | Mapping | str):
@@ -194,8 +207,7 @@ def resolve(
         if described:
             raise ParameterError("give the law, or noise and epsilon, not both", hint="law=law")
         return noisy(value, law=law)
-    given = {k: v for k, v in parameters.items() if v is not None}
-    return Noisy(_numbers(value), named(noise or "laplace", **given))
+    return Noisy(_numbers(value), named(given.pop("noise", "laplace"), **given))
 
 
 def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:

@@ -80,7 +80,7 @@ def proportion_test(
     >>> round(test.statistic, 5), round(test.pvalue, 5)
     (1.99834, 0.09224)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     size, side = read_n(n, item), read_alternative(alternative)
     null = _exact.confidence(p0, "p0")
     check_count(item, size)
@@ -197,7 +197,7 @@ def proportion_interval(
     >>> inf.proportion_interval(value=30, n=100, epsilon=".5", noise="geometric")
     [0.197207, 0.415664] (95 %)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")
     level, side = _exact.confidence(confidence), read_alternative(alternative)
