@@ -18,10 +18,11 @@ import pytest
 
 import discreet as dc
 from discreet import errors, ledger
+from discreet._canonical import canonical, digest
 from discreet.ledger import _anchor
-from discreet.ledger._chain import digest, sealed
+from discreet.ledger._chain import sealed
 from discreet.ledger._sqlite import SqliteStore
-from discreet.ledger._state import State, canonical
+from discreet.ledger._state import State
 
 
 @pytest.fixture

@@ -80,4 +80,4 @@ def ask(
         for path in written:
             say(stderr(), f"wrote {path}", "dim")
 
-    return Reply(_answers.data(answer, level), show)
+    return Reply(lambda: _answers.data(answer, level), show)

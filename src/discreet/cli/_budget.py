@@ -8,9 +8,11 @@ import io
 import json
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet import _print
 from discreet._exact import show as exactly
 from discreet.cli._console import (
     bar,
@@ -111,10 +113,7 @@ def _spent(budget: Budget, balance: Balance) -> dict[str, Any]:
     return told if budget.shares else {c: {"spent": a["spent"]} for c, a in told.items()}
 
 
-def short(value: Fraction) -> str:
-    """Print an amount in at most a few digits."""
-    text = exactly(value)
-    return text if len(text) <= 7 else f"{float(value):.3g}"
+short = partial(_print.short, longest=7, digits=3)
 
 
 def _show_head(console: Console, ledger: ChainedLedger) -> None:

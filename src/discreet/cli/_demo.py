@@ -26,7 +26,7 @@ from discreet.cli._console import (
     verbatim,
     working,
 )
-from discreet.cli._outcome import Reply, UsageError, exit_code, spoken
+from discreet.cli._outcome import Reply, UsageError, exit_code, hint_line
 from discreet.cli._sample import POLICY, REGIONS, write_sample
 from discreet.curator import Curator, open_curator
 from discreet.errors import DiscreetError
@@ -215,7 +215,7 @@ def _show_refusals(tour: _Tour, curator: Curator) -> None:
         except DiscreetError as error:
             tour.say(f"refused: {error.message}", "yellow")
             if error.hint:
-                tour.say(f"    try: {spoken(error.hint)}")
+                tour.say(f"    try: {hint_line(error.hint)}")
             refusals.append({"error": error.code, "exit": int(exit_code(error))})
     tour.said["refusals"] = refusals
 

@@ -18,7 +18,7 @@ from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._schema import Schema, read_schemas, without_password
 from discreet.cli._session import check_writable, write
-from discreet.policy import _toml
+from discreet.policy import toml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +151,7 @@ def _budget_text(epsilon: str | None, delta: str | None) -> str:
     from discreet.policy import Budget  # noqa: PLC0415 - validates what was typed
 
     Budget(epsilon or "1", delta=delta or 0)
-    total = _toml.string(epsilon or "1")
+    total = toml.string(epsilon or "1")
     known = f"discreet meaning --epsilon {epsilon or 1}"
     lines = [
         "[budget]",
@@ -160,21 +160,21 @@ def _budget_text(epsilon: str | None, delta: str | None) -> str:
     if delta is None:
         lines.append('# delta = "1e-6"  # needed to group by open text, and for Gaussian noise')
     else:
-        lines.append(f"delta = {_toml.string(delta)}")
+        lines.append(f"delta = {toml.string(delta)}")
     return "\n".join([*lines, ""])
 
 
 def _table_text(draft: _Draft, source: str) -> str:
     schema = draft.schema
-    key = _toml.key(schema.table)
-    lines = [f"[tables.{key}]", f"source = {_toml.string(source)}", *_unit_text(draft), ""]
+    key = toml.key(schema.table)
+    lines = [f"[tables.{key}]", f"source = {toml.string(source)}", *_unit_text(draft), ""]
     lines.append(f"[tables.{key}.columns]")
     done = draft.columns or {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
         if column.name in done:
-            lines.append(f"{_toml.key(column.name)} = {done[column.name]}")
+            lines.append(f"{toml.key(column.name)} = {done[column.name]}")
         else:
             lines += _column_text(column.name, column.kind, column.native)
     return "\n".join([*lines, ""])
@@ -194,13 +194,13 @@ def _unit_text(draft: _Draft) -> list[str]:
         ]
     why = "" if draft.max_rows else "  # rows of one person that are kept; more cost more"
     return [
-        f"unit = {_toml.string(draft.unit)}",
+        f"unit = {toml.string(draft.unit)}",
         f"max_rows_per_unit = {draft.max_rows or 1}{why}",
     ]
 
 
 def _column_text(name: str, kind: str | None, native: str) -> list[str]:
-    key = _toml.key(name)
+    key = toml.key(name)
     match kind:
         case "boolean":
             return [f'{key} = {{ type = "boolean" }}']
@@ -294,7 +294,7 @@ def _checked(name: str, given: dict[str, Any]) -> str | None:
     except PolicyError as error:
         say(stderr(), f"left blank: {error.message.partition(': ')[2] or error.message}", "yellow")
         return None
-    return _toml.value(given)
+    return toml.value(given)
 
 
 def _input(question: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet.cli import _answers
 from discreet.cli._console import clean, facts, refusal, say, stdout, working
-from discreet.cli._outcome import Reply, spoken
+from discreet.cli._outcome import Reply, hint_line
 from discreet.cli._session import Where, curator
 from discreet.errors import DiscreetError
 
@@ -48,7 +48,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
             try:
                 asked += session.handle(text)
             except DiscreetError as error:
-                refusal(error.message, spoken(error.hint))
+                refusal(error.message, hint_line(error.hint))
             except KeyboardInterrupt:
                 say(console, "interrupted; what was debited stays paid", "yellow")
     return Reply({"asked": asked}, lambda _: None)

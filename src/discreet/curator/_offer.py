@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan import Ask
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ class Offer:
         """Parse and validate."""
         within = self.within
         if within is not None and not isinstance(within, Mapping):
-            raise ParameterError("within= maps output columns to margins", hint='within={"n": 25}')
+            raise ParameterError(
+                "within= maps output columns to margins", hint=Hint("within", {"n": 25})
+            )
         return Ask(
             epsilon=None if self.epsilon is None else _exact.epsilon(self.epsilon),
             delta=None if self.delta is None else _exact.delta(self.delta),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from discreet._canonical import canonical
 from discreet.answer import Record, read
 from discreet.errors import LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
@@ -52,7 +53,7 @@ def _moment(value: object, kind: str) -> object:
 def describe_noise(plans: Sequence[Plan]) -> str:
     """Kind and exact parameters of everything that will be drawn, as canonical JSON."""
     noise = [[priced.to_dict() for priced in plan.parts] for plan in plans]
-    return json.dumps(noise, sort_keys=True, separators=(",", ":"))
+    return canonical(noise)
 
 
 def without_secrets(url: str) -> str:

@@ -120,7 +120,7 @@ class Dialect:
         return self.position(whole if whole == x else f"({whole})", values)
 
     def decimal(self, x: str) -> str:
-        """Decimal with NULL for what is no number."""
+        """Decimal; NULL for what is not a number."""
         return x
 
     def unit(self, x: str, found: Found) -> str:

@@ -15,7 +15,7 @@ from discreet._text import plain_str
 from discreet.errors import QueryError
 from discreet.frame._terms import Term
 from discreet.plan import build
-from discreet.sql._text import INFIX, check_depth, fragment, too_deep
+from discreet.sql import INFIX, check_depth, fragment, too_deep
 
 if TYPE_CHECKING:
     from discreet.frame._table import Table

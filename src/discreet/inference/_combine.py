@@ -44,7 +44,7 @@ from scipy.sparse.linalg import lsqr
 from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative
 from discreet.inference._inputs import Noisy, noisy, read_law, shared
 from discreet.inference._laws import Floats, Gaussian, Laplace, Noise, Rng, generator
@@ -319,7 +319,7 @@ def _order(level: float, draws: int) -> int:
     k = math.ceil((draws + 1) * level - 1e-9)
     if k > draws:
         raise ParameterError(
-            f"{draws} draws are too few for confidence {level}", hint="draws=99999"
+            f"{draws} draws are too few for confidence {level}", hint=Hint("draws", 99999)
         )
     return k
 

@@ -28,7 +28,7 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.curator import Job, execute, travel
-from discreet.errors import ParameterError, PrivacyError
+from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
@@ -155,7 +155,7 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
         if not (isinstance(name, str) and type(value) in (bool, int, float, str)):
             raise ParameterError(
                 f"option {name!r} must be a number, a string or a truth value",
-                hint='options={"equal_var": False}',
+                hint=Hint("options", {"equal_var": False}),
             )
     return given
 
@@ -164,7 +164,7 @@ def _table_name(curator: Curator, table: str | None) -> str:
     names = [t.name for t in curator.policy.tables.values() if not t.public]
     if table is None:
         if len(names) != 1:
-            raise ParameterError(f"say which table: one of {names}", hint=f"table={names[0]!r}")
+            raise ParameterError(f"say which table: one of {names}", hint=Hint("table", names[0]))
         return names[0]
     return curator.policy.table(table).name
 

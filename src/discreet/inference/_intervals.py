@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, resolve, shared
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, Noisy, resolve, shared
 from discreet.inference._laws import Noise
 from discreet.inference._results import QUERY, Interval, plain
 
@@ -40,15 +40,9 @@ def interval(
     value: Any,
     confidence: Number = 0.95,
     *,
-    law: Any = None,
-    noise: str | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     side: Side = "two-sided",
     simultaneous: bool | Literal["bonferroni"] = False,
+    **description: Unpack[Description],
 ) -> Interval:
     """Return where the exact value of a released query lies.
 
@@ -78,16 +72,7 @@ def interval(
     >>> inf.interval(4, 0.9, noise="geometric", epsilon=1)
     [2, 6] (92.72 %)
     """
-    item = resolve(
-        value,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = resolve(value, **description)
     asked = _exact.confidence(confidence)
     each = _per_cell(asked, item.size, simultaneous)
     low, high, achieved = _noise_range(item.noise, each, side)
@@ -102,7 +87,7 @@ def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
     if simultaneous not in (True, False, "bonferroni"):
         raise ParameterError(
             f"simultaneous is True, False or 'bonferroni', got {simultaneous!r}",
-            hint="simultaneous=True",
+            hint=Hint("simultaneous", True),
         )
     if not simultaneous or cells == 1:
         return confidence
@@ -119,7 +104,8 @@ def _noise_range(noise: Noise, confidence: float, side: str) -> tuple[float, flo
         return -math.inf, top, float(noise.at_most(top))
     if side != "upper":
         raise ParameterError(
-            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}", hint='side="lower"'
+            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}",
+            hint=Hint("side", "lower"),
         )
     bottom = noise.quantile_below(1 - confidence)
     return bottom, math.inf, float(noise.at_least(bottom))

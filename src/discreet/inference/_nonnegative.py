@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,9 @@ def reconstruct(
     rows, aims = sparse.diags_array(1 / sd) @ A, y / sd
     if total is not None:
         if not (np.isfinite(total) and total >= 0):
-            raise ParameterError("a public total is a non-negative number", hint="total=1000")
+            raise ParameterError(
+                "a public total is a non-negative number", hint=Hint("total", 1000)
+            )
         # the total as an answer far more exact than any other; the rest is projected away
         weight = 1e4 / float(sd.min())
         whole = sparse.csr_array(np.full((1, A.shape[1]), weight))

@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
@@ -128,7 +128,7 @@ def read_alternative(x: str) -> Alternative:
             return cast("Alternative", known)
     raise ParameterError(
         f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
-        hint='alternative="two-sided"',
+        hint=Hint("alternative", "two-sided"),
     )
 
 

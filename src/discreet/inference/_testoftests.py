@@ -36,7 +36,7 @@ from scipy import special
 from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._laws import Rng
 from discreet.inference._results import TestResult
 from discreet.inference._ump import ump_power, ump_test
@@ -111,7 +111,7 @@ def plan_parts(
         tuned = tuned_parts(epsilon, alpha)
         parts, alpha0 = parts or tuned[0], alpha0 or tuned[1]
     if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= MOST_PARTS:
-        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint="parts=20")
+        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint=Hint("parts", 20))
     return parts, _exact.confidence(alpha0, "alpha0")
 
 

@@ -40,9 +40,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import LedgerError
-from discreet.ledger._chain import digest
-from discreet.ledger._state import canonical
 
 try:
     import fcntl

@@ -6,21 +6,21 @@ with time t, kind k, body b and the canonical text s of the state after the line
 Whoever knows :math:`(n, h_n)` from elsewhere (an anchor) therefore knows every
 earlier line *and* all running totals: changing any of them without changing
 :math:`h_n` means a SHA-256 collision. The state stands beside the head, so one
-debit checks it in constant time; :func:`replayed` recomputes it from the lines.
+debit checks it in constant time; :func:`check_replay` recomputes it from the lines.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import BudgetExceededError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, after, canonical, read_cost
+from discreet.ledger._state import State, after, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt")
@@ -74,11 +74,6 @@ class Head:
     def content(self) -> State:
         """The state as data."""
         return State.from_text(self.state)
-
-
-def digest(text: str) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sealed(*parts: int | str) -> str:

@@ -42,8 +42,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
+    Hint,
     IdempotencyError,
     LedgerError,
     LedgerIntegrityError,
@@ -58,7 +60,6 @@ from discreet.ledger._chain import (
     check_head,
     check_links,
     check_replay,
-    digest,
     next_line,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
@@ -66,7 +67,6 @@ from discreet.ledger._state import (
     EVERYTHING,
     State,
     budget_body,
-    canonical,
     coarse,
     cost_body,
     rational,
@@ -211,7 +211,7 @@ class ChainedLedger:
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {head.number} lines, but it had "
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
-                    hint=f'ledger="{mark.where}"' if mark.where != self.where else None,
+                    hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
             line = tx.line(mark.number) if mark.number != head.number else None
             if (head.hash if line is None else line.hash) != mark.hash:
@@ -382,7 +382,10 @@ class ChainedLedger:
         if accounting is not None:
             given["accounting"] = accounting
         if not given:
-            raise ParameterError("raise_budget needs a new total", hint='raise_budget(epsilon="3")')
+            raise ParameterError(
+                "raise_budget needs a new total",
+                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
+            )
 
         def decide(state: State) -> dict[str, Any]:
             body = {**state.budget, **given}
@@ -486,8 +489,8 @@ def _agree(where: str, state: State, budget: Budget) -> None:
     totals = {k: asked[k] for k in ("epsilon", "delta", "rho", "accounting")}
     changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
     if changed:
-        said = ", ".join(f'{k}="{totals[k].removesuffix("/1")}"' for k in changed)
-        hint = f"{here}.raise_budget({said})"
+        new = {k: totals[k].removesuffix("/1") for k in changed}
+        hint: str = Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
     else:
         shares = {who: part.removesuffix("/1") for who, part in asked["shares"].items()}
         hint = f"{here}.set_shares({shares})"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
+from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
 from discreet.ledger._ledger import ChainedLedger, foreign
 from discreet.ledger._memory import MemoryStore
@@ -167,7 +167,8 @@ def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) ->
     for place in places:
         if _has_content(place):
             raise LedgerError(
-                f"the ledger {place!r} is still there", hint=f'open_ledger("{place}").new_period()'
+                f"the ledger {place!r} is still there",
+                hint=Hint.call(f'open_ledger("{place}").new_period', "discreet budget new-period"),
             )
         _anchor.beside(place).remove()
     anchor.remove()

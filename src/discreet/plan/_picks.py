@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import Cells, Draw, Exact, Groups, Ints, Part, Priced, Release, Rule
 from discreet.plan._valid import damaged, integer
 
@@ -57,7 +57,9 @@ class Pick(Part):
     def price(self, rule: Rule) -> Priced:
         """Divide a draw's ε among the cells that one unit touches."""
         if rule.epsilon is None:
-            raise ParameterError("MODE is priced by epsilon=, not rho=", hint='epsilon="0.5"')
+            raise ParameterError(
+                "MODE is priced by epsilon=, not rho=", hint=Hint("epsilon", "0.5")
+            )
         each = rule.epsilon / self.touched
         return Priced(self, Preference(each), (p.BoundedRange(each),) * (self.top * self.touched))
 

@@ -39,9 +39,7 @@ carry their facts over; others are left out of S, which can only count more.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -51,6 +49,7 @@ from functools import cached_property
 from math import prod
 from typing import ClassVar
 
+from discreet import _canonical
 from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column, Expr, check_columns, columns_of
@@ -566,15 +565,15 @@ def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation
     return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 
-def canonical(node: object) -> object:
+def _data(node: object) -> object:
     """Turn a tree of frozen nodes into JSON-able data, the same in every process."""
     if is_dataclass(node) and not isinstance(node, type):
-        body = {f.name: canonical(getattr(node, f.name)) for f in fields(node) if f.compare}
+        body = {f.name: _data(getattr(node, f.name)) for f in fields(node) if f.compare}
         return {"node": type(node).__name__, **body}
     if isinstance(node, Mapping):
-        return {str(k): canonical(v) for k, v in node.items()}
+        return {str(k): _data(v) for k, v in node.items()}
     if isinstance(node, tuple | list):
-        return [canonical(v) for v in node]
+        return [_data(v) for v in node]
     if isinstance(node, Enum):
         return node.value
     if isinstance(node, Fraction):
@@ -586,5 +585,4 @@ def canonical(node: object) -> object:
 
 def digest(node: object) -> str:
     """Hash a tree of frozen nodes (sha256, hex)."""
-    text = json.dumps(canonical(node), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _canonical.digest(_canonical.canonical(_data(node)))

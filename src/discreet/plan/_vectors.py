@@ -27,7 +27,7 @@ import numpy as np
 from discreet import mechanisms as m
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -261,7 +261,8 @@ class Keys(Part):
             )
         if self.rest is not None and rule.epsilon is None:
             raise ParameterError(
-                "a bucket for other keys is priced by epsilon=, not rho=", hint='epsilon="0.5"'
+                "a bucket for other keys is priced by epsilon=, not rho=",
+                hint=Hint("epsilon", "0.5"),
             )
         law = rule.law(self.sensitivity)
         at = p.key_threshold(law, rule.delta, self.touched)

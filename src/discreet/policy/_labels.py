@@ -6,7 +6,8 @@ import numbers
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
-from discreet.policy._check import FloatText, flag, quote, refusal, settle, whole
+from discreet._text import quote
+from discreet.policy._check import FloatText, flag, refusal, settle, whole
 from discreet.policy._check import name as read_name
 from discreet.policy._check import text as read_text
 from discreet.policy._domain import Shown, null_rule

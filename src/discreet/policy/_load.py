@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from discreet._text import printable, quote
 from discreet.errors import PolicyError
 from discreet.policy import _toml
-from discreet.policy._check import FloatText, nearest, printable, quote, refusal
+from discreet.policy._check import FloatText, nearest, refusal
 from discreet.policy._columns import KINDS, Column
 from discreet.policy._lines import locate
 from discreet.policy._model import Budget, Policy, Table, policy_name

@@ -10,14 +10,14 @@ hashes everything and goes into release records.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, cast
 
+from discreet._canonical import canonical, digest
 from discreet._exact import Number, show
+from discreet._text import quote
 from discreet.policy._check import (
     Frozen,
     choice,
@@ -26,7 +26,6 @@ from discreet.policy._check import (
     nearest,
     number,
     plain,
-    quote,
     refusal,
     settle,
     text,
@@ -38,7 +37,7 @@ from discreet.policy._check import (
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
 from discreet.policy._toml import dump
-from discreet.privacy._relation import Neighbours
+from discreet.privacy import Neighbours
 
 Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")
@@ -347,12 +346,12 @@ class Policy:
             ([t.name, t.source, t.unit] for t in self.tables.values() if not t.public),
             key=lambda entry: str(entry[0]),
         )
-        return _HASHED + _digest(private)[:32]
+        return _HASHED + digest(canonical(private))[:32]
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything the policy says, in hexadecimal."""
-        return _digest(self.to_mapping())
+        return digest(canonical(self.to_mapping()))
 
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""
@@ -418,13 +417,3 @@ def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
     near = nearest(name, found)
     known = ", ".join(quote(n) for n in list(found)[:10]) or "none"
     raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=near)
-
-
-def _digest(value: object) -> str:
-    written = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_canonical)
-    return hashlib.sha256(written.encode("ascii")).hexdigest()
-
-
-def _canonical(value: object) -> str:
-    # rationals as p/q and dates in ISO form: one spelling each
-    return str(value) if isinstance(value, Fraction) else value.isoformat()  # type: ignore[attr-defined]  # only dates are left

@@ -17,19 +17,21 @@ from discreet.plan import (
     Count,
     CountDistinct,
     CountUnits,
+    Expr,
     KeyOf,
     Kind,
+    Null,
     Number,
     Of,
+    Operand,
     Out,
     Statistic,
     Text,
     Type,
+    Word,
     build,
     statistic,
 )
-from discreet.plan._build import Null, Operand, Word
-from discreet.plan._expr import Expr
 from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import function_name, identifier, label, only, refuse

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet._text import plain_str
-from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
+from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
@@ -36,7 +36,45 @@ def parse(
     public_fanout: Fanout | None = None,
     other: str | None = None,
 ) -> Parsed:
-    """See :func:`discreet.sql.parse`."""
+    """Read one SELECT into a query, or refuse it by name.
+
+    Parameters
+    ----------
+    text
+        The question.
+    policy
+        What tables and columns exist.
+    public_fanout
+        For joins: a mapping from public table to the most rows that share a key,
+        or a function of table and join columns.
+    other
+        Label of a row that gathers the text keys which are not selected (None: no row).
+
+    Returns
+    -------
+    Parsed
+        ``query``; ``epsilon`` and ``delta`` where BigQuery's clause states them.
+
+    Raises
+    ------
+    QueryError
+        UnknownNameError, UnsupportedQueryError or the error itself. Every message
+        is made of the question and the policy alone.
+
+    Examples
+    --------
+    >>> from discreet.policy import Budget, Category, Integer, Policy, Table
+    >>> people = Table("people", [Category("sex", ["F", "M"]), Integer("age", 0, 115)])
+    >>> policy = Policy(tables=[people], budget=Budget("1"))
+    >>> parsed = parse("SELECT sex, AVG(age) FROM people WHERE age >= 18 GROUP BY sex", policy)
+    >>> [output.name for output in parsed.query.outputs]
+    ['sex', 'avg_age']
+    >>> parse("SELECT AVG(aeg) FROM people", policy)
+    Traceback (most recent call last):
+        ...
+    discreet.errors.UnknownNameError: there is no column "aeg"; known: sex, age
+        try: age
+    """
     root = tree(text)
     if not isinstance(root, exp.Select):
         raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
@@ -290,7 +328,7 @@ class _Select:
         if self.fanout is None or table not in self.fanout:
             raise UnsupportedQueryError(
                 f"how many rows of {build.quote(table)} share a key is not known here",
-                hint=f'public_fanout={{"{table}": 1}}',
+                hint=Hint("public_fanout", {table: 1}),
             )
         return self.fanout[table]
 
