@@ -651,3 +651,23 @@ def test_square_wave_reads_noiseless_smooth_counts_closely():
     assert np.abs(estimate.cumulative() - np.cumsum(truth)).max() < 0.01
     assert estimate.approximate
     assert (estimate.standard_errors > 0).all()
+
+
+# -- examples ------------------------------------------------------------------------------
+
+
+def test_published_settings_run_end_to_end(capsys, monkeypatch):
+    """The example itself, on fewer people; its numbers are looked at by eye."""
+    import importlib.util
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "local_published.py"
+    spec = importlib.util.spec_from_file_location("local_published", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PEOPLE", 2000)
+    module.main()
+    shown = capsys.readouterr().out
+    assert "ε∞ = 4.39445, ε₁ = 1.07429" in shown
+    for line in ("apple-emoji: ε = 4 ", "apple-health: ε = 2 ", "apple-safari: ε = 4 "):
+        assert line in shown
