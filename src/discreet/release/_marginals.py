@@ -54,7 +54,7 @@ from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
-from discreet.release._price import variance
+from discreet.release._price import drawn, variance
 from discreet.release._queries import Factor, Kron, Sum, along
 from discreet.release._questions import Course, Measurement, Question
 from discreet.release._workload import Marginals
@@ -161,7 +161,7 @@ class Contrasts(Question):
         _, octave = self.scales()
         order = np.argsort(octave, kind="stable")
         parts = [
-            noise.DiscreteGaussian(1 << o).sample(k)
+            drawn(noise.DiscreteGaussian(1 << o), k)
             for o, k in zip(*(u.tolist() for u in np.unique(octave, return_counts=True)),
                             strict=True)
         ]  # fmt: skip
