@@ -228,10 +228,15 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int) -> Array:
 def objective(B: Array, axis: Axis, diagonal: Array, *, pure: bool) -> tuple[float, Array]:
     """Return f(B) and its gradient."""
     s = _norms(B, pure=pure)
-    MB = np.linalg.solve(np.eye(len(B)) + B @ B.T, B)
+    # I + BBᵀ ⪰ I is well conditioned, and a product is much faster than solving for n columns
+    MB = np.linalg.inv(np.eye(len(B)) + B @ B.T) @ B
     BSV = axis.gram_rows(B * s)
-    value = float((s * s * diagonal).sum() - (MB * BSV * s).sum())
-    ds = 2 * (diagonal * s - (BSV * MB).sum(axis=0))
+    columns = np.einsum("ij,ij->j", BSV, MB)
+    value = float((s * s * diagonal).sum() - (columns * s).sum())
+    ds = 2 * (diagonal * s - columns)
     G = axis.gram_rows(MB * s) * s
-    slope = -2 * (G - (G @ B.T) @ MB) + (ds if pure else ds * B / s)
+    slope = (G @ B.T) @ MB
+    slope -= G
+    slope *= 2
+    slope += ds if pure else ds * B / s
     return value, slope
