@@ -14,7 +14,6 @@ from discreet import plan, sql
 from discreet.errors import QueryError
 from discreet.plan import Kind
 from discreet.plan import _expr as nodes
-from discreet.plan._expr import walk
 from discreet.policy import (
     Boolean,
     Budget,
@@ -49,6 +48,14 @@ POLICY = Policy(tables=[TABLE], budget=Budget("1"))
 CONSTANTS = st.sampled_from(["0", "1", "2", "-3", "0.5", "7.25", "10", "100", "1e3"])
 COLUMNS = st.sampled_from(["age", "debt", "income", "share"])
 COMPARE = st.sampled_from(["<", "<=", "=", "<>", ">=", ">"])
+
+
+def walk(expr):
+    """All nodes of an expression."""
+    yield expr
+    for child in expr.children:
+        yield from walk(child)
+
 
 
 def _numbers(inner):

@@ -22,7 +22,8 @@ def check_statements(engine: Engine, lowered: Lowered) -> None:
         measure, declared = part.reads
         reading = proof.columns[len(aggregate.keys) + measure]
         bounds = (declared.l1, declared.l2_squared, declared.linf)
-        if not reading.within(*bounds, aggregate.neighbours.value):
+        few = min(reading.groups, reading.rows, reading.cells)
+        if not reading.within(*bounds, aggregate.neighbours.value) or few > (part.groups or few):
             raise UnprovenStatementError(
                 "the statement does not limit what one unit contributes as far as it is priced",
                 reason=f"{part.kind} declares {declared}",

@@ -179,6 +179,11 @@ class Part(ABC):
         """Which measure of its aggregate it reads, and how far one unit moves that."""
         return 0, self.sensitivity
 
+    @property
+    def groups(self) -> int | None:
+        """Most groups of one unit that its price rests on; None: it rests on none."""
+        return None
+
     @abstractmethod
     def price(self, rule: Rule) -> Priced:
         """Law and losses under a rule."""

@@ -237,6 +237,11 @@ class Keys(Part):
         return self.measure, self.sensitivity
 
     @property
+    def groups(self) -> int | None:
+        """The threshold allows for so many keys of one unit."""
+        return self.touched
+
+    @property
     def gaussian(self) -> bool:
         """In a bucket one unit's keys meet, so the L2 sensitivity of vectors would not hold."""
         return self.rest is None
