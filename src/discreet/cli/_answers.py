@@ -40,4 +40,4 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     level = f"{100 * read_confidence(confidence):.6g} %"
     all_at_once = ", all at once" if simultaneous else ""
-    say(console, footer(answer).replace("95 %", level + all_at_once, 1), "dim")
+    say(console, footer(answer, level + all_at_once), "dim")
