@@ -59,15 +59,15 @@ def _short(rational: str) -> str:
     return show(Fraction(rational))
 
 
-def footer(answer: Answer) -> str:
-    """Say cost, what is left and what the margins mean."""
+def footer(answer: Answer, level: str = "95 %") -> str:
+    """Say cost, what is left and what the margins mean: `level` is theirs."""
     cost = answer.cost
     paid = f"cost ε={_short(cost['epsilon'])}"
     if cost.get("delta", "0") != "0":
         paid += f", δ={_short(cost['delta'])}"
     if answer.cached:
         paid = "stored answer, free of charge (fresh=True for a new one)"
-    parts = ["± at 95 %", paid]
+    parts = [f"± at {level}", paid]
     if answer.left:
         parts.append(f"left {answer.left}")
     if answer.tainted:
@@ -133,7 +133,7 @@ def chart(answer: Answer, confidence: float) -> dict[str, Any]:
         "data": {"values": data},
         "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
         "resolve": {"scale": {"x": "independent"}},
-        "title": {"text": footer(answer).replace("95 %", f"{confidence:.0%}"), "fontSize": 11},
+        "title": {"text": footer(answer, f"{confidence:.0%}"), "fontSize": 11},
         "spec": {
             "layer": [
                 {

@@ -156,14 +156,14 @@ def _show_answer(tour: _Tour, curator: Curator, data: pa.Table) -> None:
 def _secret(data: pa.Table) -> list[tuple[str, str, str]]:
     """Visits that are kept, all visits, and their mean cost, by region."""
     who, region, cost = (np.asarray(data[name]) for name in ("person_id", "region", "cost"))
-    told = []
+    lines = []
     for name in REGIONS:
         here = region == name
         _, often = np.unique(who[here], return_counts=True)
-        kept = int(often.clip(max=4).sum())
+        rows = int(often.clip(max=4).sum())
         mean = float(cost[here].clip(0, 500).mean())
-        told.append((number(kept), number(int(here.sum())), number(mean, 1)))
-    return told
+        lines.append((number(rows), number(int(here.sum())), number(mean, 1)))
+    return lines
 
 
 def _show_accuracy(tour: _Tour, curator: Curator, data: pa.Table) -> None:
@@ -223,9 +223,9 @@ def _show_refusals(tour: _Tour, curator: Curator) -> None:
 def _show_meaning(tour: _Tour, curator: Curator) -> None:
     tour.title(7, "What all this has meant for one person")
     tour.typed("meaning --policy clinic.toml")
-    told = meaning.of(curator.ledger)
-    tour.say(str(told))
-    tour.said["meaning"] = {"epsilon": told.epsilon, "factor": told.factor}
+    text = meaning.of(curator.ledger)
+    tour.say(str(text))
+    tour.said["meaning"] = {"epsilon": text.epsilon, "factor": text.factor}
 
 
 def _show_end(tour: _Tour, keep: Path | None) -> None:

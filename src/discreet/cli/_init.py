@@ -152,10 +152,10 @@ def _budget_text(epsilon: str | None, delta: str | None) -> str:
 
     Budget(epsilon or "1", delta=delta or 0)
     total = toml.string(epsilon or "1")
-    known = f"discreet meaning --epsilon {epsilon or 1}"
+    command = f"discreet meaning --epsilon {epsilon or 1}"
     lines = [
         "[budget]",
-        f"epsilon = {total}  # for everything ever asked; what it means: {known}",
+        f"epsilon = {total}  # for everything ever asked; what it means: {command}",
     ]
     if delta is None:
         lines.append('# delta = "1e-6"  # needed to group by open text, and for Gaussian noise')
@@ -169,12 +169,12 @@ def _table_text(draft: _Draft, source: str) -> str:
     key = toml.key(schema.table)
     lines = [f"[tables.{key}]", f"source = {toml.string(source)}", *_unit_text(draft), ""]
     lines.append(f"[tables.{key}.columns]")
-    done = draft.columns or {}
+    finished = draft.columns or {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
-        if column.name in done:
-            lines.append(f"{toml.key(column.name)} = {done[column.name]}")
+        if column.name in finished:
+            lines.append(f"{toml.key(column.name)} = {finished[column.name]}")
         else:
             lines += _column_text(column.name, column.kind, column.native)
     return "\n".join([*lines, ""])
@@ -238,46 +238,46 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
     if draft.unit is None:
         guess = _likely_unit(names)
         like = f" [{guess}]" if guess else ""
-        told = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
-        draft.unit = told if told in (*names, _ROW) else (guess if not told else None)
+        answer = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
+        draft.unit = answer if answer in (*names, _ROW) else (guess if not answer else None)
     if draft.unit not in (None, _ROW) and draft.max_rows is None:
-        told = reply("Rows of one person that are kept at most [1]: ")
-        draft.max_rows = int(told) if told.isdecimal() and int(told) > 0 else 1
+        answer = reply("Rows of one person that are kept at most [1]: ")
+        draft.max_rows = int(answer) if answer.isdecimal() and int(answer) > 0 else 1
     draft.columns = {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
         kind = column.kind
         if kind is None:
-            told = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
-            kind = told if told in (*_SHAPES, "boolean", "text") else None
-        written = _column_interview(column.name, kind, reply)
-        if written is not None:
-            draft.columns[column.name] = written
+            answer = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
+            kind = answer if answer in (*_SHAPES, "boolean", "text") else None
+        line = _column_interview(column.name, kind, reply)
+        if line is not None:
+            draft.columns[column.name] = line
 
 
 def _column_interview(name: str, kind: str | None, reply: Callable[[str], str]) -> str | None:
-    given: dict[str, Any]
+    entry: dict[str, Any]
     match kind:
         case "boolean":
-            given = {"type": "boolean"}
+            entry = {"type": "boolean"}
         case "text" | "category":
-            told = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
-            if not told:
+            answer = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
+            if not answer:
                 return None
-            values = [v.strip() for v in told.split(",") if v.strip()]
-            given = {"type": "text"} if told == "text" else {"type": "category", "values": values}
+            values = [v.strip() for v in answer.split(",") if v.strip()]
+            entry = {"type": "text"} if answer == "text" else {"type": "category", "values": values}
         case "integer" | "real" | "date" | "timestamp":
             low = reply(f"{name}: least value that is possible ({kind}): ")
             high = reply(f"{name}: greatest value that is possible: ") if low else ""
             if not high:
                 return None
-            given = {"type": kind, "min": _number(low), "max": _number(high)}
+            entry = {"type": kind, "min": _number(low), "max": _number(high)}
             if kind in ("real", "timestamp") and (step := reply(f"{name}: step [default]: ")):
-                given["step"] = step
+                entry["step"] = step
         case _:
             return None
-    return _checked(name, given)
+    return _checked(name, entry)
 
 
 def _number(text: str) -> Any:

@@ -111,7 +111,7 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
         fail(
             Exit.INTERNAL,
             "internal",
-            "discreet has failed in a way it should not; what failed is not said, because it "
+            "discreet has failed in a way it should not; the cause is not shown, because it "
             "could depend on the data",
             "export DISCREET_TRACEBACK=1",
             as_json=as_json,
@@ -144,8 +144,8 @@ def hint_line(hint: str | None) -> str | None:
     """
     if not isinstance(hint, errors.Hint):
         return hint
-    known = hint.command is not None or all(name in OPTIONS for name, _ in hint.parameters)
-    return hint.shell() if known else str(hint)
+    option = hint.command is not None or all(name in OPTIONS for name, _ in hint.parameters)
+    return hint.shell() if option else str(hint)
 
 
 def fail(

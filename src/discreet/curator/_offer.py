@@ -33,7 +33,7 @@ class Offer:
         return offer if self.delta is not None else replace(offer, delta=parsed.delta)
 
     def ask(self) -> Ask:
-        """Parse and validate."""
+        """Read every amount exactly; refuse an offer that is not of one kind."""
         within = self.within
         if within is not None and not isinstance(within, Mapping):
             raise ParameterError(

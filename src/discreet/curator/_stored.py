@@ -59,6 +59,6 @@ def describe_noise(plans: Sequence[Plan]) -> str:
 def without_secrets(url: str) -> str:
     """Give a URL without user and password."""
     parts = urlsplit(url)
-    kept = [(k, v) for k, v in parse_qsl(parts.query) if k not in {"user", "password", "passfile"}]
+    query = [(k, v) for k, v in parse_qsl(parts.query) if k not in {"user", "password", "passfile"}]
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, urlencode(sorted(kept)), ""))
+    return urlunsplit((parts.scheme, host, parts.path, urlencode(sorted(query)), ""))

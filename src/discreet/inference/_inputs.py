@@ -49,7 +49,7 @@ class Noisy:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """How many numbers there are."""
         return int(np.size(self.value))
 
     def __add__(self, other: Noisy) -> Noisy:
@@ -278,8 +278,8 @@ def output_formula(record: Record, column: str | None) -> Formula:
     """Return the formula of an output column that shows one statistic."""
     names = [o.name for o in record.outputs]
     plain = [o for o in record.outputs if isinstance(o.expr, Of)]
-    chosen = [o for o in plain if o.name == column] if column is not None else plain
-    if len(chosen) != 1:
+    outputs = [o for o in plain if o.name == column] if column is not None else plain
+    if len(outputs) != 1:
         shown = ", ".join(repr(o.name) for o in plain)
         raise ParameterError(
             "say which column"
@@ -287,7 +287,7 @@ def output_formula(record: Record, column: str | None) -> Formula:
             else f"no column {column!r} that shows a single statistic; there are {names}",
             hint=f"column one of {shown}",
         )
-    expr = chosen[0].expr
+    expr = outputs[0].expr
     assert isinstance(expr, Of)
     return record.formulas[expr.index]
 
@@ -296,7 +296,7 @@ def _of_record(record: Record, column: str | None, row: Mapping[str, object] | N
     formula = output_formula(record, column)
     if not isinstance(formula, Total):
         raise ParameterError(
-            f"column {column!r} is no count or sum: it has an interval of its own",
+            f"column {column!r} is neither a count nor a sum; its interval comes with the answer",
             hint="answer.interval(0.95)",
         )
     vector = record.numbers(formula.vector)
@@ -315,8 +315,8 @@ def _of_record(record: Record, column: str | None, row: Mapping[str, object] | N
 
 
 def _stated(record: Record, what: str) -> str | None:
-    said = record.statement.get(what)
-    return None if said is None else str(said)
+    value = record.statement.get(what)
+    return None if value is None else str(value)
 
 
 def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
@@ -327,10 +327,10 @@ def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
         raise ParameterError(
             f"a row is named by its keys: {sorted(record.keys)}", hint=Hint("row", {"sex": "F"})
         )
-    wanted = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
-    if len(wanted) != 1:
+    cells = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
+    if len(cells) != 1:
         raise ParameterError(f"the record has no group {dict(row)!r}")
-    return wanted[0]
+    return cells[0]
 
 
 def _public_counts(record: Record) -> tuple[int, ...] | None:

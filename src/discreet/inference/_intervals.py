@@ -73,14 +73,14 @@ def interval(
     [2, 6] (92.72 %)
     """
     item = resolve(value, **description)
-    asked = _exact.confidence(confidence)
-    each = _per_cell(asked, item.size, simultaneous)
+    level = _exact.confidence(confidence)
+    each = _per_cell(level, item.size, simultaneous)
     low, high, achieved = _noise_range(item.noise, each, side)
     if simultaneous == "bonferroni":
         achieved = 1 - item.size * (1 - achieved)
     elif simultaneous:
         achieved = math.exp(item.size * math.log(achieved))
-    return Interval(item.value - high, item.value - low, max(achieved, asked), QUERY)
+    return Interval(item.value - high, item.value - low, max(achieved, level), QUERY)
 
 
 def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
@@ -159,8 +159,8 @@ def ratio_interval(
         np.where(unknown, -np.inf, np.minimum.reduce(corners)),
         np.where(unknown, np.inf, np.maximum.reduce(corners)),
     )
-    found = Interval(plain(ends[0]), plain(ends[1]), _exact.confidence(confidence), QUERY)
-    return found.clipped(low, high)
+    result = Interval(plain(ends[0]), plain(ends[1]), _exact.confidence(confidence), QUERY)
+    return result.clipped(low, high)
 
 
 def _box(item: Noisy, confidence: float) -> tuple[Any, Any]:

@@ -194,8 +194,8 @@ class Noise:
         """Return low, high and the confidence achieved, for the noise itself."""
         step = float(self.step)
         if isinstance(self.law, noise.Law):
-            found = self.law.interval(confidence)
-            return found.low * step, found.high * step, found.confidence
+            ends = self.law.interval(confidence)
+            return ends.low * step, ends.high * step, ends.confidence
         margin = self.law.margin(confidence) * step
         return -margin, margin, confidence
 

@@ -66,7 +66,7 @@ def reconstruct(
     if total is not None:
         x = onto_simplex(x[None, :], total)[0]
     per_cell = float(np.median(sd)) / np.sqrt(8)
-    said = (
+    report = (
         "cells near zero are biased upwards: Laplace noise measured alone by half its scale at a "
         f"true zero, here about {per_cell:.3g} per empty cell; "
         + (
@@ -75,7 +75,7 @@ def reconstruct(
             else "the public total holds, so large cells are biased downwards instead"
         )
     )
-    return Reconstruction(x, float(x.sum()) - unbiased, said)
+    return Reconstruction(x, float(x.sum()) - unbiased, report)
 
 
 def _pivot(B: Any, c: Floats) -> Floats:

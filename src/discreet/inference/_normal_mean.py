@@ -89,7 +89,7 @@ class NormalMean:
 
     @property
     def half_width(self) -> float:
-        """Half the width."""
+        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     def interval(self) -> Interval:
@@ -155,8 +155,10 @@ def normal_mean_interval(
     reach = _reach(bound, delta)
     split = _shares(shares, 2 if sigma is not None else 3, eps)
     if sigma is not None:
-        known = float(_exact.positive(_exact.exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 5)))
-        return _known(x, known, reach, split, delta=delta, level=level)
+        spread = float(
+            _exact.positive(_exact.exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 5))
+        )
+        return _known(x, spread, reach, split, delta=delta, level=level)
     assert sigma_bounds is not None
     low, high = (float(_exact.exact(s, "sigma_bounds")) for s in sigma_bounds)
     if not 0 < low < high:
@@ -196,12 +198,12 @@ def _reach(bound: Number | None, delta: Number | None) -> float:
 def _shares(shares: tuple[Number, ...] | None, parts: int, eps: Fraction) -> list[Fraction]:
     if shares is None:
         return [eps / parts] * parts
-    given = [_exact.epsilon(s, "share") for s in shares]
-    if len(given) != parts:
+    weights = [_exact.epsilon(s, "share") for s in shares]
+    if len(weights) != parts:
         raise ParameterError(
             f"shares must be {parts} positive numbers", hint=Hint("shares", (1, 1))
         )
-    return [eps * s / sum(given) for s in given]
+    return [eps * s / sum(weights) for s in weights]
 
 
 def _known(
@@ -378,12 +380,12 @@ def _scale_masses() -> tuple[tuple[float, Floats], ...]:
     bins = np.arange(-40, 8)
     low = 2.0 ** (bins[:, None] - f[None, :]) / math.sqrt(2)
     mass = 2 * (special.ndtr(2 * low) - special.ndtr(low))
-    found = []
+    masses = []
     for i in range(f.size - 1):
         ends = mass[:, i : i + 2]
         best = float(ends.min(axis=1).max())
-        found.append((best, ends.max(axis=1)[bins < f[i + 1] - 2]))
-    return tuple(found)
+        masses.append((best, ends.max(axis=1)[bins < f[i + 1] - 2]))
+    return tuple(masses)
 
 
 def _result(

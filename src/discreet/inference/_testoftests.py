@@ -89,10 +89,10 @@ def test_of_tests(
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     rejected = _count_rejections(table, test, count, level)
     released = m.geometric(rejected, sensitivity=1, epsilon=epsilon, neighbours=neighbours)
-    found = ump_test(released, count, level, alternative="greater", rng=rng)
+    result = ump_test(released, count, level, alternative="greater", rng=rng)
     return TestResult(
-        found.statistic,
-        found.pvalue,
+        result.statistic,
+        result.pvalue,
         "greater",
         "test of tests: noisy number of parts that reject",
         {"parts": count, "level of each": level},
@@ -183,8 +183,8 @@ def _rejects(test: Callable[..., Any], arguments: list[Any], level: float, *, sp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = test(*arguments) if spread else test(arguments[0])
-            pvalue = float(getattr(found, "pvalue", found))
+            result = test(*arguments) if spread else test(arguments[0])
+            pvalue = float(getattr(result, "pvalue", result))
         except Exception:  # noqa: BLE001 - a failing part must look like one that accepts
             return False
     return pvalue <= level

@@ -237,8 +237,8 @@ def two_sample_test(
     shared([g.count for g in groups])
     # disjoint groups: one record is in one of them, and both paid the same
     loss = None if _released(x) else groups[0].loss
-    found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="two-sample test of means", loss=loss)
+    result = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="two-sample test of means", loss=loss)
 
 
 def paired_test(
@@ -269,8 +269,8 @@ def paired_test(
     reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 10))
     group = moments(second - first, -reach, reach, epsilon)
     side = read_alternative(alternative)
-    found = _mean_test([group], 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="paired test of means", loss=group.loss)
+    result = _mean_test([group], 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="paired test of means", loss=group.loss)
 
 
 def mean_test(
@@ -291,8 +291,8 @@ def mean_test(
         raise ParameterError("mu0 must lie inside the clamping range")
     centre = (null - (group.low + group.high) / 2) / group.half
     side = read_alternative(alternative)
-    found = _mean_test([group], centre, side, draws=draws, rng=rng)
-    return replace(found, loss=None if _released(x) else group.loss)
+    result = _mean_test([group], centre, side, draws=draws, rng=rng)
+    return replace(result, loss=None if _released(x) else group.loss)
 
 
 def _released(x: Any) -> bool:
@@ -404,8 +404,8 @@ def _simulate(
     sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
     first = size * mean + sums[0]
     second = size * (mu[1] - 0.5) + sums[1]
-    drawn = [law.simulate(rng, draws) for law in laws]
-    return np.array([size + drawn[0], first + drawn[1], second + drawn[2]])
+    noises = [law.simulate(rng, draws) for law in laws]
+    return np.array([size + noises[0], first + noises[1], second + noises[2]])
 
 
 def _bounded_moments(mean: float, variance: float) -> tuple[float, float, float, float]:
@@ -474,8 +474,8 @@ def rank_test(
         epsilon=epsilon,
         neighbours="change-one",
     )
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="Mann–Whitney test of noisy ranks")
+    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
 def signed_rank_test(
@@ -510,8 +510,8 @@ def signed_rank_test(
         return np.asarray(signs @ np.arange(1, n + 1))
 
     released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="signed-rank test of noisy ranks")
+    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(result, method="signed-rank test of noisy ranks")
 
 
 def _rank_result(

@@ -121,8 +121,8 @@ def accuracy(
 
     level = 1 - _exact.confidence(beta, "beta")
     shaped = np.zeros(_cells(cells)) if value is None else value
-    found = interval(shaped, level, simultaneous=True, **described)
-    return float(np.max(found.half_width))
+    result = interval(shaped, level, simultaneous=True, **described)
+    return float(np.max(result.half_width))
 
 
 def _cells(cells: object) -> int:

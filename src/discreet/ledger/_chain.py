@@ -89,9 +89,9 @@ def next_line(
     if then is None:
         then = after(None if head is None else head.content, kind, body)
     state = then.to_text()
-    text, told = canonical(body), digest(state)
-    own = sealed(number, when, kind, text, told, previous)
-    return Line(number, when, kind, text, told, previous, own), Head(number, own, state)
+    text, seal = canonical(body), digest(state)
+    own = sealed(number, when, kind, text, seal, previous)
+    return Line(number, when, kind, text, seal, previous, own), Head(number, own, state)
 
 
 def check_head(head: Head, last: Line | None) -> None:

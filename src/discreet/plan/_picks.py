@@ -85,11 +85,11 @@ class Pick(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: how many cells change their scores."""
-        found = super().moved(left, right)
+        distances = super().moved(left, right)
         cells = {k[:-1] for k in left.keys() | right.keys() if left.get(k) != right.get(k)}
         if len(cells) > self.touched:
-            found.append(f"pick changed in {len(cells)} cells, declared {self.touched}")
-        return found
+            distances.append(f"pick changed in {len(cells)} cells, declared {self.touched}")
+        return distances
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Labels(Release):
         return np.array([*texts, None], dtype=object)[:-1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the labels."""
+        """Write the labels that were drawn, in order."""
         return {"labels": [[plain(v) for v in cell] for cell in self.labels]}
 
     @classmethod
@@ -138,6 +138,6 @@ def plain(value: object) -> object:
 def check_label(label: object) -> None:
     """Refuse a label that is a collection or an endless number."""
     if isinstance(label, list | tuple | dict):
-        raise damaged("a label is no single value")
+        raise damaged("a label is not a single value")
     if isinstance(label, int):
         integer(int(label))

@@ -62,8 +62,8 @@ class Ask:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        given = [x is not None for x in (self.epsilon, self.rho, self.within)]
-        if sum(given) != 1:
+        offers = [x is not None for x in (self.epsilon, self.rho, self.within)]
+        if sum(offers) != 1:
             raise ParameterError(
                 "say what the query may cost: exactly one of epsilon=, rho= or within=",
                 hint=Hint("epsilon", "0.1"),
@@ -151,12 +151,12 @@ def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Pl
     if not plan.losses:
         return plan
     total = p.compose(plan.losses).zcdp()
-    shown = delta if delta is not None else Fraction(1, 10**6)
+    reported = delta if delta is not None else Fraction(1, 10**6)
     try:
-        epsilon = Fraction(p.Zcdp(total.rho0).epsilon(shown)) if total.rho0 else Fraction(0)
+        epsilon = Fraction(p.Zcdp(total.rho0).epsilon(reported)) if total.rho0 else Fraction(0)
     except OverflowError:
         raise ParameterError(f"rho={show(rho)} protects nothing", hint=Hint("rho", "0.1")) from None
-    return replace(plan, claim=(epsilon, shown + total.delta0))
+    return replace(plan, claim=(epsilon, reported + total.delta0))
 
 
 def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
@@ -173,8 +173,10 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
         delta - (failure or 0),
         coordinates=[part.coordinates for part in draws],
     )
-    found = dict(zip(map(id, draws), variances, strict=True))
-    rules = [GaussianRule(constant=found.get(id(x), one), delta=failure) for x in lowered.parts]
+    variance_of = dict(zip(map(id, draws), variances, strict=True))
+    rules = [
+        GaussianRule(constant=variance_of.get(id(x), one), delta=failure) for x in lowered.parts
+    ]
     return _plan(lowered, "gaussian", rules, why, (epsilon, delta))
 
 

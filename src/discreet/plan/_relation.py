@@ -67,14 +67,14 @@ NONE: Names = frozenset()
 
 
 def _least(*bounds: int | None) -> int | None:
-    """Smallest of several bounds, where None is no bound."""
+    """Smallest of several bounds, where None means unbounded."""
     return min((b for b in bounds if b is not None), default=None)
 
 
 def _times(*bounds: int | None) -> int | None:
     """Product of bounds; none of a factor is none of the product."""
-    known = [b for b in bounds if b is not None]
-    return prod(known) if len(known) == len(bounds) else None
+    factors = [b for b in bounds if b is not None]
+    return prod(factors) if len(factors) == len(bounds) else None
 
 
 class Relation:
@@ -126,7 +126,7 @@ class Scan(Relation):
         return {name: of_column(c) for name, c in self.table.columns.items()}
 
     def most(self, columns: Names) -> int | None:  # noqa: ARG002 - known of all rows only
-        """One, where a row is a unit; a limit stated in the policy is no fact until enforced."""
+        """One, where a row is a unit; a limit in the policy is not a fact until it is enforced."""
         return 1 if self.table.unit is None else None
 
 
@@ -560,8 +560,8 @@ def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation
         for part, i, w in zip(relation.parts, relation.inputs, needs, strict=True)
     }
     if isinstance(relation, LimitRows | LimitGroups):
-        kept = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
-        changes = {"below": Project(changes["below"], tuple(kept)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
+        columns = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
+        changes = {"below": Project(changes["below"], tuple(columns)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
     return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 

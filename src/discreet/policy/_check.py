@@ -134,8 +134,8 @@ def number(value: Number, subject: str, key: str, *inner: str) -> Fraction:
     try:
         exact = decimal(value, key)
     except (ValueError, ArithmeticError) as error:
-        said = getattr(error, "message", f"{key} is not a number")
-        raise refusal(f"{subject}: {said}", key, *inner, fix=_example(key)) from None
+        message = getattr(error, "message", f"{key} is not a number")
+        raise refusal(f"{subject}: {message}", key, *inner, fix=_example(key)) from None
     if abs(exact) >= _HUGE or exact.denominator >= _HUGE:
         raise refusal(f"{subject}: {key} is too large or too fine", key, *inner, fix=_example(key))
     return exact

@@ -326,12 +326,12 @@ class Policy:
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
-        held = collect(tables, "table", "tables", _table_name)
-        if all(table.public for table in held.values()):
+        members = collect(tables, "table", "tables", _table_name)
+        if all(table.public for table in members.values()):
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
             )
-        settle(self, tables=held, budget=budget, name=policy_name(name), beside=_others(beside))
+        settle(self, tables=members, budget=budget, name=policy_name(name), beside=_others(beside))
 
     def table(self, name: str) -> Table:
         """Give a table by name; refuse an unknown one, naming the nearest."""
@@ -397,10 +397,10 @@ def _table_name(item: object) -> str:
 
 
 def _given(budget: Budget) -> dict[str, object]:
-    told = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
+    amounts = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
     shares = {"shares": dict(budget.shares)} if budget.shares else {}
     least = {} if budget.minimum == MINIMUM else {"minimum": budget.minimum}
-    return {**told, "accounting": budget.accounting, **shares, **least}
+    return {**amounts, "accounting": budget.accounting, **shares, **least}
 
 
 def _table_mapping(table: Table) -> dict[str, object]:
@@ -415,5 +415,5 @@ def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
     if isinstance(name, str) and name in found:
         return found[name]
     near = nearest(name, found)
-    known = ", ".join(quote(n) for n in list(found)[:10]) or "none"
-    raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=near)
+    names = ", ".join(quote(n) for n in list(found)[:10]) or "none"
+    raise refusal(f"there is no {kind} called {quote(name)}; there is {names}", hint=near)

@@ -89,7 +89,7 @@ def lower(
     try:
         return _Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
-        # the plan's own refusals, told as the question's
+        # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
     except RecursionError:
         raise QueryError("the question is nested too deeply") from None
@@ -123,11 +123,11 @@ class _Select:
     # --- FROM ------------------------------------------------------------------------------
 
     def _read_with(self) -> None:
-        found = self.node.args.get("with_")
-        if found is None:
+        clause = self.node.args.get("with_")
+        if clause is None:
             return
-        only(found, "expressions", hint=_TRIVIAL)
-        for cte in found.expressions:
+        only(clause, "expressions", hint=_TRIVIAL)
+        for cte in clause.expressions:
             only(cte, "this", "alias")
             self.subqueries[(_alias(cte) or "").casefold()] = cte.this
 
@@ -159,8 +159,8 @@ class _Select:
         return other, [join]
 
     def _is_public(self, node: exp.Expr) -> bool:
-        found = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
-        return found is not None and found.public
+        table = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
+        return table is not None and table.public
 
     def _source(self, node: exp.Expr) -> Scope:
         alias = _alias(node)
@@ -180,10 +180,10 @@ class _Select:
         return Scope.of(table, alias)
 
     def _table(self, name: str) -> pol.Table:
-        found = _lookup(self.policy, name)
-        if found is None:
+        table = _lookup(self.policy, name)
+        if table is None:
             raise build.unknown("table", name, list(self.policy.tables))
-        return found
+        return table
 
     def _rows_of(self, node: exp.Expr, alias: str) -> Scope:
         """Rows of a subquery that only selects, computes and filters."""
@@ -339,16 +339,16 @@ class _Select:
         if len(self.node.expressions) > MAX_OUTPUTS:
             raise QueryError(f"a question has at most {MAX_OUTPUTS} output columns")
         items: list[tuple[exp.Expr, str, bool]] = []
-        taken: set[str] = set()
+        names: set[str] = set()
         for place, item in enumerate(self.node.expressions, 1):
             if isinstance(item, exp.Star):
                 raise refuse("SELECT *: rows never leave", "SELECT COUNT(*) AS n FROM people")
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)
             stem, n = name, 2
-            while not chosen and name.casefold() in taken:
+            while not chosen and name.casefold() in names:
                 name, n = f"{stem}_{n}", n + 1
-            taken.add(name.casefold())
+            names.add(name.casefold())
             items.append((value, name, chosen))
         return items
 
@@ -423,7 +423,7 @@ class _Select:
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> Out:
         out = outputs.lower(node)
-        if outputs.sort(out) not in ("truth", "flag"):
+        if outputs.kind(out) not in ("truth", "flag"):
             raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
         return out
 
@@ -445,7 +445,7 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
             )
         return columns[int(place) - 1].expr, descending
     out = outputs.lower(node)
-    if outputs.sort(out) == LISTED:
+    if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
 
