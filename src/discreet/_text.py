@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from discreet.errors import DiscreetError, ParameterError
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def plain_str(
@@ -28,9 +32,24 @@ def plain_str(
     return str.__str__(value)
 
 
-def quote(text: str) -> str:
-    """Name something in a message: in double quotes, on one line, never long."""
-    return '"' + "".join(c if c.isprintable() else "?" for c in text[:60]) + '"'
+def printable(text: str) -> str:
+    """Escape what would break a message: control characters, half surrogate pairs."""
+    return _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
+
+
+def visible(text: str) -> str:
+    """Take out what a terminal would obey: labels come from data and from anybody's records."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def quote(text: object) -> str:
+    """Name something in a message: in double quotes, on one line, never long.
+
+    >>> quote("age"), quote(7)
+    ('"age"', '"int"')
+    """
+    name = text if isinstance(text, str) else type(text).__name__
+    return f'"{printable(name if len(name) <= 60 else name[:57] + "...")}"'
 
 
 def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:

@@ -18,11 +18,12 @@ import pytest
 
 import discreet as dc
 from discreet import errors, ledger
+from discreet._canonical import canonical, digest
 from discreet.ledger import _anchor
 from discreet.ledger._chain import Line, sealed
 from discreet.ledger._outcomes import question_of
 from discreet.ledger._sqlite import SqliteStore
-from discreet.ledger._state import State, canonical, digest
+from discreet.ledger._state import State
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ SRC = Path(discreet.__file__).parent
 ROAD = (
     "errors",
     "_exact",
+    "_canonical",
     "_text",
     "_lazy",
     "_print",
@@ -85,6 +86,38 @@ def test_the_import_check_can_fail():
     assert _violations("privacy", "from discreet import mechanisms as m") == {"mechanisms"}
     assert _violations("mechanisms", "import discreet.curator") == {"curator"}
     assert not _violations("mechanisms", "from discreet.noise import DiscreteLaplace")
+
+
+def _private_imports(part: str, source: str) -> list[str]:
+    """Private modules and private names of other packages that `source` imports."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, *way = name.split(".")
+            # what stands beside the packages (errors, _exact, _text …) is everybody's
+            if root == "discreet" and way[:1] != [part] and any(x.startswith("_") for x in way[1:]):
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("part", PACKAGES)
+def test_nobody_imports_another_packages_private_parts(part):
+    for file in sorted((SRC / part).rglob("*.py")):
+        assert not _private_imports(part, file.read_text("utf-8")), file.relative_to(SRC)
+
+
+def test_the_check_of_private_imports_can_fail():
+    assert _private_imports("policy", "from discreet.privacy._relation import Neighbours")
+    assert _private_imports("policy", "from discreet.privacy import _relation")
+    assert _private_imports("policy", "def f():\n    import discreet.privacy._relation")
+    assert not _private_imports("policy", "from discreet.policy import _toml")
+    assert not _private_imports("policy", "from discreet import _exact")
 
 
 @pytest.mark.parametrize(("part", "door"), [(p, d) for p, doors in DOORS.items() for d in doors])

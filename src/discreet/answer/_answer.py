@@ -158,8 +158,8 @@ class Answer:
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
-        used = _outputs.statistics_of(out)
-        if not used:
+        statistics = _outputs.statistics_of(out)
+        if not statistics:
             return None
         if simultaneous:
             # every noisy number inside its own interval at once: independent, so
@@ -167,7 +167,7 @@ class Answer:
             everything = self._noisy(set(range(len(self._record.formulas))))
             per = 1 - level ** (1 / max(self._record.cells * everything, 1))
         else:
-            per = (1 - level) / max(self._noisy(used), 1)
+            per = (1 - level) / max(self._noisy(statistics), 1)
         return _outputs.bounds(out, lambda i: self._box(i, 1 - per), self._record.cells)
 
     def _noisy(self, statistics: set[int]) -> int:

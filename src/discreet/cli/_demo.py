@@ -26,7 +26,7 @@ from discreet.cli._console import (
     verbatim,
     working,
 )
-from discreet.cli._outcome import Reply, UsageError, exit_code, spoken
+from discreet.cli._outcome import Reply, UsageError, exit_code, hint_line
 from discreet.cli._sample import POLICY, REGIONS, write_sample
 from discreet.curator import Curator, open_curator
 from discreet.errors import DiscreetError
@@ -156,14 +156,14 @@ def _show_answer(tour: _Tour, curator: Curator, data: pa.Table) -> None:
 def _secret(data: pa.Table) -> list[tuple[str, str, str]]:
     """Visits that are kept, all visits, and their mean cost, by region."""
     who, region, cost = (np.asarray(data[name]) for name in ("person_id", "region", "cost"))
-    told = []
+    lines = []
     for name in REGIONS:
         here = region == name
         _, often = np.unique(who[here], return_counts=True)
-        kept = int(often.clip(max=4).sum())
+        rows = int(often.clip(max=4).sum())
         mean = float(cost[here].clip(0, 500).mean())
-        told.append((number(kept), number(int(here.sum())), number(mean, 1)))
-    return told
+        lines.append((number(rows), number(int(here.sum())), number(mean, 1)))
+    return lines
 
 
 def _show_accuracy(tour: _Tour, curator: Curator, data: pa.Table) -> None:
@@ -215,7 +215,7 @@ def _show_refusals(tour: _Tour, curator: Curator) -> None:
         except DiscreetError as error:
             tour.say(f"refused: {error.message}", "yellow")
             if error.hint:
-                tour.say(f"    try: {spoken(error.hint)}")
+                tour.say(f"    try: {hint_line(error.hint)}")
             refusals.append({"error": error.code, "exit": int(exit_code(error))})
     tour.said["refusals"] = refusals
 
@@ -223,9 +223,9 @@ def _show_refusals(tour: _Tour, curator: Curator) -> None:
 def _show_meaning(tour: _Tour, curator: Curator) -> None:
     tour.title(7, "What all this has meant for one person")
     tour.typed("meaning --policy clinic.toml")
-    told = meaning.of(curator.ledger)
-    tour.say(str(told))
-    tour.said["meaning"] = {"epsilon": told.epsilon, "factor": told.factor}
+    text = meaning.of(curator.ledger)
+    tour.say(str(text))
+    tour.said["meaning"] = {"epsilon": text.epsilon, "factor": text.factor}
 
 
 def _show_end(tour: _Tour, keep: Path | None) -> None:

@@ -80,10 +80,10 @@ def kind_of(native: str) -> str | None:
     >>> kind_of("DECIMAL(10,2)"), kind_of("timestamp without time zone"), kind_of("BLOB")
     ('real', 'timestamp', 'other')
     """
-    said = native.lower()
+    type_name = native.lower()
     for kind, prefixes in _KINDS:
-        if said.startswith(prefixes) and not said.endswith("[]"):
-            return "other" if said.startswith("interval") else kind
+        if type_name.startswith(prefixes) and not type_name.endswith("[]"):
+            return "other" if type_name.startswith("interval") else kind
     return "other"
 
 
@@ -155,11 +155,11 @@ def _quietly(read: Any, where: object) -> Any:
 
 def _grouped(rows: Sequence[tuple[Any, ...]], home: str) -> list[Schema]:
     """Collect catalogue rows by table; tables of the default schema keep their short name."""
-    found: dict[str, list[Named]] = {}
+    tables: dict[str, list[Named]] = {}
     for schema, table, column, native in rows:
         name = table if schema == home else f"{schema}.{table}"
-        found.setdefault(name, []).append(Named(column, kind_of(str(native)), str(native)))
-    return [Schema(name, tuple(columns)) for name, columns in found.items()]
+        tables.setdefault(name, []).append(Named(column, kind_of(str(native)), str(native)))
+    return [Schema(name, tuple(columns)) for name, columns in tables.items()]
 
 
 def _chosen(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
@@ -185,6 +185,6 @@ def without_password(url: str) -> str:
     """
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
-    named = f"{user.partition(':')[0]}@" if user else ""
-    kept = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET]
-    return urlunsplit(parts._replace(netloc=named + host, query=urlencode(kept)))
+    login = f"{user.partition(':')[0]}@" if user else ""
+    query = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET]
+    return urlunsplit(parts._replace(netloc=login + host, query=urlencode(query)))

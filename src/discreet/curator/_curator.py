@@ -23,7 +23,7 @@ from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, QueryError
+from discreet.errors import BudgetExceededError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
@@ -211,7 +211,7 @@ class Curator:
         of `truth_query` alone; the cost comes on top of what was spent before.
         See :func:`discreet.inference.error_of`.
         """
-        from discreet import inference  # noqa: PLC0415 - a door that opens when called
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         return inference.error_of(
             self, answer, truth_query, epsilon, column=column, row=row, delta=delta
@@ -326,7 +326,7 @@ class Curator:
             cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
             low, high = (middle, high) if cost.rho <= room else (low, middle)
         digits = floor_decimal(low)
-        return f'epsilon="{digits}"' if digits else None
+        return Hint("epsilon", digits) if digits else None
 
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from discreet._text import plain_str
-from discreet.errors import QueryError
+from discreet.errors import Hint, QueryError
 
 if TYPE_CHECKING:
     from discreet import policy as pol
@@ -100,7 +100,7 @@ class Table:
     ) -> Table:
         """Add the columns of a public table's rows with equal columns `on`."""
         if how not in ("inner", "left"):
-            raise QueryError("a join is inner or left", hint='how="left"')
+            raise QueryError("a join is inner or left", hint=Hint("how", "left"))
         listed = [on] if isinstance(on, str) else list(on)
         pairs = tuple((item, item) if isinstance(item, str) else item for item in listed)
         if not pairs:

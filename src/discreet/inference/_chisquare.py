@@ -33,14 +33,13 @@ References
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from scipy import special
 
-from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, read_n, resolve
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, Noisy, read_n, resolve
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
 from discreet.inference._results import TestResult
@@ -55,16 +54,10 @@ def chisquare_gof(
     p0: Any = None,
     n: int | None = None,
     *,
-    epsilon: Number | None = None,
-    noise: str | None = None,
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     method: Method = "auto",
     draws: int = DRAWS,
     rng: Rng = None,
+    **description: Unpack[Description],
 ) -> TestResult:
     """Test whether noisy counts come from given cell probabilities.
 
@@ -91,16 +84,7 @@ def chisquare_gof(
     >>> fair.pvalue > 0.05
     True
     """
-    item = _table(
-        counts,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = _table(counts, **description)
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
     if _choose(method, item) == "quadratic":
@@ -128,16 +112,10 @@ def chisquare_independence(
     n: int | None = None,
     *,
     shape: tuple[int, int] | None = None,
-    epsilon: Number | None = None,
-    noise: str | None = None,
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     method: Method = "auto",
     draws: int = DRAWS,
     rng: Rng = None,
+    **description: Unpack[Description],
 ) -> TestResult:
     """Test whether rows and columns of a noisy table of counts are independent.
 
@@ -155,22 +133,13 @@ def chisquare_independence(
     >>> inf.chisquare_independence(counts, rng=1).pvalue < 0.01
     True
     """
-    item = _table(
-        table,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = _table(table, **description)
     z = np.asarray(item.value, dtype=np.float64)
     z = z if shape is None else _reshaped(z, shape)
     if z.ndim != 2 or min(z.shape) < 2:
         raise ParameterError(
             f"a table needs two rows and two columns at least, got shape {z.shape}",
-            hint="shape=(2, 3)",
+            hint=Hint("shape", (2, 3)),
         )
     size = _size(n, item, z)
     rows, columns = z.shape
@@ -198,8 +167,8 @@ def chisquare_independence(
 # -- reading ------------------------------------------------------------------------
 
 
-def _table(value: Any, law: Any, noise: str | None, **described: Any) -> Noisy:
-    item = resolve(value, law, noise, **described)
+def _table(value: Any, **description: Unpack[Description]) -> Noisy:
+    item = resolve(value, **description)
     if item.size < 2:
         raise ParameterError("a χ² test needs at least two cells")
     return item
@@ -219,7 +188,7 @@ def _probabilities(p0: Any, cells: int) -> Floats:
     if p.size != cells or not (p > 0).all() or not math.isclose(p.sum(), 1, rel_tol=1e-9):
         raise ParameterError(
             f"p0 must hold {cells} positive probabilities that add up to 1",
-            hint="p0=[0.25, 0.25, 0.5]",
+            hint=Hint("p0", [0.25, 0.25, 0.5]),
         )
     return np.asarray(p / p.sum())
 
@@ -240,7 +209,9 @@ def _size(n: object, item: Noisy, z: Floats) -> int:
 
 def _draws(draws: object) -> int:
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 1999)
+        )
     return draws
 
 
@@ -248,10 +219,12 @@ def _choose(method: str, item: Noisy) -> str:
     if method not in ("auto", "montecarlo", "quadratic"):
         raise ParameterError(
             f"method must be 'auto', 'montecarlo' or 'quadratic', got {method!r}",
-            hint='method="auto"',
+            hint=Hint("method", "auto"),
         )
     if method == "quadratic" and not item.noise.gaussian:
-        raise ParameterError("the quadratic form needs Gaussian noise", hint='method="montecarlo"')
+        raise ParameterError(
+            "the quadratic form needs Gaussian noise", hint=Hint("method", "montecarlo")
+        )
     return "quadratic" if item.noise.gaussian and method == "auto" else method
 
 

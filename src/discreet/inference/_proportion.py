@@ -28,7 +28,7 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, check_count, read_n, resolve, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._results import POPULATION, Interval, TestResult, plain, read_alternative
@@ -80,7 +80,7 @@ def proportion_test(
     >>> round(test.statistic, 5), round(test.pvalue, 5)
     (1.99834, 0.09224)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     size, side = read_n(n, item), read_alternative(alternative)
     null = _exact.confidence(p0, "p0")
     check_count(item, size)
@@ -91,7 +91,7 @@ def proportion_test(
         pvalue = _simulated_pvalue(z, size, null, item.noise, side, draws=_draws(draws), rng=rng)
     else:
         raise ParameterError(
-            f"method must be 'exact' or 'montecarlo', got {method!r}", hint='method="exact"'
+            f"method must be 'exact' or 'montecarlo', got {method!r}", hint=Hint("method", "exact")
         )
     statistic = (z / size - null) / math.sqrt(null * (1 - null) / size)
     return TestResult(
@@ -107,7 +107,9 @@ def proportion_test(
 
 def _draws(draws: object) -> int:
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=9999")
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 9999)
+        )
     return draws
 
 
@@ -195,7 +197,7 @@ def proportion_interval(
     >>> inf.proportion_interval(value=30, n=100, epsilon=".5", noise="geometric")
     [0.197207, 0.415664] (95 %)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")
     level, side = _exact.confidence(confidence), read_alternative(alternative)

@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
@@ -102,8 +102,8 @@ class TestResult:
         ]
         lines += [f"  {name:<12} {value}" for name, value in self.parameters.items()]
         if self._interval is not None:
-            found = self.confidence_interval()
-            lines.append(f"  95 % interval {found!r} for {found.covers}")
+            interval = self.confidence_interval()
+            lines.append(f"  95 % interval {interval!r} for {interval.covers}")
         lines.append(
             f"  cost         {'nothing further' if self.loss is None else self.loss}",
         )
@@ -123,12 +123,12 @@ def plain(x: Any) -> Any:
 
 def read_alternative(x: str) -> Alternative:
     """Parse ``alternative=``."""
-    for known in get_args(Alternative):
-        if x == known:
-            return cast("Alternative", known)
+    for word in get_args(Alternative):
+        if x == word:
+            return cast("Alternative", word)
     raise ParameterError(
         f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
-        hint='alternative="two-sided"',
+        hint=Hint("alternative", "two-sided"),
     )
 
 

@@ -57,7 +57,7 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import ParameterError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError, TaintedNoiseError
 from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._results import Interval, TestResult, plain, read_alternative
@@ -122,7 +122,9 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
     """
     a, b = float(_exact.exact(low, "low")), float(_exact.exact(high, "high"))
     if not a < b:
-        raise ParameterError(f"low must be below high, got {a} and {b}", hint="low=0, high=100")
+        raise ParameterError(
+            f"low must be below high, got {a} and {b}", hint=Hint("low", 0).also("high", 100)
+        )
     x = _private(values)
     u = (np.clip(np.where(np.isnan(x), (a + b) / 2, x), a, b) - (a + b) / 2) / ((b - a) / 2)
     # integer codes record by record: sums are exact, so sensitivities are true
@@ -167,7 +169,7 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
         )
     cell = find_cell(record, row)
     if cell is None:
-        raise ParameterError("pick one group", hint="row={'sex': 'F'}")
+        raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
     half = float(formula.widest / formula.step) / 2
     scale = (1.0, 1 / half, 1 / half**2)
     parts = []
@@ -235,8 +237,8 @@ def two_sample_test(
     shared([g.count for g in groups])
     # disjoint groups: one record is in one of them, and both paid the same
     loss = None if _released(x) else groups[0].loss
-    found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="two-sample test of means", loss=loss)
+    result = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="two-sample test of means", loss=loss)
 
 
 def paired_test(
@@ -264,11 +266,11 @@ def paired_test(
     first, second = _private(before), _private(after)
     if first.size != second.size:
         raise ParameterError("pairs need as many values before as after")
-    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint="bound=10")
+    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 10))
     group = moments(second - first, -reach, reach, epsilon)
     side = read_alternative(alternative)
-    found = _mean_test([group], 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="paired test of means", loss=group.loss)
+    result = _mean_test([group], 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="paired test of means", loss=group.loss)
 
 
 def mean_test(
@@ -289,8 +291,8 @@ def mean_test(
         raise ParameterError("mu0 must lie inside the clamping range")
     centre = (null - (group.low + group.high) / 2) / group.half
     side = read_alternative(alternative)
-    found = _mean_test([group], centre, side, draws=draws, rng=rng)
-    return replace(found, loss=None if _released(x) else group.loss)
+    result = _mean_test([group], centre, side, draws=draws, rng=rng)
+    return replace(result, loss=None if _released(x) else group.loss)
 
 
 def _released(x: Any) -> bool:
@@ -305,11 +307,14 @@ def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | No
         x = moments_of(*x)
     if isinstance(x, Moments):
         if epsilon is not None or low is not None or high is not None:
-            raise ParameterError("released moments bring their range and cost", hint="epsilon=None")
+            raise ParameterError(
+                "released moments bring their range and cost", hint=Hint("epsilon", None)
+            )
         return x
     if low is None or high is None or epsilon is None:
         raise ParameterError(
-            "private values need public bounds and a price", hint="low=0, high=100, epsilon=1"
+            "private values need public bounds and a price",
+            hint=Hint("low", 0).also("high", 100).also("epsilon", 1),
         )
     return moments(x, low, high, epsilon)
 
@@ -399,8 +404,8 @@ def _simulate(
     sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
     first = size * mean + sums[0]
     second = size * (mu[1] - 0.5) + sums[1]
-    drawn = [law.simulate(rng, draws) for law in laws]
-    return np.array([size + drawn[0], first + drawn[1], second + drawn[2]])
+    noises = [law.simulate(rng, draws) for law in laws]
+    return np.array([size + noises[0], first + noises[1], second + noises[2]])
 
 
 def _bounded_moments(mean: float, variance: float) -> tuple[float, float, float, float]:
@@ -469,8 +474,8 @@ def rank_test(
         epsilon=epsilon,
         neighbours="change-one",
     )
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="Mann–Whitney test of noisy ranks")
+    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
 def signed_rank_test(
@@ -505,8 +510,8 @@ def signed_rank_test(
         return np.asarray(signs @ np.arange(1, n + 1))
 
     released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="signed-rank test of noisy ranks")
+    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    return replace(result, method="signed-rank test of noisy ranks")
 
 
 def _rank_result(
@@ -521,5 +526,7 @@ def _rank_result(
 
 def _enough(draws: object) -> int:
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=9999")
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 9999)
+        )
     return draws

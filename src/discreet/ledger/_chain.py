@@ -11,7 +11,7 @@ format 1 have no such link.
 Whoever knows :math:`(n, h_n)` from elsewhere (an anchor) therefore knows every
 earlier line *and* all running totals: changing any of them without changing
 :math:`h_n` means a SHA-256 collision. The state stands beside the head, so one
-debit checks it in constant time; :func:`replayed` recomputes it from the lines.
+debit checks it in constant time; :func:`check_replay` recomputes it from the lines.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import BudgetExceededError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, after, canonical, digest, read_cost
+from discreet.ledger._state import State, after, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
@@ -107,9 +108,9 @@ def next_line(
     if then is None:
         then = after(None if head is None else head.content, kind, body, number)
     state = then.to_text()
-    text, told = canonical(body), digest(state)
-    own = sealed(number, when, kind, text, told, previous, jump)
-    return Line(number, when, kind, text, told, previous, own, jump), Head(number, own, state)
+    text, seal = canonical(body), digest(state)
+    own = sealed(number, when, kind, text, seal, previous, jump)
+    return Line(number, when, kind, text, seal, previous, own, jump), Head(number, own, state)
 
 
 def check_head(head: Head, last: Line | None) -> None:

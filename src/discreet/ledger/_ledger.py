@@ -43,8 +43,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
+    Hint,
     IdempotencyError,
     LedgerError,
     LedgerIntegrityError,
@@ -80,7 +82,6 @@ from discreet.ledger._state import (
     budget_body,
     coarse,
     cost_body,
-    digest,
     rational,
     read_budget,
 )
@@ -225,7 +226,7 @@ class ChainedLedger:
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {head.number} lines, but it had "
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
-                    hint=f'ledger="{mark.where}"' if mark.where != self.where else None,
+                    hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
             line = tx.line(mark.number) if mark.number != head.number else None
             if (head.hash if line is None else line.hash) != mark.hash:
@@ -402,20 +403,23 @@ class ChainedLedger:
         by, note
             Who decided, and why.
         """
-        told = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        given: dict[str, Any] = {
-            k: rational(decimal(v, k)) for k, v in told.items() if v is not None
+        totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        changes: dict[str, Any] = {
+            k: rational(decimal(v, k)) for k, v in totals.items() if v is not None
         }
         if accounting is not None:
-            given["accounting"] = accounting
-        if not given:
-            raise ParameterError("raise_budget needs a new total", hint='raise_budget(epsilon="3")')
+            changes["accounting"] = accounting
+        if not changes:
+            raise ParameterError(
+                "raise_budget needs a new total",
+                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
+            )
 
         def decide(state: State) -> dict[str, Any]:
-            body = {**state.budget, **given}
-            if "rho" in given and "epsilon" not in given:
+            body = {**state.budget, **changes}
+            if "rho" in changes and "epsilon" not in changes:
                 body["epsilon"] = None
-            if "epsilon" in given and "rho" not in given:
+            if "epsilon" in changes and "rho" not in changes:
                 body["rho"] = None
             return _budget.decided(read_budget(body))
 
@@ -525,21 +529,21 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
 
 def _agree(where: str, state: State, budget: Budget) -> None:
     """Refuse a policy whose budget is neither the first one nor the one in force."""
-    asked = budget_body(budget)
-    if asked in (state.declared, state.budget):
+    proposal = budget_body(budget)
+    if proposal in (state.declared, state.budget):
         return
     here = f'discreet.ledger.open_ledger("{where}")'
     if where == ":memory:":
         here = "curator.ledger"
     elif "://" in where:
         here = f'discreet.ledger.open_ledger(url, "{state.policy}")'
-    totals = {k: asked[k] for k in ("epsilon", "delta", "rho", "accounting")}
+    totals = {k: proposal[k] for k in ("epsilon", "delta", "rho", "accounting")}
     changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
     if changed:
-        said = ", ".join(f'{k}="{totals[k].removesuffix("/1")}"' for k in changed)
-        hint = f"{here}.raise_budget({said})"
+        new = {k: totals[k].removesuffix("/1") for k in changed}
+        hint: str = Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
     else:
-        shares = {who: part.removesuffix("/1") for who, part in asked["shares"].items()}
+        shares = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
         hint = f"{here}.set_shares({shares})"
     raise LedgerError(
         f"the policy's [budget] differs from the one on record in {where!r}: a change must be "

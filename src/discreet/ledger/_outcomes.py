@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
+from discreet._canonical import canonical, digest
 from discreet.errors import LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._chain import Head, Line, damaged, reached, replayed, seals
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, canonical, cost_body, digest
+from discreet.ledger._state import State, cost_body
 from discreet.ledger._store import Transaction
 
 

@@ -8,7 +8,6 @@ too high by less than 2^-256 per debit.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -31,19 +31,6 @@ FORMAT: Final = 2
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
-
-
-def canonical(value: object) -> str:
-    """One spelling of JSON-able data: sorted keys, no blanks, ASCII."""
-    return _ENCODER.encode(value)
-
-
-_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def digest(text: str) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def hashed(body: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ from discreet.meaning._odds import (
     read_group,
 )
 from discreet.meaning._words import exactly, number, percent
-from discreet.privacy._relation import shared_label
+from discreet.privacy import shared_label
 
 if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger

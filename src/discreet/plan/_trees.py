@@ -84,7 +84,7 @@ class Tree(Part):
 
     @property
     def numbers(self) -> int:
-        """All nodes."""
+        """Noisy counts of all nodes, level by level."""
         return sum(BRANCHING**depth for depth in range(1, self.levels + 1))
 
     def price(self, rule: Rule) -> Priced:
