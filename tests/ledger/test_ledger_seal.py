@@ -205,7 +205,7 @@ def test_an_answer_is_marked_before_it_is_given_out_again(path, given, monkeypat
     receipt = made.debit(given.entry(key="k"))
     backup = path.read_bytes()
     with monkeypatch.context() as m:
-        m.setattr(type(made), "_mark", lambda *_: None)
+        m.setattr(type(made), "_move", lambda *_: None)
         made.settle(receipt, '["first"]')
     assert made.debit(given.entry(key="k")).stored == '["first"]'
     path.write_bytes(backup)

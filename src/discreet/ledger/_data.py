@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from discreet._canonical import digest
 from discreet.errors import LedgerError, LedgerIntegrityError
-from discreet.ledger._anchor import locked, state_directory
+from discreet.ledger._anchor import locked, read_at, state_directory, write_at
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20
@@ -38,11 +38,11 @@ def claim(sources: Iterable[str], policy: Policy) -> None:
         path = str(state_directory() / "data" / f"{digest(source)[:32]}.policies")
         try:
             with locked(path) as file:
-                names = os.pread(file, _LONGEST, 0).decode("utf-8", "replace").split("\n")
+                names = read_at(file, _LONGEST, 0).decode("utf-8", "replace").split("\n")
                 others = [name for name in names if name and name not in known]
                 if not others and policy.identity not in names:
                     end = os.fstat(file).st_size
-                    os.pwrite(file, f"{policy.identity}\n".encode(), end)
+                    write_at(file, f"{policy.identity}\n".encode(), end)
                     os.fsync(file)
         except OSError:
             raise LedgerError(

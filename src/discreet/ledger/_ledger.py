@@ -37,13 +37,11 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from discreet._canonical import digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
@@ -54,17 +52,15 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import Anchor, Mark
+from discreet.ledger._anchor import Anchor, Held, Mark
 from discreet.ledger._chain import (
-    GENESIS,
     Head,
     Line,
     check_head,
     check_links,
     damaged,
-    jump_of,
     next_line,
-    seals,
+    reached,
 )
 from discreet.ledger._outcomes import (
     asked,
@@ -86,13 +82,10 @@ from discreet.ledger._state import (
     read_budget,
 )
 from discreet.ledger._store import Store, Transaction
+from discreet.ledger._turn import Turn, now
 from discreet.policy import Budget, Policy
 
 _LONGEST_KEY: Final = 200
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,64 +150,102 @@ class ChainedLedger:
     # -- opening ------------------------------------------------------------------
 
     def _open(self, policy: Policy | None, *, adopt: bool) -> str:
-        create = policy is not None and not self._marks()
-        self._store.prepare()
-        body: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
-        if create and policy is not None:  # before the lock: it may take a moment
-            body |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
-        with self._store.writing(create=create) as tx:
-            head = tx.head()
-            if head is None:
-                if not create or self._marks():
-                    raise LedgerIntegrityError(
-                        f"the ledger {self.where!r} holds no line of policy {self.identity!r}, "
-                        "although it is known to have had some"
-                    )
-                line, head = next_line(None, _now(), "open", body)
-                tx.append(line, head)
-                first = line.hash
-            else:
-                first = self._reopen(tx, head, policy, adopt=adopt)
-                head = tx.head()
-                assert head is not None
-        self._first = first
-        self._mark(head)
-        return first
+        first, complete = (None, False) if adopt else self._look(policy)
+        if first is not None and complete:
+            return first
+        try:
+            return self._enter(policy, adopt=adopt)
+        except LedgerError as error:
+            # who may not write the marks may still look; every debit will be refused
+            if first is None or type(error) is not LedgerError:
+                raise
+            return first
 
-    def _reopen(self, tx: Transaction, head: Head, policy: Policy | None, *, adopt: bool) -> str:
-        marks = self._marks()
-        self._check(marks, tx, head)
-        check_links(tx.lines(), head)
+    def _enter(self, policy: Policy | None, *, adopt: bool) -> str:
+        """Open, and write what is missing: the first line, a newer format, marks."""
+        opening: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
+        if policy is not None:  # before the locks: it may take a moment
+            opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
+        with self._held() as anchors:
+            marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
+            create = policy is not None and not marks
+            self._store.prepare()
+            with self._store.writing(create=create) as tx:
+                head = tx.head()
+                if head is None:
+                    if not create:
+                        raise LedgerIntegrityError(
+                            f"the ledger {self.where!r} holds no line of policy "
+                            f"{self.identity!r}, although it is known to have had some"
+                        )
+                    line, head = next_line(None, now(), "open", opening)
+                    tx.append(line, head)
+                    self._first = line.hash
+                else:
+                    turn = Turn(tx, head)
+                    self._first = self._reopen(turn, policy, marks, adopt=adopt)
+                    head = turn.head
+            self._move(anchors, head)
+        return self._first
+
+    def _look(self, policy: Policy | None) -> tuple[str | None, bool]:
+        """Open without writing: hash of the first line, and whether every mark is up to date."""
+        marks = [anchor.read() for anchor in self._anchors]
+        if not any(marks) or not self._store.ready():
+            return None, False
+        with self._reading() as (tx, head):
+            first, here = self._fit(tx, head, policy), (head.hash, self.where)
+            return first, all(mark and (mark.hash, mark.where) == here for mark in marks)
+
+    def _fit(self, tx: Transaction, head: Head, policy: Policy | None) -> str:
+        """Refuse a ledger of another policy or budget; name it by its first line."""
         state = head.content
         if state.policy != self.identity:
             raise foreign(self.where, state.policy, self.identity)
         if policy is not None:
             _agree(self.where, state, policy.budget)
-        if state.format < FORMAT:
-            head = _upgraded(tx, head)
+        first = tx.line(1)
+        if first is None:
+            raise damaged(1)
+        return first.hash
+
+    def _reopen(
+        self, turn: Turn, policy: Policy | None, marks: Sequence[Mark], *, adopt: bool
+    ) -> str:
+        self._check(marks, turn.tx, turn.head)
+        first = self._fit(turn.tx, turn.head, policy)
+        if turn.head.content.format < FORMAT:
+            turn.upgrade()
         beside = any(anchor.durable for anchor in self._anchors)
-        if beside and not marks and head.number > 1:
+        if beside and not marks and turn.head.number > 1:
             if not adopt:
                 raise LedgerIntegrityError(
-                    f"the ledger {self.where!r} has {head.number} lines but no anchor: nobody "
-                    "here can tell whether it is the latest one",
+                    f"the ledger {self.where!r} has {turn.head.number} lines but no anchor: "
+                    "nobody here can tell whether it is the latest one",
                     hint=f'discreet.ledger.adopt("{self.where}")',
                 )
-            check_store(tx, tuple(tx.lines()), head)
-            _append(tx, head, "adopt", {})
-        first = tx.line(1)
-        assert first is not None
-        return first.hash
+            lines = tuple(turn.tx.lines())
+            check_links(lines, turn.head)
+            check_store(turn.tx, lines, turn.head)
+            turn.append("adopt", {})
+        return first
 
     # -- anchors ------------------------------------------------------------------
 
     def _marks(self) -> list[Mark]:
         return [mark for anchor in self._anchors if (mark := anchor.read()) is not None]
 
-    def _mark(self, head: Head) -> None:
+    @contextmanager
+    def _held(self) -> Iterator[list[Held]]:
+        """Hold all anchors, the one that copies of the ledger share before their own."""
+        with ExitStack() as stack:
+            order = sorted(self._anchors, key=lambda anchor: anchor.durable)
+            yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+
+    def _move(self, anchors: Sequence[Held], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where)
-        for anchor in self._anchors:
-            anchor.write(mark)
+        for anchor in anchors:
+            anchor.move(mark)
 
     def _check(self, marks: Sequence[Mark], tx: Transaction, head: Head) -> None:
         """Refuse a head that is damaged, or a ledger that misses a mark."""
@@ -228,11 +259,10 @@ class ChainedLedger:
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
                     hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
-            line = tx.line(mark.number) if mark.number != head.number else None
-            if (head.hash if line is None else line.hash) != mark.hash:
+            if reached(tx.line, head, mark.number).hash != mark.hash:
                 raise LedgerIntegrityError(
                     f"line {mark.number} of the ledger {self.where!r} is not the one that was "
-                    "written: the ledger was edited, or another one took its place"
+                    "written: the ledger was edited or copied, or another one took its place"
                 )
 
     @contextmanager
@@ -244,11 +274,19 @@ class ChainedLedger:
             yield tx, head
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Transaction, Head]]:
-        with self._store.writing() as tx:
-            head = self._head(tx)
-            self._check(self._marks(), tx, head)
-            yield tx, head
+    def _writing(self) -> Iterator[Turn]:
+        """Take a turn: the anchors are held from before the check until they are moved.
+
+        Whoever cannot move them is refused before anything is written.
+        """
+        with self._held() as anchors:
+            with self._store.writing() as tx:
+                turn = Turn(tx, self._head(tx))
+                marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
+                self._check(marks, tx, turn.head)
+                yield turn
+            # also before an answer is given out that nobody has seen yet
+            self._move(anchors, turn.head)
 
     def _head(self, tx: Transaction) -> Head:
         head = tx.head()
@@ -272,17 +310,16 @@ class ChainedLedger:
         """
         self._acceptable(entry)
         slot = slot_of(entry.analyst, entry.key)
-        with self._writing() as (tx, head):
-            state = head.content
+        with self._writing() as turn:
+            state = turn.head.content
             body = _debit_body(state.limits, entry)
             question = body["question"] = question_of(state, entry, body["cost"])
-            found, end = self._found(tx, head, entry, slot, question), head
-            if found is None:
-                then = _budget.admit(state, entry, body, head.number + 1)
-                line, end = _append(tx, head, "debit", body, then, slot=slot, question=question)
-                found = Receipt(line.number, line.hash, line.when)
-        self._mark(end)  # also before an answer is given out that nobody has seen yet
-        return found
+            receipt = self._found(turn.tx, turn.head, entry, slot, question)
+            if receipt is None:
+                then = _budget.admit(state, entry, body, turn.head.number + 1)
+                line = turn.append("debit", body, then, slot=slot, question=question)
+                receipt = Receipt(line.number, line.hash, line.when)
+        return receipt
 
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
@@ -328,18 +365,16 @@ class ChainedLedger:
 
         Returns the outcome that is stored. Only that may be released.
         """
-        with self._writing() as (tx, head):
-            line = tx.line(receipt.number)
+        with self._writing() as turn:
+            line = turn.tx.line(receipt.number)
             if line is None or line.hash != receipt.hash or line.kind != "debit":
                 raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-            outcome, end = outcome_of(tx, head, line), head
+            outcome = outcome_of(turn.tx, turn.head, line)
             if outcome is None:
-                # a debit of format 1 does not say its question; a resumed one is new
-                question = line.content.get("question") or _asked_in(tx, line.number)
-                body = settling(line, question, record)
-                _, end = _append(tx, head, "settle", body, settles=line.number)
-                tx.settle(line.number, record)
-        self._mark(end)
+                # a debit of format 1 does not say its question
+                question = line.content.get("question") or _asked_in(turn.tx, line.number)
+                turn.append("settle", settling(line, question, record), settles=line.number)
+                turn.tx.settle(line.number, record)
         return record if outcome is None else outcome[1]
 
     # -- reading --------------------------------------------------------------------
@@ -460,48 +495,13 @@ class ChainedLedger:
     def _decide(
         self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
     ) -> None:
-        with self._writing() as (tx, head):
-            body = {**decide(head.content), "by": by, "note": note}
-            _, end = _append(tx, head, kind, body)
-        self._mark(end)
-
-
-def _append(
-    tx: Transaction,
-    head: Head,
-    kind: str,
-    body: Mapping[str, Any],
-    then: State | None = None,
-    **found_by: Any,
-) -> tuple[Line, Head]:
-    """Chain one more line, and store it."""
-    far = tx.line(jump_of(head.number + 1))
-    if jump_of(head.number + 1) and (far is None or not seals(far)):
-        raise damaged(jump_of(head.number + 1))
-    jump = GENESIS if far is None else far.hash
-    line, end = next_line(head, _now(), kind, body, then, jump=jump)
-    tx.append(line, end, **found_by)
-    return line, end
+        with self._writing() as turn:
+            turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
 
 
 def _asked_in(tx: Transaction, number: int) -> str:
     """Question that a debit of format 1 is found by."""
     return next(question for n, _, question, _ in tx.index() if n == number) or ""
-
-
-def _upgraded(tx: Transaction, head: Head) -> Head:
-    """Bring a chain of format 1 to format 2: check it whole, then seal every outcome."""
-    lines = tuple(tx.lines())
-    check_links(lines, head)
-    check_store(tx, lines, head)
-    stored = dict(tx.answers())
-    questions = {n: question for n, _, question, _ in tx.index() if question is not None}
-    waiting = {str(n): digest(lines[n - 1].body) for n in questions if n not in stored}
-    _, head = _append(tx, head, "format", {"format": FORMAT, "open": waiting})
-    for number, record in stored.items():
-        body = settling(lines[number - 1], questions[number], record)
-        _, head = _append(tx, head, "settle", body, settles=number)
-    return head
 
 
 def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:

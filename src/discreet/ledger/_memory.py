@@ -112,6 +112,12 @@ class MemoryStore:
 
     where = ":memory:"
 
+    wait = 30.0
+
+    def ready(self) -> bool:
+        """Whether there is nothing to prepare."""
+        return True
+
     def prepare(self) -> None:
         """Nothing: no earlier format lives in this process."""
 

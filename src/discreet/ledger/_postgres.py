@@ -104,6 +104,11 @@ class PostgresStore:
         parts = urlsplit(self.url)
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
+    def ready(self) -> bool:
+        """Whether the tables are of the present format."""
+        with self._connection() as connection:
+            return self._format(connection) == FORMAT
+
     def prepare(self) -> None:
         """Bring tables of an earlier format to the present one; refuse those of a newer one."""
         with self._connection() as connection:

@@ -170,6 +170,11 @@ class SqliteStore:
             raise newer(f"the ledger {self.where!r}", version)
         return connection
 
+    def ready(self) -> bool:
+        """Whether the file is of the present format."""
+        with self._connection() as connection:
+            return self._format(connection) != 1
+
     def prepare(self) -> None:
         """Bring a file of an earlier format to the present one."""
         if self._file() is None:

@@ -76,6 +76,15 @@ class Store(Protocol):
         """Path, server or ``":memory:"``."""
         ...
 
+    @property
+    def wait(self) -> float:
+        """Seconds to wait for others."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether the place is there and of the present format."""
+        ...
+
     def prepare(self) -> None:
         """Bring tables of an earlier format to the present one."""
         ...
