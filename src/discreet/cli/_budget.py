@@ -208,6 +208,10 @@ def _told(line: Line) -> str:
         case "debit":
             tables = ", ".join(body.get("tables") or ()) or "?"
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
+        case "settle":
+            return f"line {body['debit']} {'is answered' if body['record'] else 'has failed'}"
+        case "format":
+            return f"format {body['format']} begins"
         case "budget":
             words = "new totals or shares"
         case "close" | "reopen":

@@ -20,6 +20,9 @@ time independent of its value), the stored outcome has the law of M(x), which wa
 paid for. ∎ A lease is not needed for this; two live runs with one key both
 release whichever outcome was stored first.
 
+An equal question whose run was cut short is therefore taken up again under the debit
+that it has, with or without a key; the curator meters the further run.
+
 A run that fails *and lives to say so* has released something: the failure. It is
 stored as the outcome, and the same key gives the same failure for ever. If storing
 fails, the caller gets a ledger error instead of the outcome, whatever it was. So
@@ -46,6 +49,7 @@ from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
     IdempotencyError,
+    LedgerBusyError,
     LedgerError,
     LedgerIntegrityError,
     ParameterError,
@@ -69,6 +73,7 @@ from discreet.ledger._outcomes import (
     question_of,
     settling,
     slot_of,
+    waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
 from discreet.ledger._state import (
@@ -86,6 +91,8 @@ from discreet.ledger._turn import Turn, now
 from discreet.policy import Budget, Policy
 
 _LONGEST_KEY: Final = 200
+_TRIES: Final = 3
+"""How often an outcome is offered to a ledger that is busy or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +348,7 @@ class ChainedLedger:
         number = None if slot is None else tx.in_slot(slot)
         keyed = number is not None
         if number is None and not entry.fresh:
-            number = tx.answered(question)
+            number = tx.answered(question) or waiting_for(tx, head, question)
         if number is None:
             return None
         line = tx.line(number)
@@ -363,8 +370,20 @@ class ChainedLedger:
     def settle(self, receipt: Receipt, record: str | None) -> str | None:
         """Store the outcome of a run (None: it failed), unless one is stored.
 
-        Returns the outcome that is stored. Only that may be released.
+        Returns the outcome that is stored. Only that may be released. It is paid for,
+        so we try more than once.
         """
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._settle(receipt, record)
+            except LedgerIntegrityError:
+                raise
+            except LedgerError as error:
+                if not tries_left:
+                    raise _unsettled(error) from None
+        raise AssertionError("unreachable")
+
+    def _settle(self, receipt: Receipt, record: str | None) -> str | None:
         with self._writing() as turn:
             line = turn.tx.line(receipt.number)
             if line is None or line.hash != receipt.hash or line.kind != "debit":
@@ -516,6 +535,17 @@ def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         **({} if entry.runs else {"runs": False}),
     }
+
+
+def _unsettled(error: LedgerError) -> LedgerError:
+    """Say of an outcome that could not be stored what is true of it: it is paid for."""
+    kind = LedgerBusyError if isinstance(error, LedgerBusyError) else LedgerError
+    why = "is in use" if kind is LedgerBusyError else "cannot be written"
+    return kind(
+        f"the ledger {why}, so the outcome of this run could not be stored and is not released; "
+        "its debit stands, and the same question will be taken up under it",
+        hint="ask the same question again",
+    )
 
 
 def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:

@@ -51,6 +51,9 @@ class _Book:
         if settles is not None:
             self.settlements[settles] = line.number
 
+    def asked(self, question: str) -> list[int]:
+        return self.questions.get(question, [])[::-1]
+
     def settled(self, number: int) -> int | None:
         return self.settlements.get(number)
 

@@ -92,6 +92,20 @@ def outcome_of(
     return stored
 
 
+def waiting_for(tx: Transaction, head: Head, question: str) -> int | None:
+    """Latest debit for a question whose outcome is still to come.
+
+    Its run was cut short, or is not done yet. A debit of format 1 does not seal its
+    question and is found by its key alone.
+    """
+    open_debits = head.content.open
+    for number in tx.asked(question) if open_debits else ():
+        line = tx.line(number) if str(number) in open_debits else None
+        if line is not None and "question" in line.content:
+            return number
+    return None
+
+
 def check_store(tx: Transaction, lines: Sequence[Line], head: Head) -> None:
     """Replay the lines, and compare with them all that the store holds besides."""
     tx.check()

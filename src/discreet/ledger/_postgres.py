@@ -2,7 +2,9 @@
 
 A writer locks the policy's head row (``SELECT … FOR UPDATE``) before it reads
 anything, and moves the head by a conditional update, so two hosts are as
-exclusive as two threads. ``synchronous_commit`` is on for every transaction. One
+exclusive as two threads. The level of isolation is ours, not the server's default:
+under a stricter one a writer that has waited would be refused.
+``synchronous_commit`` is on for every transaction. One
 connection per operation: nothing is shared across threads and forks.
 """
 
@@ -151,20 +153,33 @@ class PostgresStore:
         with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
+    def _limits(self) -> dict[str, Any]:
+        """How long a server may be silent, in connecting and in answering."""
+        seconds = max(2, int(self.wait))
+        return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
+
     @contextmanager
     def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with psycopg.connect(self.url, connect_timeout=max(2, int(self.wait))) as connection:
-                if snapshot:
-                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                    connection.read_only = True
+            with psycopg.connect(self.url, **self._limits()) as connection:
+                # ours, whatever the server's default is: a writer that has waited for the
+                # head must see it as it is then, a reader one state throughout
+                levels = psycopg.IsolationLevel
+                connection.isolation_level = (
+                    levels.REPEATABLE_READ if snapshot else levels.READ_COMMITTED
+                )
+                connection.read_only = snapshot
                 connection.execute("SET LOCAL synchronous_commit TO on")
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
                 yield connection
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        except (
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.DeadlockDetected,
+            psycopg.errors.SerializationFailure,
+        ):
             raise LedgerBusyError(
                 f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"
             ) from None

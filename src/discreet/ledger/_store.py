@@ -59,6 +59,10 @@ class Transaction(Protocol):
         """Latest line that answered a question."""
         ...
 
+    def asked(self, question: str) -> list[int]:
+        """All lines that asked a question, latest first."""
+        ...
+
     def outcome(self, number: int) -> tuple[bool, str | None] | None:
         """Whether the run of a line succeeded, and its record; None: not known."""
         ...
@@ -180,6 +184,14 @@ class SqlTransaction:
             question,
         ).fetchone()
         return None if row[0] is None else int(row[0])
+
+    def asked(self, question: str) -> list[int]:
+        """All lines that asked a question, latest first."""
+        sql = (
+            "SELECT number FROM discreet_lines WHERE policy = ? AND question = ?"
+            " ORDER BY number DESC"
+        )
+        return [int(row[0]) for row in self._run(sql, question)]
 
     def settled(self, number: int) -> int | None:
         """Line that settles a debit."""
