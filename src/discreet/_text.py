@@ -11,6 +11,11 @@ from discreet.errors import DiscreetError, ParameterError
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
+OBEYED: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""C1 controls, marks that turn or hide text, line separators, halves of surrogate pairs."""
+
 
 def plain_str(
     value: object, what: str = "this", error: type[DiscreetError] = ParameterError
@@ -40,6 +45,15 @@ def printable(text: str) -> str:
 def visible(text: str) -> str:
     """Take out what a terminal would obey: labels come from data and from anybody's records."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def json_safe(text: str) -> str:
+    r"""Escape in JSON text what a terminal or an editor would obey instead of show.
+
+    >>> json_safe('"a\u202eb"')
+    '"a\\u202eb"'
+    """
+    return OBEYED.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def quote(text: object) -> str:

@@ -465,7 +465,8 @@ def test_charts_go_through_the_renderer(folder, monkeypatch):
         def vegalite_to_html(spec, *, bundle):
             assert bundle
             assert spec
-            return "<!DOCTYPE html><html><head></head></html>"
+            script = "const spec = {};\ndraw(spec)"
+            return f"<!DOCTYPE html><html><head></head><script>{script}</script></html>"
 
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", Renderer)
     data("ask", GROUPED, "-e", "0.5", "--chart", "c.svg")

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
+from discreet._address import address
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head
 from discreet.ledger._state import FORMAT, newer
@@ -102,9 +102,8 @@ class PostgresStore:
 
     @property
     def where(self) -> str:
-        """Server and database, without user and password."""
-        parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        """Host, port and database."""
+        return address(self.url)
 
     def ready(self) -> bool:
         """Whether the tables are of the present format."""
