@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, ParameterError
 
@@ -50,6 +51,22 @@ def quote(text: object) -> str:
     """
     name = text if isinstance(text, str) else type(text).__name__
     return f'"{printable(name if len(name) <= 60 else name[:57] + "...")}"'
+
+
+def without_password(url: str, *, login: bool = True) -> str:
+    """Take passwords out of a URL, and the user's name unless `login` is to stay.
+
+    >>> without_password("postgresql://ana:secret@db/clinic?sslpassword=x&sslmode=require")
+    'postgresql://ana@db/clinic?sslmode=require'
+    >>> without_password("postgresql://ana@db/clinic?user=ana", login=False)
+    'postgresql://db/clinic'
+    """
+    secret = {"password", "passfile", "sslpassword"} | ({"user"} if not login else set())
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    name = f"{user.partition(':')[0]}@" if user and login else ""
+    query = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in secret]
+    return urlunsplit((parts.scheme, name + host, parts.path, urlencode(sorted(query)), ""))
 
 
 def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet._text import without_password
 from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
-from discreet.cli._schema import Schema, read_schemas, without_password
+from discreet.cli._schema import Schema, read_schemas
 from discreet.cli._session import check_writable, write
 from discreet.policy import toml
 

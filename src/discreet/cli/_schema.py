@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from discreet._text import without_password
 from discreet.cli._outcome import UsageError
 
 _HEADER_BYTES: Final = 2**20
@@ -26,7 +26,6 @@ _KINDS: Final = (
     ("text", ("string", "large_string", "string_view", "dictionary", "varchar", "char", "text",
               "bpchar", "uuid", "enum", "character")),
 )  # fmt: skip
-_SECRET: Final = ("password", "passfile", "sslpassword")
 _CATALOGUE: Final = """
     SELECT table_schema, table_name, column_name, data_type
     FROM information_schema.columns
@@ -175,16 +174,3 @@ def _chosen(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
                 hint=f"--table {next(iter(known))}",
             )
     return [known[name] for name in tables]
-
-
-def without_password(url: str) -> str:
-    """Take a password out of a URL: policies are public.
-
-    >>> without_password("postgresql://ana:secret@db/clinic")
-    'postgresql://ana@db/clinic'
-    """
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    login = f"{user.partition(':')[0]}@" if user else ""
-    query = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET]
-    return urlunsplit(parts._replace(netloc=login + host, query=urlencode(query)))
