@@ -76,7 +76,7 @@ class Head:
         return State.from_text(self.state)
 
 
-def sealed(*parts: int | str) -> str:
+def line_hash(*parts: int | str) -> str:
     """Hash of a line: of number, time, kind, body, hash of the state, previous hash."""
     return digest(canonical(parts))
 
@@ -89,9 +89,9 @@ def next_line(
     if then is None:
         then = after(None if head is None else head.content, kind, body)
     state = then.to_text()
-    text, seal = canonical(body), digest(state)
-    own = sealed(number, when, kind, text, seal, previous)
-    return Line(number, when, kind, text, seal, previous, own), Head(number, own, state)
+    text, after_hash = canonical(body), digest(state)
+    own = line_hash(number, when, kind, text, after_hash, previous)
+    return Line(number, when, kind, text, after_hash, previous, own), Head(number, own, state)
 
 
 def check_head(head: Head, last: Line | None) -> None:
@@ -107,7 +107,7 @@ def check_head(head: Head, last: Line | None) -> None:
 
 
 def _seals(line: Line) -> bool:
-    return line.hash == sealed(
+    return line.hash == line_hash(
         line.number, line.when, line.kind, line.body, line.state, line.previous
     )
 
