@@ -702,3 +702,13 @@ def test_published_settings_run_end_to_end(capsys, monkeypatch):
     assert "ε∞ = 4.39445, ε₁ = 1.07429" in shown
     for line in ("apple-emoji: ε = 4 ", "apple-health: ε = 2 ", "apple-safari: ε = 4 "):
         assert line in shown
+
+
+def test_candidates_that_look_alike_are_told_apart_or_left_out():
+    """The same value twice: no reading can separate them, and none is made up."""
+    assert not _decode._full_rank(np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]))
+    assert _decode._full_rank(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    rappor = local.Rappor(bits=16, cohorts=4)
+    aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 5000))
+    decoded = aggregator.estimate(candidates=["a", "a", "b"])
+    assert np.isnan(decoded.standard_errors[:2]).any()
