@@ -173,7 +173,8 @@ class DiscreetError(Exception):
         return copied
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint))
+        # what subclasses add stands in the dictionary, which pickle gives back
+        return (_rebuild, (type(self), self.message, self.hint), dict(self.__dict__))
 
 
 def _rebuild(kind: type[DiscreetError], message: str, hint: str | None) -> DiscreetError:
@@ -233,13 +234,6 @@ class UnprovenStatementError(PrivacyError):
         super().__init__(message, hint=hint)
         self.reason = reason
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_unproven, (self.message, self.hint, self.reason))
-
-
-def _rebuild_unproven(message: str, hint: str | None, reason: str) -> UnprovenStatementError:
-    return UnprovenStatementError(message, hint=hint, reason=reason)
-
 
 class TaintedNoiseError(PrivacyError):
     """Noise from the deterministic test source came near a release."""
@@ -281,19 +275,6 @@ class PolicyError(DiscreetError):
         self.path = path
         self.fix = fix
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_policy, (self.message, self.hint, self.line, self.path, self.fix))
-
-
-def _rebuild_policy(
-    message: str,
-    hint: str | None,
-    line: int | None,
-    path: tuple[str, ...],
-    fix: Mapping[str, object] | None,
-) -> PolicyError:
-    return PolicyError(message, hint=hint, line=line, path=path, fix=fix)
-
 
 class QueryError(DiscreetError):
     """A question that cannot be asked like this; refused before any data is read.
@@ -319,15 +300,6 @@ class QueryError(DiscreetError):
         super().__init__(message, hint=hint)
         self.line = line
         self.column = column
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_query, (type(self), self.message, self.hint, self.line, self.column))
-
-
-def _rebuild_query(
-    kind: type[QueryError], message: str, hint: str | None, line: int | None, column: int | None
-) -> QueryError:
-    return kind(message, hint=hint, line=line, column=column)
 
 
 class UnknownNameError(QueryError):

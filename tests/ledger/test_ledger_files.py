@@ -20,7 +20,7 @@ import discreet as dc
 from discreet import errors, ledger
 from discreet._canonical import canonical, digest
 from discreet.ledger import _anchor
-from discreet.ledger._chain import Line, sealed
+from discreet.ledger._chain import Line, line_hash
 from discreet.ledger._outcomes import question_of
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._state import State
@@ -199,7 +199,7 @@ def _forged(path):
     body = canonical(cheap)
     text = text.replace('"3/5"', '"2/5"').replace('"3/50"', '"1/25"')
     state = State.from_text(text.replace(digest(row[3]), digest(body))).to_text()
-    own = sealed(row[0], row[1], row[2], body, digest(state), *row[5:])
+    own = line_hash(row[0], row[1], row[2], body, digest(state), *row[5:])
     return body, state, own, cheap["question"]
 
 
@@ -238,7 +238,7 @@ def test_verify_finds_a_total_that_was_not_earned(path, book):
     text = canonical(state)
     lines = book.lines
     links = (lines[2].hash, lines[3].jump)
-    own = sealed(4, lines[3].when, "debit", lines[3].body, digest(text), *links)
+    own = line_hash(4, lines[3].when, "debit", lines[3].body, digest(text), *links)
     edit(
         path,
         ("UPDATE discreet_lines SET state = ?, hash = ? WHERE number = 4", (digest(text), own)),

@@ -121,6 +121,38 @@ def test_the_check_of_private_imports_can_fail():
     assert not _private_imports("policy", "from discreet import _exact")
 
 
+# private by name only: a namedtuple's method, and sqlglot's way to extend its parser
+FOREIGN = {"_replace"} | {"_match_text_seq", "_parse_wrapped_csv", "_parse_disjunction", "_tokens"}
+
+
+def _private_names(sources: list[str]) -> tuple[set[str], set[str]]:
+    """Private names that these sources define, and private attributes that they read."""
+    defined, read = set(), set()
+    for node in (n for source in sources for n in ast.walk(ast.parse(source))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.ImportFrom(names=names):
+                defined |= {alias.asname or alias.name for alias in names}
+            case ast.Attribute(attr=name) if name.startswith("_") and not name.endswith("__"):
+                read.add(name)
+    return defined, read
+
+
+@pytest.mark.parametrize("part", PACKAGES)
+def test_nobody_reads_another_packages_private_attributes(part):
+    sources = [f.read_text("utf-8") for f in (SRC / part).rglob("*.py")]
+    defined, read = _private_names(sources)
+    assert read <= defined | FOREIGN
+
+
+def test_the_check_of_private_attributes_can_fail():
+    defined, read = _private_names(["def f(curator): return curator._engine", "_own = 1"])
+    assert read - defined == {"_engine"}
+
+
 @pytest.mark.parametrize(("part", "door"), [(p, d) for p, doors in DOORS.items() for d in doors])
 def test_doors_stay_closed_until_called(part, door):
     code = f"import discreet.{part}, sys; sys.exit('discreet.{door}' in sys.modules)"

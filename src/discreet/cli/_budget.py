@@ -196,12 +196,14 @@ def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> No
         body = line.content
         paid = short(_paid(budget, line)) if line.kind == "debit" else ""
         who = body.get("analyst") or body.get("by") or ""
-        rows.append([str(line.number), line.when[:19].replace("T", " "), who, paid, _told(line)])
+        rows.append(
+            [str(line.number), line.when[:19].replace("T", " "), who, paid, _description(line)]
+        )
     header = ("line", "when (UTC)", "who", symbol, "what")
     show_table(console, grid(header, rows, right=(0, 3)))
 
 
-def _told(line: Line) -> str:
+def _description(line: Line) -> str:
     body = line.content
     match line.kind:
         case "open":

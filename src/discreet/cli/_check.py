@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet._exact import show
 from discreet.cli._console import facts, grid, heading, show_table, working
 from discreet.cli._outcome import Reply
-from discreet.cli._session import Where, curator, found
+from discreet.cli._session import Where, curator, policy_file
 from discreet.policy import Column, Policy, Table
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run(path: Path | None, source: str | None, *, schema: bool) -> Reply:
     """Load a policy, compare it with the schema of its data, sum it up."""
-    where = Where(found(path), source, None, None)
+    where = Where(policy_file(path), source, None, None)
     policy = where.load()
     left = None
     if schema:

@@ -34,7 +34,7 @@ class Where:
     @cached_property
     def path(self) -> Path:
         """The policy file: the one named, or the only one in this folder."""
-        return found(self.policy)
+        return policy_file(self.policy)
 
     def place(self, *, create: bool = True) -> str:
         """Where the ledger is, or will be; in memory if there is none and none may be made."""
@@ -48,7 +48,7 @@ class Where:
         return policy.load(self.path)
 
 
-def found(given: Path | None) -> Path:
+def policy_file(given: Path | None) -> Path:
     """Return the policy file that was named, or the only one in this folder."""
     if given is not None:
         return given
@@ -126,7 +126,7 @@ def read_text(path: str, what: str) -> str:
     except UnicodeDecodeError:
         raise UsageError(f"{what} in {path!r} is not UTF-8") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path!r}: {_said(error)}") from None
+        raise UsageError(f"cannot read {path!r}: {_reason(error)}") from None
 
 
 def check_writable(path: Path | None, what: str) -> None:
@@ -144,10 +144,10 @@ def write(path: Path, content: str | bytes) -> None:
     try:
         path.write_bytes(raw)
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {_said(error)}") from None
+        raise UsageError(f"cannot write {str(path)!r}: {_reason(error)}") from None
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or "not a usable path"
 
 

@@ -42,7 +42,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, read_n, resolve
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult
+from discreet.inference._results import TestResult, read_draws
 
 DRAWS = 1_999
 SMALLEST_EXPECTED = 5.0
@@ -91,7 +91,7 @@ def chisquare_gof(
         statistic = _quadratic(z, p, size, item.noise.variance)
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
-        source, k = generator(rng), _draws(draws)
+        source, k = generator(rng), read_draws(draws)
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         sizes = np.full(k, float(size)) if n is not None else np.maximum(null.sum(axis=1), 1.0)
         statistic = float(_pearson(z[None, :], p[None, :] * size)[0])
@@ -156,7 +156,13 @@ def chisquare_independence(
         how = "projected quadratic form"
     else:
         statistic, pvalue = _simulate_independence(
-            z, expected, size, item, draws=_draws(draws), rng=generator(rng), known=n is not None
+            z,
+            expected,
+            size,
+            item,
+            draws=read_draws(draws),
+            rng=generator(rng),
+            known=n is not None,
         )
         how = f"Monte Carlo, {draws} draws"
     return TestResult(
@@ -205,14 +211,6 @@ def _size(n: object, item: Noisy, z: Floats) -> int:
             hint="n=None if the number of people is private",
         )
     return size
-
-
-def _draws(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError(
-            "draws must be a whole number of at least 19", hint=Hint("draws", 1999)
-        )
-    return draws
 
 
 def _choose(method: str, item: Noisy) -> str:

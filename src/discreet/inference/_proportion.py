@@ -31,7 +31,14 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, check_count, read_n, resolve, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
-from discreet.inference._results import POPULATION, Interval, TestResult, plain, read_alternative
+from discreet.inference._results import (
+    POPULATION,
+    Interval,
+    TestResult,
+    plain,
+    read_alternative,
+    read_draws,
+)
 
 DRAWS = 9_999
 """Simulated nulls of the Monte Carlo methods by default."""
@@ -88,7 +95,9 @@ def proportion_test(
     if method == "exact":
         pvalue = _exact_pvalue(z, size, null, item.noise, side)
     elif method == "montecarlo":
-        pvalue = _simulated_pvalue(z, size, null, item.noise, side, draws=_draws(draws), rng=rng)
+        pvalue = _simulated_pvalue(
+            z, size, null, item.noise, side, draws=read_draws(draws), rng=rng
+        )
     else:
         raise ParameterError(
             f"method must be 'exact' or 'montecarlo', got {method!r}", hint=Hint("method", "exact")
@@ -103,14 +112,6 @@ def proportion_test(
         None,
         (lambda level: _interval(item, size, level, side)) if z.ndim == 0 else None,
     )
-
-
-def _draws(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError(
-            "draws must be a whole number of at least 19", hint=Hint("draws", 9999)
-        )
-    return draws
 
 
 def binomial_window(n: int, p: float) -> tuple[Floats, Floats]:

@@ -15,7 +15,6 @@ from discreet.errors import Hint, ParameterError
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
 QUERY = "the exact value of the released query on the data it was computed from"
-CLAMPED = "the value on the sample after clamping; not the unclamped value, not a population"
 POPULATION = "the population parameter: sampling error and privacy noise together"
 
 
@@ -138,3 +137,12 @@ def _show(x: Any) -> str:
         body = ", ".join(f"{v:.6g}" for v in flat[:6])
         return f"[{body}{', …' if flat.size > 6 else ''}]"
     return f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)
+
+
+def read_draws(draws: object) -> int:
+    """Parse ``draws=``: with fewer than 19, no Monte Carlo p-value could fall to 5 %."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 1999)
+        )
+    return draws

@@ -60,7 +60,7 @@ from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, TaintedNoiseError
 from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
-from discreet.inference._results import Interval, TestResult, plain, read_alternative
+from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
 from discreet.plan import Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
@@ -228,7 +228,7 @@ def two_sample_test(
     >>> test.pvalue < 0.01, test.loss.epsilon()
     (True, 1.0)
     """
-    side, draws = read_alternative(alternative), _enough(draws)
+    side, draws = read_alternative(alternative), read_draws(draws)
     if _released(x) != _released(y):
         raise ParameterError("give two private groups, or two released ones")
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
@@ -327,7 +327,7 @@ def _mean_test(
     draws: int,
     rng: Rng,
 ) -> TestResult:
-    source, draws = generator(rng), _enough(draws)
+    source, draws = generator(rng), read_draws(draws)
     released = np.array([g.values for g in groups])[:, :, None]
     laws = [g.laws for g in groups]
     observed, spread = _studentised(released, laws, null)
@@ -474,7 +474,7 @@ def rank_test(
         epsilon=epsilon,
         neighbours="change-one",
     )
-    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    result = _rank_result(released, null(read_draws(draws)), source, alternative)
     return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
@@ -510,7 +510,7 @@ def signed_rank_test(
         return np.asarray(signs @ np.arange(1, n + 1))
 
     released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
-    result = _rank_result(released, null(_enough(draws)), source, alternative)
+    result = _rank_result(released, null(read_draws(draws)), source, alternative)
     return replace(result, method="signed-rank test of noisy ranks")
 
 
@@ -522,11 +522,3 @@ def _rank_result(
     value = float(item.value)
     pvalue = _tail(value, simulated, side)
     return TestResult(value, pvalue, side, "", {"noise": item.noise.law}, released.loss)
-
-
-def _enough(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError(
-            "draws must be a whole number of at least 19", hint=Hint("draws", 9999)
-        )
-    return draws

@@ -89,7 +89,7 @@ def jump_of(number: int) -> int:
     return number & (number - 1)
 
 
-def sealed(*parts: int | str) -> str:
+def line_hash(*parts: int | str) -> str:
     """Hash of a line: of number, time, kind, body, state's hash, previous hash, jump's hash."""
     return digest(canonical(parts))
 
@@ -109,7 +109,7 @@ def next_line(
         then = after(None if head is None else head.content, kind, body, number)
     state = then.to_text()
     text, seal = canonical(body), digest(state)
-    own = sealed(number, when, kind, text, seal, previous, jump)
+    own = line_hash(number, when, kind, text, seal, previous, jump)
     return Line(number, when, kind, text, seal, previous, own, jump), Head(number, own, state)
 
 
@@ -128,7 +128,7 @@ def check_head(head: Head, last: Line | None) -> None:
 def seals(line: Line) -> bool:
     """Whether a line's hash is that of its content."""
     parts = (line.number, line.when, line.kind, line.body, line.state, line.previous)
-    return line.hash == (sealed(*parts) if line.jump is None else sealed(*parts, line.jump))
+    return line.hash == (line_hash(*parts) if line.jump is None else line_hash(*parts, line.jump))
 
 
 def reached(at: Callable[[int], Line | None], head: Head, number: int) -> Line:
