@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import multiprocessing
 import os
 import shutil
 import stat
+import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from discreet import errors, ledger
+from discreet.cli import main
 from discreet.ledger import _anchor, _sqlite
 
 FORK = multiprocessing.get_context("fork")
@@ -214,3 +219,68 @@ def test_looking_needs_no_write_access(given, tmp_path, known):
         for f, mode in zip(reversed(touched), reversed(modes), strict=True):
             f.chmod(mode)
     assert book.verify().debits == 1
+
+
+POLICY = """
+[policy]
+name = "read-only"
+[budget]
+epsilon = "2"
+[tables.people]
+source = "people.parquet"
+[tables.people.columns]
+age = { type = "integer", min = 0, max = 115 }
+"""
+
+
+def test_commands_that_only_look_need_no_write_access():
+    """``budget``, ``verify``, ``preview`` and ``check`` where nothing can be written."""
+    folder = Path(tempfile.mkdtemp(prefix="looking-"))
+    (folder / "people.toml").write_text(POLICY)
+    pq.write_table(pa.table({"age": [31, 47]}), folder / "people.parquet")
+    count, told = "SELECT COUNT(*) AS n FROM people", FORK.SimpleQueue()
+    commands = (
+        ["budget", "-p", "people.toml"],
+        ["budget", "verify", "-p", "people.toml"],
+        ["preview", count, "-e", "1", "-p", "people.toml"],
+        ["check", "people.toml"],
+        ["ask", count, "-e", "1", "-p", "people.toml", "--fresh"],
+    )
+
+    def run(*wanted, user=None):
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
+        os.chdir(folder)
+        if user is not None and os.geteuid() == 0:
+            for command in wanted[:-1]:  # modules are read while we may
+                with contextlib.suppress(SystemExit):
+                    main([*command, "--json"])
+            _sqlite._THREADS.kept.clear()
+            os.setgid(user)
+            os.setuid(user)
+        for command in wanted:
+            try:
+                main([*command, "--json"])
+            except SystemExit as left:
+                told.put((command[0], left.code))
+            except BaseException as error:  # noqa: BLE001 - shown by the assertion
+                told.put((command[0], repr(error)))
+
+    def child(*wanted, **more):
+        worker = FORK.Process(target=run, args=wanted, kwargs=more)
+        worker.start()
+        codes = [told.get() for _ in wanted]
+        worker.join()
+        return codes
+
+    try:
+        assert child(["ask", count, "-e", "1", "-p", "people.toml"]) == [("ask", 0)]
+        places = [*folder.rglob("*"), folder]
+        for place in places:
+            place.chmod(0o555 if place.is_dir() else 0o444)
+        codes = child(*commands, user=65534)
+        assert codes[:-1] == [(command[0], 0) for command in commands[:-1]]
+        assert codes[-1] == ("ask", 6)  # refused by the ledger, before it is charged
+    finally:
+        for place in reversed(places):
+            place.chmod(0o755)
+        shutil.rmtree(folder)

@@ -90,17 +90,12 @@ class Anchor:
     def read(self) -> Mark | None:
         """Give the mark; None if there is none that can be read."""
         try:
-            file = os.open(self.path, os.O_RDONLY | _OWN)
+            with own_file(self.path) as file:
+                return _latest(read_at(file, 2 * _SLOT, 0))[1]
         except FileNotFoundError:
             return None
         except OSError:
             raise _unusable(self.path) from None
-        try:
-            return _latest(read_at(file, 2 * _SLOT, 0))[1]
-        except OSError:
-            raise _unusable(self.path) from None
-        finally:
-            os.close(file)
 
     @contextlib.contextmanager
     def held(self, wait: float) -> Iterator[Held]:
@@ -166,6 +161,16 @@ def write_at(file: int, data: bytes, place: int) -> None:
     os.lseek(file, place, os.SEEK_SET)
     while data:
         data = data[os.write(file, data) :]
+
+
+@contextlib.contextmanager
+def own_file(path: str) -> Iterator[int]:
+    """Open a file of our own to read it."""
+    file = os.open(path, os.O_RDONLY | _OWN)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 @contextlib.contextmanager
