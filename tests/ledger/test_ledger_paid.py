@@ -194,8 +194,8 @@ def test_settling_is_tried_again(path, given, monkeypatch, kind):
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-def test_pg_more(postgres_url, given, level):
-    """Eight writers at once succeed, whatever isolation the server takes by default."""
+def test_pg_more(postgres_url, given, level, folder):
+    """Eight hosts at once succeed, whatever isolation the server takes by default."""
     name = f"isolated {level}"
     policy = given.policy(name=name)
     options = level.replace(" ", "%5C%20")
@@ -205,6 +205,7 @@ def test_pg_more(postgres_url, given, level):
 
     def spend(i):
         done = []
+        os.environ["XDG_STATE_HOME"] = str(folder / f"host {i}")
         try:
             book = ledger.open_ledger(url, policy)
             for k in range(5):
