@@ -353,3 +353,41 @@ def test_a_newer_format_is_refused_by_name(path, given, book, folder):
     _sqlite._THREADS.kept.clear()
     with pytest.raises(errors.LedgerError):
         book.verify()
+
+
+# -- bits ----------------------------------------------------------------------------------
+
+
+def content(path):
+    """Every row of every table, as text."""
+    connection = sqlite3.connect(path)
+    tables = ("discreet_lines", "discreet_heads", "discreet_answers")
+    rows = {t: connection.execute(f"SELECT * FROM {t} ORDER BY number").fetchall() for t in tables}
+    connection.close()
+    return rows
+
+
+@pytest.mark.parametrize("stride", [97, pytest.param(1, marks=pytest.mark.long)])
+def test_f_flip(path, given, book, stride):
+    """A flipped bit is found, or it was where nothing is stored."""
+    _sqlite._THREADS.kept.clear()
+    raw, was, found, idle = path.read_bytes(), content(path), 0, 0
+    asked = asks(given)
+    answers = {k: (r.stored, r.failed, r.number) for k in asked if (r := book.debit(asked[k]))}
+    for place in range(0, len(raw), stride):
+        spoilt = bytearray(raw)
+        spoilt[place] ^= 1 << place % 8
+        path.write_bytes(spoilt)
+        _sqlite._THREADS.kept.clear()
+        try:
+            again = ledger.open_ledger(path, given.policy())
+            again.verify()
+        except errors.LedgerError:
+            found += 1
+            continue
+        assert content(path) == was, place
+        for k, entry in asked.items():
+            receipt = again.debit(entry)
+            assert (receipt.stored, receipt.failed, receipt.number) == answers[k], place
+        idle += 1
+    assert found > idle / 20

@@ -286,7 +286,7 @@ class SqliteStore:
             raise LedgerError(
                 f"the ledger {self.where!r} cannot record: {reasons}; nothing was released"
             ) from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise _damaged(self.where) from None
         except OSError:
             raise LedgerError(f"the ledger {self.where!r} cannot be reached") from None
