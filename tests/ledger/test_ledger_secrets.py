@@ -8,12 +8,14 @@ import json
 import re
 import tomllib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from discreet import errors
 from discreet._address import address
 from discreet._text import OBEYED, json_safe
-from discreet.cli import _charts
+from discreet.cli import _charts, main
 from discreet.cli._init import _Draft, draft_text
 from discreet.cli._outcome import print_json
 from discreet.cli._schema import Named, Schema
@@ -192,3 +194,18 @@ def test_every_character_that_steers_is_escaped():
         assert json.loads(json_safe(text)) == chr(code)
         assert tomllib.loads(f"x = {toml.string(chr(code))}") == {"x": chr(code)}
         assert toml.string(chr(code)).isascii()
+
+
+def test_source_and_ledger_may_come_from_the_environment(tmp_path, monkeypatch, capsys):
+    """A URL with a password on a command line is seen by every user of the machine."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"age": [31, 47]}), tmp_path / "data.parquet")
+    columns = '[tables.people.columns]\nage = { type = "integer", min = 0, max = 115 }\n'
+    (tmp_path / "p.toml").write_text(f'[budget]\nepsilon = "2"\n[tables.people]\n{columns}')
+    monkeypatch.setenv("DISCREET_SOURCE", "data.parquet")
+    monkeypatch.setenv("DISCREET_LEDGER", str(tmp_path / "here.ledger"))
+    with pytest.raises(SystemExit) as left:
+        main(["ask", "SELECT COUNT(*) AS n FROM people", "-e", "1", "-p", "p.toml", "--json"])
+    assert left.value.code == 0, capsys.readouterr()
+    assert (tmp_path / "here.ledger").exists()
+    assert not (tmp_path / "p.toml.ledger").exists()

@@ -281,6 +281,6 @@ def test_commands_that_only_look_need_no_write_access():
         assert codes[:-1] == [(command[0], 0) for command in commands[:-1]]
         assert codes[-1] == ("ask", 6)  # refused by the ledger, before it is charged
     finally:
-        for place in reversed(places):
+        for place in (folder, *folder.rglob("*")):
             place.chmod(0o755)
         shutil.rmtree(folder)

@@ -63,13 +63,16 @@ PolicyFile = Annotated[
 Source = Annotated[
     str | None,
     typer.Option(
-        metavar="PATH|URL", help="Where the data are, if not where the policy says they are."
+        envvar="DISCREET_SOURCE",
+        metavar="PATH|URL",
+        help="Where the data are, if not where the policy says they are.",
     ),
 ]
 LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
+        envvar="DISCREET_LEDGER",
         metavar="PATH|URL",
         help="The ledger. Left out: POLICY.ledger, beside it.",
     ),
