@@ -337,6 +337,46 @@ def test_a_move_to_the_present_format_happens_whole_or_not_at_all(old, monkeypat
     assert ledger.adopt(old).verify().debits == 5
 
 
+@pytest.fixture
+def old_server(postgres_url, old):
+    """A database with the same ledger in tables of format 1."""
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as c:
+        c.execute("DROP DATABASE IF EXISTS format_1")
+        c.execute("CREATE DATABASE format_1")
+    url = postgres_url.replace("/postgres?", "/format_1?")
+    source = sqlite3.connect(old)
+    with psycopg.connect(url) as c:
+        c.execute(OLD.with_name("format_1_postgres.sql").read_text())
+        for table, columns in _sqlite._KEPT.items():
+            names = columns.removeprefix("one, ")
+            values = ", ".join(["%s"] * len(names.split(", ")))
+            for row in source.execute(f"SELECT {names} FROM {table}"):
+                c.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
+    source.close()
+    return url
+
+
+def test_format_1_of_postgresql_is_brought_to_the_present(old_server, given):
+    import psycopg
+
+    book = ledger.open_ledger(old_server, "people")
+    assert book.state.format == FORMAT
+    assert book.verify().debits == 5
+    assert [line.kind for line in book.lines][10:] == ["format", *["settle"] * 4]
+    again = ledger.open_ledger(old_server, "people")
+    assert again.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    waiting = again.debit(given.entry("0.1", plan="q3", source="s", key="open"))
+    again.settle(waiting, '["late"]')
+    assert again.verify().lines == 16
+    with psycopg.connect(old_server) as c:
+        assert c.execute("SELECT version FROM discreet_format").fetchall() == [(FORMAT,)]
+        c.execute("UPDATE discreet_format SET version = version + 1")
+    with pytest.raises(errors.LedgerError, match=f"is of format {FORMAT + 1}, written by a newer"):
+        ledger.open_ledger(old_server, "people")
+
+
 def test_a_newer_format_is_refused_by_name(path, given, book, folder):
     shutil.copy(path, folder / "kept")
     with sqlite3.connect(path) as connection:
