@@ -89,6 +89,16 @@ class Answer:
         return COVERS
 
     @property
+    def exact(self) -> frozenset[str]:
+        """Columns that hold public numbers, to which no noise was added."""
+        found = set()
+        for output in self._record.outputs:
+            used = _outputs.statistics_of(output.expr)
+            if used and not self._noisy(used):
+                found.add(output.name)
+        return frozenset(found)
+
+    @property
     def columns(self) -> list[str]:
         """Names of the output columns, in order."""
         return [o.name for o in self._record.outputs]

@@ -29,14 +29,17 @@ def scalar(value: Any) -> Any:
     return value
 
 
-def cell(value: Any, ends: Any) -> str:
-    """Print one value with ± when its interval is symmetric, else with both ends."""
+def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
+    """Print one value with ± when its interval is symmetric, else with both ends.
+
+    `exact` says that no noise was added; an interval of width zero alone does not.
+    """
     if not isinstance(ends, tuple):
         return "NULL" if value is None else visible(str(value))
     low, high = ends
     if isinstance(value, str):
         return visible(value)
-    if low == high:
+    if exact:
         return f"{number(float(value))} (exact)"
     margin = (high - low) / 2
     if not math.isfinite(margin):
@@ -49,7 +52,7 @@ def cell(value: Any, ends: Any) -> str:
 def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
     values, ends = answer.to_dicts(), answer.interval(0.95)
     rows = [
-        [cell(v[name], e[name]) for name in answer.columns]
+        [cell(v[name], e[name], exact=name in answer.exact) for name in answer.columns]
         for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
     ]
     return [visible(name) for name in answer.columns], rows

@@ -35,7 +35,10 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     values, ends = answer.to_dicts(), answer.interval(confidence, simultaneous=simultaneous)
     names = answer.columns
     noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
-    rows = [[cell(v[n], e[n]) for n in names] for v, e in zip(values, ends, strict=True)]
+    rows = [
+        [cell(v[n], e[n], exact=n in answer.exact) for n in names]
+        for v, e in zip(values, ends, strict=True)
+    ]
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     level = f"{100 * read_confidence(confidence):.6g} %"

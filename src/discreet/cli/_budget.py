@@ -226,12 +226,15 @@ def _description(line: Line) -> str:
     return f"{words}: {body['note']}" if body.get("note") else words
 
 
-def _noise(told: str) -> str:
+def _noise(text: str) -> str:
     """Kinds of noise in an entry's own description."""
     try:
-        return " and ".join(dict.fromkeys(str(plan["noise"]) for plan in json.loads(told)))
-    except (ValueError, TypeError, KeyError):
-        return told[:20]
+        parts = [part for plan in json.loads(text) for part in plan]
+        laws = [part["law"].get("law", part["law"]) for part in parts if part["law"]]
+        kinds = [str(x.get("law", "choice")) if isinstance(x, dict) else str(x) for x in laws]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "noise"
+    return " and ".join(dict.fromkeys(k.replace("-", " ") for k in kinds)) or "no noise"
 
 
 def verify(where: Where) -> Reply:

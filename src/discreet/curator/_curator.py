@@ -73,6 +73,7 @@ class Curator:
         self.analyst = analyst
         self._engine = engine
         self._process = os.getpid()
+        self._closed = False
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
 
@@ -227,7 +228,8 @@ class Curator:
         return Budget(self.ledger.balance(), self._share(), self.analyst)
 
     def close(self) -> None:
-        """Let go of the engine's resources."""
+        """Let go of the engine's resources; no further question is answered."""
+        self._closed = True
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -246,6 +248,8 @@ class Curator:
 
         Whatever else the caller holds, bounds, keys and limits come from here.
         """
+        if self._closed:
+            raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
             return front.parse(
                 plain_str(question, "a question"), self.policy, public_fanout=self._fanout
@@ -323,11 +327,13 @@ class Curator:
 
         A function of the price and the balance alone, both public.
         """
-        left = self._share().amounts.get("rho")
         ask = offer.ask()
-        if left is None or ask.epsilon is None or left[0] >= left[1]:
+        balances = (self._share(), self.ledger.balance())
+        if ask.epsilon is None or "rho" not in balances[0].amounts:
             return None
-        room = left[1] - left[0]
+        room = min(balance.left("rho") for balance in balances)
+        if room <= 0:
+            return None
         low, high = Fraction(0), ask.epsilon
         for _ in range(24):
             middle = (low + high) / 2

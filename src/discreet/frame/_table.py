@@ -28,7 +28,7 @@ class Asker(Protocol):
         """Price a question without touching data."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A table, or a question about it in the making.
 
@@ -126,6 +126,9 @@ class Table:
                 "this table belongs to no curator", hint='curator.table("people").agg(n=count())'
             )
         return self.asker
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         from discreet.plan import describe  # noqa: PLC0415 - as in query

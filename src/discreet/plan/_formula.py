@@ -202,7 +202,8 @@ class Spread(Formula):
         least = np.where(mean.low * mean.high <= 0, 0.0, squares[0])
         low = self.half + square.low - squares[1]
         high = self.half + square.high - least
-        return Box(self._finish(low, n.high), self._finish(high, n.low))
+        # n/(n−1) is largest at n = 2; a single row has no sample variance
+        return Box(self._finish(low, n.high), self._finish(high, np.maximum(n.low, 2)))
 
     def _finish(self, variance: Floats, n: Floats) -> Floats:
         if self.sample:

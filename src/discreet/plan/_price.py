@@ -192,7 +192,7 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
         if name not in outputs:
             raise ParameterError(
                 f"within names {name!r}, which is not an output column",
-                hint=Hint("within", {next(iter(outputs)): float(margin)}),
+                hint=Hint("within", {next(iter(outputs)): _shown(margin)}),
             )
         index, step = _single(lowered, outputs[name], name)
         moves = lowered.parts[index].sensitivity.l1
@@ -243,3 +243,10 @@ def _round_up(x: Fraction) -> Fraction:
     exponent = math.floor(math.log10(float(x))) - 3
     unit = Fraction(10) ** exponent
     return -(-x // unit) * unit
+
+
+def _shown(margin: Fraction) -> object:
+    """A margin as a hint writes it: a number where one is short, else the text."""
+    if margin.denominator == 1 and abs(margin) < 10**9:
+        return int(margin)
+    return show(margin)

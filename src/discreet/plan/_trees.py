@@ -218,7 +218,8 @@ class Levels(Release):
             np.maximum.accumulate(cumulative, axis=1)
             + np.minimum.accumulate(cumulative[:, ::-1], axis=1)[:, ::-1]
         ) / 2
-        target = q * np.maximum(rising[:, -1:], 0)
+        # the measured total, not the fit's end: running maxima of noise only ever add to that
+        target = q * np.maximum(cumulative[:, -1:], 0)
         leaf = np.clip((rising <= target).sum(axis=1) - 1, 0, self.leaves - 1)
         rows = np.arange(leaf.size)
         left, right = rising[rows, leaf], rising[rows, leaf + 1]

@@ -301,6 +301,7 @@ def _read(matrix: Any) -> Any:
         raise ParameterError("a workload matrix must hold real numbers in rows") from None
     if found.ndim != 2 or 0 in found.shape or not np.isfinite(found.data).all():
         raise ParameterError("a workload matrix needs rows, columns and finite numbers")
+    found.sum_duplicates()  # an entry stored twice is one weight: their sum
     return found
 
 

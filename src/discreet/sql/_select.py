@@ -342,7 +342,10 @@ class _Select:
         names: set[str] = set()
         for place, item in enumerate(self.node.expressions, 1):
             if isinstance(item, exp.Star):
-                raise refuse("SELECT *: rows never leave", "SELECT COUNT(*) AS n FROM people")
+                raise UnsupportedQueryError(
+                    "SELECT * would let rows out; only statistics leave",
+                    hint="SELECT COUNT(*) AS n FROM " + next(iter(self.policy.tables)),
+                )
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)
             stem, n = name, 2
