@@ -184,8 +184,8 @@ def test_a2_restore_between(path, given):
 def test_a_backup_from_any_moment_is_the_present_or_refused(path, given):
     made = ledger.open_ledger(path, given.policy())
     moments = [path.read_bytes()]
-    for i in range(8):
-        receipt = made.debit(given.entry("0.01", plan=f"q{i}", key=f"k{i}"))
+    for i in range(100):
+        receipt = made.debit(given.entry("0.001", plan=f"q{i}", key=f"k{i}"))
         moments.append(path.read_bytes())
         made.settle(receipt, None if i == 3 else f"[{i}]")
         moments.append(path.read_bytes())
@@ -196,7 +196,7 @@ def test_a_backup_from_any_moment_is_the_present_or_refused(path, given):
         with pytest.raises(errors.LedgerIntegrityError, match="older backup"):
             ledger.open_ledger(path, given.policy())
     path.write_bytes(moments[-1])
-    assert ledger.open_ledger(path, given.policy()).verify().debits == 8
+    assert ledger.open_ledger(path, given.policy()).verify().debits == 100
 
 
 def test_an_answer_is_marked_before_it_is_given_out_again(path, given, monkeypatch):
