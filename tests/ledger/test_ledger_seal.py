@@ -407,7 +407,7 @@ def content(path):
     return rows
 
 
-@pytest.mark.parametrize("stride", [97, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [97, pytest.param(13, marks=pytest.mark.long)])
 def test_f_flip(path, given, book, stride):
     """A flipped bit is found, or it was where nothing is stored."""
     _sqlite._THREADS.kept.clear()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from discreet.errors import LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
 
 
@@ -116,19 +117,19 @@ class SqlTransaction:
     def head(self) -> Head | None:
         """End of the chain; None when there is no line."""
         row = self._run(self._head_sql).fetchone()
-        return None if row is None else Head(*row)
+        return None if row is None else Head(*_typed(row, int, str, str))
 
     _head_sql = "SELECT number, hash, state FROM discreet_heads WHERE policy = ?"
 
     def line(self, number: int) -> Line | None:
         """The line of this number, or None."""
         row = self._run(f"{_LINES} AND number = ?", number).fetchone()
-        return None if row is None else Line(*row)
+        return None if row is None else Line(*_typed(row, *_LINE))
 
     def lines(self) -> Iterator[Line]:
         """All lines, oldest first."""
         for row in self._run(f"{_LINES} ORDER BY number"):
-            yield Line(*row)
+            yield Line(*_typed(row, *_LINE))
 
     def append(
         self,
@@ -210,7 +211,7 @@ class SqlTransaction:
     def answers(self) -> Iterator[tuple[int, str | None]]:
         """All outcomes, by the number of their debit."""
         sql = "SELECT number, record FROM discreet_answers WHERE policy = ? ORDER BY number"
-        return iter(self._run(sql))
+        return (_typed(row, int, str | None) for row in self._run(sql))
 
     def check(self) -> None:
         """Refuse a place whose own structure is damaged."""
@@ -219,12 +220,25 @@ class SqlTransaction:
         """Whether the run of a line succeeded, and its record; None: not known."""
         sql = "SELECT record FROM discreet_answers WHERE policy = ? AND number = ?"
         row = self._run(sql, number).fetchone()
-        return None if row is None else (row[0] is not None, row[0])
+        return None if row is None else (row[0] is not None, *_typed(row, str | None))
 
     def settle(self, number: int, record: str | None) -> None:
         """Store the outcome of a line; None: it failed."""
         sql = "INSERT INTO discreet_answers (policy, number, record) VALUES (?, ?, ?)"
         self._run(sql, number, record)
+
+
+_LINE = (int, *[str] * 6, str | None)
+
+
+def _typed(row: Any, *kinds: Any) -> Any:
+    """Refuse a row whose values are not what the tables allow: only damage makes them so."""
+    if not all(map(isinstance, row, kinds)):
+        raise LedgerIntegrityError(
+            "a row of the ledger is damaged",
+            hint="restore the latest backup of the ledger together with its .anchor file",
+        )
+    return row
 
 
 _LINES = (
