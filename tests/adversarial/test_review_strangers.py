@@ -72,7 +72,9 @@ def test_weights_stored_twice_are_one_weight():
     )
     for given in (matrix, twice):
         with pytest.raises(ParameterError, match="0 or 1"):
-            release.publish([1, 0, 5, 4], release.Workload.matrix(given), epsilon="0.5", method="mwem")
+            release.publish(
+                [1, 0, 5, 4], release.Workload.matrix(given), epsilon="0.5", method="mwem"
+            )
 
 
 def test_totals_of_counts_do_not_wrap():

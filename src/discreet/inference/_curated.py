@@ -119,7 +119,7 @@ def curated_test(
         try: scipy.stats.ttest_ind
     """
     name = _scipy_name(test)
-    arguments = _options(options) | ALLOWED[name]
+    arguments = {**_options(options), **ALLOWED[name]}
     eps = _exact.epsilon(epsilon)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     aggregate, query = _rows_of(curator, columns, by, table, where)
