@@ -169,14 +169,16 @@ class Mean(Formula):
 class Spread(Formula):
     """Variance or standard deviation from centred first and second sums.
 
-    With y = code − centre, the vectors hold Σy and Σ(y² − half); the variance is
-    half + Σ(y² − half)/n − (Σy/n)², times n/(n−1) for a sample variance.
+    With y = value − centre in steps, the vectors hold Σy and Σ(y² − half); the
+    variance is half + Σ(y² − half)/n − (Σy/n)², times n/(n−1) for a sample variance.
+    It does not depend on the centre; a test of the mean behind it does.
     """
 
     first: int
     second: int
     count: int
     half: int
+    centre: Fraction
     step: Fraction
     widest: Fraction
     sample: bool
@@ -214,6 +216,12 @@ class Spread(Formula):
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - depends on data
         """Not known in advance."""
         return "± follows from noisy moments; see the interval of the answer"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse an empty range."""
+        Formula.check(self, releases)
+        if self.step <= 0 or self.widest < 0:
+            raise damaged("a spread has no range")
 
 
 @dataclass(frozen=True, slots=True)
