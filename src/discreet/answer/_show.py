@@ -30,7 +30,7 @@ def scalar(value: Any) -> Any:
 
 def plain(text: str) -> str:
     """Take out what a terminal would obey: labels come from data and from anybody's records."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return "".join(c if c.isprintable() or c == "\u2009" else "\ufffd" for c in text)
 
 
 def cell(value: Any, ends: Any) -> str:
@@ -76,7 +76,12 @@ def footer(answer: Answer) -> str:
         parts.append(f"left {answer.left}")
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
-    return " · ".join(parts)
+    lines = [" · ".join(parts)]
+    if answer.target:
+        lines.append(", ".join(answer.target) + "; ± covers noise only")
+    if answer.chosen:
+        lines.append("rows chosen by noisy numbers: ± holds for all that could be shown at once")
+    return "\n".join(lines)
 
 
 def text(answer: Answer) -> str:
@@ -107,9 +112,10 @@ def html(answer: Answer) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{_html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
     )
+    foot = "<br>".join(_html.escape(line) for line in footer(answer).split("\n"))
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"<p><small>{_html.escape(footer(answer))}</small></p>"
+        f"<p><small>{foot}</small></p>"
     )
 
 
@@ -137,7 +143,10 @@ def chart(answer: Answer, confidence: float) -> dict[str, Any]:
         "data": {"values": data},
         "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
         "resolve": {"scale": {"x": "independent"}},
-        "title": {"text": footer(answer).replace("95 %", f"{confidence:.0%}"), "fontSize": 11},
+        "title": {
+            "text": footer(answer).replace("95 %", f"{confidence:.0%}").split("\n"),
+            "fontSize": 11,
+        },
         "spec": {
             "layer": [
                 {

@@ -46,7 +46,7 @@ from scipy import special
 
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, read_n, resolve
+from discreet.inference._inputs import Noisy, read_n, resolve, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
 from discreet.inference._results import TestResult
@@ -211,6 +211,7 @@ def _table(value: Any, law: Any, noise: str | None, **described: Any) -> Noisy:
     item = resolve(value, law, noise, **described)
     if item.size < 2:
         raise ParameterError("a χ² test needs at least two cells")
+    sampled(item, across=True)
     return item
 
 

@@ -54,7 +54,15 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import ParameterError, TaintedNoiseError
-from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
+from discreet.inference._inputs import (
+    Noisy,
+    find_cell,
+    noisy,
+    output_formula,
+    rows_of,
+    sampled,
+    shared,
+)
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import Interval, TestResult, plain, read_alternative
@@ -179,6 +187,8 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
                 Noise(vector.law, Fraction(unit)),
                 str(record.statement.get("neighbours")),
                 str(record.statement.get("unit")),
+                None,
+                *rows_of(record, v, one=True),
             )
         )
     count, first, second = parts
@@ -236,6 +246,7 @@ def two_sample_test(
             hint="groups of one column, or of columns whose ranges overlap",
         )
     shared([g.count for g in groups])
+    sampled(*(g.count for g in groups), across=True)
     # disjoint groups: one record is in one of them, and both paid the same
     loss = None if _released(x) else groups[0].loss
     found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
@@ -287,6 +298,7 @@ def mean_test(
 ) -> TestResult:
     """Test whether a mean equals `mu0` (one sample); arguments as :func:`two_sample_test`."""
     group = _group(x, low, high, epsilon)
+    sampled(group.count)
     null = float(_exact.exact(mu0, "mu0"))
     if not group.low < null < group.high:
         raise ParameterError("mu0 must lie inside the clamping range")
