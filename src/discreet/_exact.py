@@ -22,7 +22,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Number: TypeAlias = int | float | str | Fraction | Decimal
 """What callers may write wherever a number is expected (NumPy scalars too)."""
@@ -104,7 +104,7 @@ def positive(value: Fraction, name: str, *, hint: str | None = None) -> Fraction
 
 def epsilon(x: Number, name: str = "epsilon") -> Fraction:
     """Parse a privacy parameter ε: exact, positive, finite, not subnormal."""
-    return positive(decimal(x, name), name, hint=f'{name}="0.1"')
+    return positive(decimal(x, name), name, hint=Hint(name, "0.1"))
 
 
 def delta(x: Number, name: str = "delta") -> Fraction:
@@ -112,9 +112,9 @@ def delta(x: Number, name: str = "delta") -> Fraction:
     value = decimal(x, name)
     if not 0 < value < 1:
         raise ParameterError(
-            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f'{name}="1e-6"'
+            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=Hint(name, "1e-6")
         )
-    return positive(value, name, hint=f'{name}="1e-6"')
+    return positive(value, name, hint=Hint(name, "1e-6"))
 
 
 def confidence(x: Number, name: str = "confidence") -> float:
@@ -122,11 +122,11 @@ def confidence(x: Number, name: str = "confidence") -> float:
     value = decimal(x, name)
     if not 0 < value < 1:
         raise ParameterError(
-            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=f"{name}=0.95"
+            f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=Hint(name, 0.95)
         )
     level = float(value)
     if not 0 < level < 1:
-        raise ParameterError(f"{name} is too close to 0 or 1", hint=f"{name}=0.95")
+        raise ParameterError(f"{name} is too close to 0 or 1", hint=Hint(name, 0.95))
     return level
 
 

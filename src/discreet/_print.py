@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+
+from discreet._exact import show
+
+
+def short(value: Fraction, longest: int = 6, digits: int = 4) -> str:
+    """Print an amount exactly if that is short, and otherwise in a few digits.
+
+    >>> short(Fraction(1, 4)), short(Fraction(1, 3**12))
+    ('0.25', '1.882e-06')
+    """
+    text = show(value)
+    return text if len(text) <= longest else f"{float(value):.{digits}g}"
 
 
 def number(value: float, margin: float | None = None) -> str:

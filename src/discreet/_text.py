@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, ParameterError
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def plain_str(
@@ -28,9 +33,40 @@ def plain_str(
     return str.__str__(value)
 
 
-def quote(text: str) -> str:
-    """Name something in a message: in double quotes, on one line, never long."""
-    return '"' + "".join(c if c.isprintable() else "?" for c in text[:60]) + '"'
+def printable(text: str) -> str:
+    """Escape what would break a message: control characters, half surrogate pairs."""
+    return _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
+
+
+def visible(text: str) -> str:
+    """Take out what a terminal would obey: labels come from data and from anybody's records."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def quote(text: object) -> str:
+    """Name something in a message: in double quotes, on one line, never long.
+
+    >>> quote("age"), quote(7)
+    ('"age"', '"int"')
+    """
+    name = text if isinstance(text, str) else type(text).__name__
+    return f'"{printable(name if len(name) <= 60 else name[:57] + "...")}"'
+
+
+def without_password(url: str, *, login: bool = True) -> str:
+    """Take passwords out of a URL, and the user's name unless `login` is to stay.
+
+    >>> without_password("postgresql://ana:secret@db/clinic?sslpassword=x&sslmode=require")
+    'postgresql://ana@db/clinic?sslmode=require'
+    >>> without_password("postgresql://ana@db/clinic?user=ana", login=False)
+    'postgresql://db/clinic'
+    """
+    secret = {"password", "passfile", "sslpassword"} | ({"user"} if not login else set())
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    name = f"{user.partition(':')[0]}@" if user and login else ""
+    query = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in secret]
+    return urlunsplit((parts.scheme, name + host, parts.path, urlencode(sorted(query)), ""))
 
 
 def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:

@@ -17,7 +17,7 @@
     │   └── UnsupportedQueryError     a construct outside the closed language; names the nearest
     ├── SchemaError                   a data source that does not hold what the policy declares
     ├── EngineError                   the engine failed; the message is the same for every failure
-    ├── BudgetExceededError           the filter refuses: the loss would pass the budget
+    ├── BudgetExceededError           the filter refuses: the loss would exceed the budget
     └── LedgerError                   the ledger cannot record; nothing is released
         ├── LedgerIntegrityError      gone, older, edited, truncated, or not this policy's
         ├── LedgerBusyError           somebody else held it for longer than we wait
@@ -27,6 +27,11 @@
 Each message says what was done, why it is refused and, as ``hint``, one line
 that would work. Nothing in a message depends on private data: messages are
 built from parameters, names and shapes that the caller wrote.
+
+A hint that is a line of SQL or TOML, or a sentence, is text: it reads the same
+everywhere. A hint that sets parameters is a :class:`Hint`, which knows them: it
+is text as Python writes it, and whoever speaks another language (the command
+line, a service) writes it from the parameters.
 
 Examples
 --------
@@ -40,10 +45,104 @@ discreet.errors.ParameterError: epsilon must be positive, got 0
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import shlex
+from collections.abc import Mapping
+from typing import Self
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+
+class Hint(str):
+    """Parameters that would work: Python's line, and what others need to write theirs.
+
+    Parameters
+    ----------
+    parameter
+        Name of the parameter.
+    value
+        What it may be. A text is quoted in Python.
+
+    Attributes
+    ----------
+    parameters
+        Names and values, in order.
+    command
+        For a call of its own (see :meth:`call`): the command that does the same.
+
+    Examples
+    --------
+    >>> hint = Hint("epsilon", "0.1").also("max_rows", 3)
+    >>> print(hint)
+    epsilon="0.1", max_rows=3
+    >>> hint.shell(), Hint("within", {"n": 25}).shell()
+    ('--epsilon 0.1 --max-rows 3', '--within n=25')
+    >>> Hint.call("ledger.raise_budget", "discreet budget raise", epsilon="3").shell()
+    'discreet budget raise --epsilon 3'
+    """
+
+    __slots__ = ("command", "parameters")
+
+    parameters: tuple[tuple[str, object], ...]
+    command: str | None
+
+    def __new__(cls, parameter: str, value: object) -> Self:
+        """Write one parameter."""
+        return cls._make(((parameter, value),))
+
+    @classmethod
+    def _make(
+        cls,
+        parameters: tuple[tuple[str, object], ...],
+        python: str | None = None,
+        command: str | None = None,
+    ) -> Self:
+        inner = ", ".join(f"{name}={_literal(value)}" for name, value in parameters)
+        hint = str.__new__(cls, inner if python is None else f"{python}({inner})")
+        hint.parameters, hint.command = parameters, command
+        return hint
+
+    @classmethod
+    def call(cls, python: str, command: str | None = None, /, **parameters: object) -> Self:
+        """Write a call: `python` with these parameters; in a shell `command` with them."""
+        return cls._make(tuple(parameters.items()), python, command)
+
+    def also(self, parameter: str, value: object) -> Self:
+        """Add a parameter."""
+        return self._make((*self.parameters, (parameter, value)))
+
+    def shell(self) -> str:
+        """Write the line that does the same in a shell."""
+        options = (_option(name, value) for name, value in self.parameters)
+        return " ".join(filter(None, (self.command, *options)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_hint, (type(self), str(self), self.parameters, self.command))
+
+
+def _rebuild_hint(
+    kind: type[Hint], text: str, parameters: tuple[tuple[str, object], ...], command: str | None
+) -> Hint:
+    hint = str.__new__(kind, text)
+    hint.parameters, hint.command = parameters, command
+    return hint
+
+
+def _literal(value: object) -> str:
+    """Write a value as Python does, texts in double quotes."""
+    match value:
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case Mapping():
+            return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_literal, value)) + "]"
+    return repr(value)
+
+
+def _option(name: str, value: object) -> str:
+    """Write an option of the command line; a mapping is given one pair at a time."""
+    if isinstance(value, Mapping):
+        return " ".join(_option(name, f"{k}={v}") for k, v in value.items())
+    flag = "--" + name.replace("_", "-")
+    return flag if value is True else f"{flag} {shlex.quote(str(value))}"
 
 
 class DiscreetError(Exception):
@@ -74,7 +173,8 @@ class DiscreetError(Exception):
         return copied
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint))
+        # what subclasses add stands in the dictionary, which pickle gives back
+        return (_rebuild, (type(self), self.message, self.hint), dict(self.__dict__))
 
 
 def _rebuild(kind: type[DiscreetError], message: str, hint: str | None) -> DiscreetError:
@@ -134,13 +234,6 @@ class UnprovenStatementError(PrivacyError):
         super().__init__(message, hint=hint)
         self.reason = reason
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_unproven, (self.message, self.hint, self.reason))
-
-
-def _rebuild_unproven(message: str, hint: str | None, reason: str) -> UnprovenStatementError:
-    return UnprovenStatementError(message, hint=hint, reason=reason)
-
 
 class TaintedNoiseError(PrivacyError):
     """Noise from the deterministic test source came near a release."""
@@ -182,19 +275,6 @@ class PolicyError(DiscreetError):
         self.path = path
         self.fix = fix
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_policy, (self.message, self.hint, self.line, self.path, self.fix))
-
-
-def _rebuild_policy(
-    message: str,
-    hint: str | None,
-    line: int | None,
-    path: tuple[str, ...],
-    fix: Mapping[str, object] | None,
-) -> PolicyError:
-    return PolicyError(message, hint=hint, line=line, path=path, fix=fix)
-
 
 class QueryError(DiscreetError):
     """A question that cannot be asked like this; refused before any data is read.
@@ -220,15 +300,6 @@ class QueryError(DiscreetError):
         super().__init__(message, hint=hint)
         self.line = line
         self.column = column
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_query, (type(self), self.message, self.hint, self.line, self.column))
-
-
-def _rebuild_query(
-    kind: type[QueryError], message: str, hint: str | None, line: int | None, column: int | None
-) -> QueryError:
-    return kind(message, hint=hint, line=line, column=column)
 
 
 class UnknownNameError(QueryError):
@@ -256,7 +327,7 @@ class EngineError(DiscreetError):
 
 
 class BudgetExceededError(DiscreetError):
-    """The accounting filter refuses: the total loss would pass the budget."""
+    """The accounting filter refuses: the total loss would exceed the budget."""
 
     code = "budget-exceeded"
 

@@ -76,6 +76,11 @@ class Moody(Reference):
         return super().execute(aggregate, salt)
 
 
+def priced(epsilon):
+    """What a question at ε costs: never less than the policy's least price."""
+    return max(exact(epsilon), Fraction(1, 1000))
+
+
 def exact(value):
     return Fraction(str(value))
 
@@ -182,7 +187,7 @@ class Machine(RuleBasedStateMachine):
     @rule(handle=handles, question=st.sampled_from(QUESTIONS), epsilon=EPSILONS,
           key=st.sampled_from([None, None, "k", "l"]), fresh=st.booleans())  # fmt: skip
     def sql(self, handle, question, epsilon, key, fresh):
-        cost = (exact(epsilon), Fraction(0))
+        cost = (priced(epsilon), Fraction(0))
         self.asked(handle, question,
                    lambda: handle.sql(question, epsilon=epsilon, key=key, fresh=fresh),
                    cost, key=key, fresh=fresh)  # fmt: skip
@@ -191,7 +196,7 @@ class Machine(RuleBasedStateMachine):
     def keys_from_data(self, handle, epsilon, delta):
         plan = handle.preview(KEYED, epsilon=epsilon, delta=delta).plan
         cost = plan.cost.epsilon, plan.cost.delta
-        assert cost <= (exact(epsilon), exact(delta))
+        assert cost <= (priced(epsilon), exact(delta))
         self.asked(
             handle,
             KEYED,
@@ -204,7 +209,7 @@ class Machine(RuleBasedStateMachine):
     def frame(self, handle, epsilon, low):
         question = handle.table("people").where(f"age > {low}").agg(n=dc.count())
         self.asked(handle, f"age {low}", lambda: question.answer(epsilon=epsilon),
-                   (exact(epsilon), Fraction(0)))  # fmt: skip
+                   (priced(epsilon), Fraction(0)))  # fmt: skip
 
     @rule(handle=handles, margin=st.sampled_from([5, 40, 400]))
     def within(self, handle, margin):
@@ -216,7 +221,7 @@ class Machine(RuleBasedStateMachine):
     @rule(handle=handles, epsilon=EPSILONS, many=st.integers(1, 3))
     def batch(self, handle, epsilon, many):
         questions = (QUESTIONS * many)[: 2 * many]
-        cost = (exact(epsilon), Fraction(0))
+        cost = (priced(epsilon), Fraction(0))
 
         def ask():
             with handle.batch(epsilon=epsilon) as batch:

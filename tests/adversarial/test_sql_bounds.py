@@ -57,7 +57,6 @@ def walk(expr):
         yield from walk(child)
 
 
-
 def _numbers(inner):
     tests = st.builds("{} {} {}".format, inner, COMPARE, inner)
     return st.one_of(

@@ -18,10 +18,11 @@ import pytest
 
 import discreet as dc
 from discreet import errors, ledger
+from discreet._canonical import canonical, digest
 from discreet.ledger import _anchor
-from discreet.ledger._chain import digest, sealed
+from discreet.ledger._chain import line_hash
 from discreet.ledger._sqlite import SqliteStore
-from discreet.ledger._state import State, canonical
+from discreet.ledger._state import State
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def _forged(path):
     connection.close()
     body = row[3].replace('"1/5"', '"0/1"').replace('"1/50"', '"0/1"')
     state = State.from_text(text.replace('"3/5"', '"2/5"').replace('"3/50"', '"1/25"')).to_text()
-    own = sealed(row[0], row[1], row[2], body, digest(state), row[5])
+    own = line_hash(row[0], row[1], row[2], body, digest(state), row[5])
     return body, state, own
 
 
@@ -231,7 +232,7 @@ def test_verify_finds_a_total_that_was_not_earned(path, book):
     state["spent"][""]["epsilon"] = "1/10"
     text = canonical(state)
     lines = book.lines
-    own = sealed(4, lines[3].when, "debit", lines[3].body, digest(text), lines[2].hash)
+    own = line_hash(4, lines[3].when, "debit", lines[3].body, digest(text), lines[2].hash)
     edit(
         path,
         ("UPDATE discreet_lines SET state = ?, hash = ? WHERE number = 4", (digest(text), own)),

@@ -470,6 +470,43 @@ def test_variance_of_means(method, value):
     assert abs(found.var(ddof=1) / (2 * variance) - 1) > 7 * math.sqrt(2 / RUNS)
 
 
+def test_variance_of_key_shares():
+    protocol = local.KeyValue(3, 2, pairs=2)
+    people = [{0: 1.0, 1: -1.0}] * 30 + [{0: 0.5}] * 30 + [{}] * 40
+    reports = protocol.randomize(people * RUNS)
+    rows = [
+        protocol.aggregator().update(reports[i * 100 : (i + 1) * 100]).estimate().frequencies
+        for i in range(RUNS)
+    ]
+    found, truth = np.array(rows), np.array([0.6, 0.3, 0.0])
+    exact = np.array([protocol.variance(f, 100) for f in ("0.6", "0.3", "0")])
+    assert (np.abs(found.mean(axis=0) - truth) < 7 * np.sqrt(exact / RUNS)).all()
+    ratio = found.var(axis=0, ddof=1) / exact
+    assert (np.abs(ratio - 1) < 7 * math.sqrt(2 / RUNS)).all()
+    assert not (np.abs(ratio / 1.6 - 1) < 7 * math.sqrt(2 / RUNS)).any()
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_variance_of_hierarchies(cumulative):
+    """People drawn afresh for each collection, as the stated variance has it."""
+    protocol = local.Hierarchy(8, 2, fanout=2)
+    share = np.array([0.4, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05, 0.0])
+    n, rng = 1500, np.random.default_rng(8)
+    reports = protocol.randomize(rng.choice(8, n * RUNS, p=share))
+    rows = []
+    for i in range(RUNS):
+        estimate = protocol.aggregator().update(reports[i * n : (i + 1) * n]).estimate()
+        rows.append(estimate.cumulative()[:-1] if cumulative else estimate.frequencies)
+    found = np.array(rows)
+    truth = np.cumsum(share)[:-1] if cumulative else share
+    variances = protocol.variance(share, n, cumulative=cumulative)[: found.shape[1]]
+    assert (np.abs(found.mean(axis=0) - truth) < 7 * np.sqrt(variances / RUNS)).all()
+    # levels are drawn, not even: the variance grows by under 1 %
+    ratio = found.var(axis=0, ddof=1) / variances
+    assert (np.abs(ratio - 1) < 7 * math.sqrt(2 / RUNS) + 0.01).all()
+    assert not (np.abs(ratio / 1.6 - 1) < 7 * math.sqrt(2 / RUNS)).any()
+
+
 def test_means_between_grid_points_are_unbiased():
     protocol = local.LocalMean(4, low=0, high=1)
     values = np.full(400_000, 0.3331)

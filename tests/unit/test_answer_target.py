@@ -41,7 +41,7 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
     answer = curator(max_rows_per_unit=2).sql(
         "SELECT sex, AVG(income) AS m FROM people WHERE height > 150 GROUP BY sex", epsilon=1
     )
-    facts = ("at most 2 rows per id kept", "income clamped to 0…200\u2009000")
+    facts = ("at most 2 rows per id kept", "income clamped to 0…200 000")
     assert answer.target == facts
     for text in (answer.covers, repr(answer), answer._repr_html_()):
         assert all(fact in text for fact in facts)

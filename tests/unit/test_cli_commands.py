@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from discreet.cli import app
-from discreet.cli._outcome import Exit, exit_code, plain, spoken
+from discreet.cli._outcome import OPTIONS, Exit, exit_code, hint_line, plain
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
     EngineError,
+    Hint,
     LedgerBusyError,
     ParameterError,
     PolicyError,
@@ -248,22 +250,46 @@ def test_exit_codes_follow_the_class_of_the_error(error, code):
     assert exit_code(error) is code
 
 
+RAISE = Hint.call(
+    'discreet.ledger.open_ledger("/x.ledger").raise_budget',
+    "discreet budget raise",
+    epsilon="3",
+    delta="1e-6",
+)
+
+
 @pytest.mark.parametrize(
-    ("hint", "said"),
+    ("hint", "python", "shell"),
     [
-        (None, None),
-        ('delta="1e-6"', "--delta 1e-6"),
-        ("confidence=0.95", "--confidence 0.95"),
-        ('curator.sql(query, epsilon="0.1")', "--epsilon 0.1"),
+        (Hint("delta", "1e-6"), 'delta="1e-6"', "--delta 1e-6"),
+        (Hint("confidence", 0.95), "confidence=0.95", "--confidence 0.95"),
+        (Hint("within", {"a b": 25}), 'within={"a b": 25}', "--within 'a b=25'"),
+        (Hint("fresh", True), "fresh=True", "--fresh"),
+        (Hint("rho", 1).also("delta", "1e-6"), 'rho=1, delta="1e-6"', "--rho 1 --delta 1e-6"),
+        # there is no such option, so Python's line is the best there is
+        (Hint("public_fanout", {"x": 1}), 'public_fanout={"x": 1}', 'public_fanout={"x": 1}'),
+        (Hint("note", 'a "b"'), r'note="a \"b\""', r'note="a \"b\""'),
         (
+            RAISE,
             'discreet.ledger.open_ledger("/x.ledger").raise_budget(epsilon="3", delta="1e-6")',
             "discreet budget raise --epsilon 3 --delta 1e-6",
         ),
-        ('source = "people.parquet"', 'source = "people.parquet"'),
+        ('source = "people.parquet"', 'source = "people.parquet"', 'source = "people.parquet"'),
     ],
 )
-def test_hints_are_said_as_one_would_type_them(hint, said):
-    assert spoken(hint) == said
+def test_hints_are_written_for_python_and_for_the_shell(hint, python, shell):
+    assert hint == python
+    assert hint_line(hint) == shell
+    assert hint_line(pickle.loads(pickle.dumps(hint))) == shell
+
+
+def test_every_hinted_option_is_an_option_of_a_command():
+    wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    offered = "".join(
+        CliRunner().invoke(app, [command, "--help"], env=wide).stdout
+        for command in ("ask", "meaning")
+    )
+    assert all(f"--{name}" in offered for name in OPTIONS)
 
 
 def test_json_is_strict():

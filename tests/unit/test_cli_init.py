@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from discreet import policy as pol
+from discreet._text import without_password
 from discreet.cli import app
 from discreet.cli._init import _Draft, _interview, draft_text
-from discreet.cli._schema import Named, Schema, kind_of, read_schemas, without_password
+from discreet.cli._schema import Named, Schema, kind_of, read_schemas
 
 SECRET = "zebra"
 

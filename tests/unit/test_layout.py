@@ -18,6 +18,7 @@ SRC = Path(discreet.__file__).parent
 ROAD = (
     "errors",
     "_exact",
+    "_canonical",
     "_text",
     "_lazy",
     "_print",
@@ -85,6 +86,70 @@ def test_the_import_check_can_fail():
     assert _violations("privacy", "from discreet import mechanisms as m") == {"mechanisms"}
     assert _violations("mechanisms", "import discreet.curator") == {"curator"}
     assert not _violations("mechanisms", "from discreet.noise import DiscreteLaplace")
+
+
+def _private_imports(part: str, source: str) -> list[str]:
+    """Private modules and private names of other packages that `source` imports."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, *way = name.split(".")
+            # what stands beside the packages (errors, _exact, _text …) is everybody's
+            if root == "discreet" and way[:1] != [part] and any(x.startswith("_") for x in way[1:]):
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("part", PACKAGES)
+def test_nobody_imports_another_packages_private_parts(part):
+    for file in sorted((SRC / part).rglob("*.py")):
+        assert not _private_imports(part, file.read_text("utf-8")), file.relative_to(SRC)
+
+
+def test_the_check_of_private_imports_can_fail():
+    assert _private_imports("policy", "from discreet.privacy._relation import Neighbours")
+    assert _private_imports("policy", "from discreet.privacy import _relation")
+    assert _private_imports("policy", "def f():\n    import discreet.privacy._relation")
+    assert not _private_imports("policy", "from discreet.policy import _toml")
+    assert not _private_imports("policy", "from discreet import _exact")
+
+
+# private by name only: a namedtuple's method, and sqlglot's way to extend its parser
+FOREIGN = {"_replace"} | {"_match_text_seq", "_parse_wrapped_csv", "_parse_disjunction", "_tokens"}
+
+
+def _private_names(sources: list[str]) -> tuple[set[str], set[str]]:
+    """Private names that these sources define, and private attributes that they read."""
+    defined, read = set(), set()
+    for node in (n for source in sources for n in ast.walk(ast.parse(source))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.ImportFrom(names=names):
+                defined |= {alias.asname or alias.name for alias in names}
+            case ast.Attribute(attr=name) if name.startswith("_") and not name.endswith("__"):
+                read.add(name)
+    return defined, read
+
+
+@pytest.mark.parametrize("part", PACKAGES)
+def test_nobody_reads_another_packages_private_attributes(part):
+    sources = [f.read_text("utf-8") for f in (SRC / part).rglob("*.py")]
+    defined, read = _private_names(sources)
+    assert read <= defined | FOREIGN
+
+
+def test_the_check_of_private_attributes_can_fail():
+    defined, read = _private_names(["def f(curator): return curator._engine", "_own = 1"])
+    assert read - defined == {"_engine"}
 
 
 @pytest.mark.parametrize(("part", "door"), [(p, d) for p, doors in DOORS.items() for d in doors])

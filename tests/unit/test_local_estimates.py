@@ -208,6 +208,37 @@ def test_best_protocol(domain, names):
         assert choice.ranking[0].variance <= 1.01 * least
 
 
+def test_best_fanout_for_a_distribution():
+    choice = local.best(256, 1, "distribution")
+    assert isinstance(choice.protocol, local.Hierarchy)
+    variances = [c.variance for c in choice.ranking]
+    assert variances == sorted(variances)
+    assert "cumulative" in choice.why
+
+
+def test_every_linear_protocol_states_a_variance():
+    """The square wave's reading is not linear: its errors are bootstrapped."""
+    assert local.KeyValue(4, 1, pairs=2).variance() == pytest.approx(
+        4 * local.KeyValue(4, 1).variance()
+    )
+    assert local.HeavyHitters(32, 1).variance(0, 600) == pytest.approx(
+        local.LocalHashing(2, 1).variance(0, 100)
+    )
+    rappor = local.Rappor()
+    assert rappor.variance() == pytest.approx(float(Fraction(9, 16) * Fraction(7, 16) * 64))
+    for protocol in map(local.protocol_from_spec, (p.spec for p in ALL)):
+        assert hasattr(protocol, "variance") != isinstance(protocol, local.SquareWave)
+
+
+ALL = (
+    local.RandomizedResponse(p="0.5"), local.KaryResponse(4, 1), local.SymmetricUnary(4, 1),
+    local.OptimizedUnary(4, 1), local.LocalHashing(4, 1), local.SubsetSelection(4, 1),
+    local.HadamardResponse(4, 1), local.Rappor(), local.CountMeanSketch(1),
+    local.HadamardSketch(1), local.LocalMean(1), local.LocalVector(2, 1), local.KeyValue(4, 1),
+    local.SquareWave(4, 1), local.Hierarchy(4, 1), local.HeavyHitters(16, 1),
+)  # fmt: skip
+
+
 def test_best_names_runner_ups_and_honours_a_size_cap():
     choice = local.best(64, 1)
     assert "OptimizedUnary 1.04×" in choice.why
@@ -651,3 +682,33 @@ def test_square_wave_reads_noiseless_smooth_counts_closely():
     assert np.abs(estimate.cumulative() - np.cumsum(truth)).max() < 0.01
     assert estimate.approximate
     assert (estimate.standard_errors > 0).all()
+
+
+# -- examples ------------------------------------------------------------------------------
+
+
+def test_published_settings_run_end_to_end(capsys, monkeypatch):
+    """The example itself, on fewer people; its numbers are looked at by eye."""
+    import importlib.util
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "local_published.py"
+    spec = importlib.util.spec_from_file_location("local_published", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PEOPLE", 2000)
+    module.main()
+    shown = capsys.readouterr().out
+    assert "ε∞ = 4.39445, ε₁ = 1.07429" in shown
+    for line in ("apple-emoji: ε = 4 ", "apple-health: ε = 2 ", "apple-safari: ε = 4 "):
+        assert line in shown
+
+
+def test_candidates_that_look_alike_are_told_apart_or_left_out():
+    """The same value twice: no reading can separate them, and none is made up."""
+    assert not _decode._full_rank(np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 0.0]]))
+    assert _decode._full_rank(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    rappor = local.Rappor(bits=16, cohorts=4)
+    aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 5000))
+    decoded = aggregator.estimate(candidates=["a", "a", "b"])
+    assert np.isnan(decoded.standard_errors[:2]).any()

@@ -82,6 +82,17 @@ def test_gaussian_optimum_is_certified_and_beats_the_published_one():
         assert grid == pytest.approx(figure, rel=2e-3)
 
 
+def test_the_optimum_of_queries_that_leave_cells_out_or_repeat_themselves():
+    boxes = W.boxes((8, 8), [[0, 0], [2, 3]], [[8, 4], [5, 8]])
+    for workload in (boxes, W.matrix(np.ones((1, 10))), W.marginals((4, 5), 1)):
+        found = release.gaussian_optimum(workload.gram())
+        assert found.gap <= 1e-3
+        assert (found.matrix**2).sum(axis=0).max() <= 1 + 1e-9
+        grid = rmse(workload, "matrix", rho="0.5")
+        assert grid == pytest.approx(math.sqrt(found.error / workload.queries), rel=0.02)
+        assert grid <= 1.001 * rmse(workload, "identity", rho="0.5")
+
+
 def test_the_dual_bound_lies_below_every_strategy():
     # any strategy's error is above the bound: planted strategies of all kinds
     V = W.prefix(32).gram()

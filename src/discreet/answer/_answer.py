@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet._text import visible
 from discreet.answer import _outputs, _show
 from discreet.answer._record import Record, read
 from discreet.plan import Box, Out, choosing, damaged, shares_noise, statistics_of
@@ -101,7 +102,7 @@ class Answer:
         """Limits and clamps between the stored table and these numbers, in words."""
         stated = self._record.statement.get("target")
         facts = stated if isinstance(stated, list | tuple) else []
-        return tuple(_show.plain(fact) for fact in facts if isinstance(fact, str))
+        return tuple(visible(fact) for fact in facts if isinstance(fact, str))
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -112,6 +113,16 @@ class Answer:
         r = self._record
         by = choosing(r.having, r.order, r.limit, r.cells)
         return shares_noise(r.formulas, statistics_of(out), by)
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """Columns that hold public numbers, to which no noise was added."""
+        found = set()
+        for output in self._record.outputs:
+            used = statistics_of(output.expr)
+            if used and not self._noisy(used):
+                found.add(output.name)
+        return frozenset(found)
 
     @property
     def columns(self) -> list[str]:

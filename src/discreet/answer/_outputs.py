@@ -74,7 +74,7 @@ def _apply(op: str, values: list[Column]) -> Column:
 
 
 def bounds(out: Out, statistic: Boxes, cells: int) -> Box | None:
-    """Range of an output over the statistics' boxes; None if it is no number."""
+    """Range of an output over the statistics' boxes; None if it is not a number."""
     match out:
         case Of(index):
             return statistic(index)
@@ -85,11 +85,11 @@ def bounds(out: Out, statistic: Boxes, cells: int) -> Box | None:
             if op in _COMPARE or op in ("and", "or", "not"):
                 return None
             boxes = [bounds(a, statistic, cells) for a in args]
-            known = [b for b in boxes if b is not None]
-            if len(known) < len(boxes):
+            finite = [b for b in boxes if b is not None]
+            if len(finite) < len(boxes):
                 return None
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return _apply_box(op, known)
+                return _apply_box(op, finite)
     return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from discreet._exact import show
 from discreet._print import number
+from discreet._text import visible
 
 if TYPE_CHECKING:
     from discreet.answer._answer import Answer
@@ -28,19 +29,17 @@ def scalar(value: Any) -> Any:
     return value
 
 
-def plain(text: str) -> str:
-    """Take out what a terminal would obey: labels come from data and from anybody's records."""
-    return "".join(c if c.isprintable() or c == "\u2009" else "\ufffd" for c in text)
+def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
+    """Print one value with ± when its interval is symmetric, else with both ends.
 
-
-def cell(value: Any, ends: Any) -> str:
-    """Print one value with ± when its interval is symmetric, else with both ends."""
+    `exact` says that no noise was added; an interval of width zero alone does not.
+    """
     if not isinstance(ends, tuple):
-        return "NULL" if value is None else plain(str(value))
+        return "NULL" if value is None else visible(str(value))
     low, high = ends
     if isinstance(value, str):
-        return plain(value)
-    if low == high:
+        return visible(value)
+    if exact:
         return f"{number(float(value))} (exact)"
     margin = (high - low) / 2
     if not math.isfinite(margin):
@@ -53,25 +52,25 @@ def cell(value: Any, ends: Any) -> str:
 def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
     values, ends = answer.to_dicts(), answer.interval(0.95)
     rows = [
-        [cell(v[name], e[name]) for name in answer.columns]
+        [cell(v[name], e[name], exact=name in answer.exact) for name in answer.columns]
         for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
     ]
-    return [plain(name) for name in answer.columns], rows
+    return [visible(name) for name in answer.columns], rows
 
 
 def _short(rational: str) -> str:
     return show(Fraction(rational))
 
 
-def footer(answer: Answer) -> str:
-    """Say cost, what is left and what the margins mean."""
+def footer(answer: Answer, level: str = "95 %") -> str:
+    """Say cost, what is left and what the margins mean: `level` is theirs."""
     cost = answer.cost
     paid = f"cost ε={_short(cost['epsilon'])}"
     if cost.get("delta", "0") != "0":
         paid += f", δ={_short(cost['delta'])}"
     if answer.cached:
         paid = "stored answer, free of charge (fresh=True for a new one)"
-    parts = ["± at 95 %", paid]
+    parts = [f"± at {level}", paid]
     if answer.left:
         parts.append(f"left {answer.left}")
     if answer.tainted:
@@ -143,10 +142,7 @@ def chart(answer: Answer, confidence: float) -> dict[str, Any]:
         "data": {"values": data},
         "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
         "resolve": {"scale": {"x": "independent"}},
-        "title": {
-            "text": footer(answer).replace("95 %", f"{confidence:.0%}").split("\n"),
-            "fontSize": 11,
-        },
+        "title": {"text": footer(answer, f"{confidence:.0%}").split("\n"), "fontSize": 11},
         "spec": {
             "layer": [
                 {

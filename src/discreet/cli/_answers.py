@@ -16,7 +16,7 @@ def data(
     answer: Answer, confidence: str, *, simultaneous: bool = False, record: bool = True
 ) -> dict[str, Any]:
     """Rows, intervals, cost and, for later, the record."""
-    told = {
+    fields = {
         "columns": answer.columns,
         "rows": answer.to_dicts(),
         "confidence": read_confidence(confidence),
@@ -27,7 +27,7 @@ def data(
         "left": answer.left,
         "cached": answer.cached,
     }
-    return {**told, "record": answer.record()} if record else told
+    return {**fields, "record": answer.record()} if record else fields
 
 
 def show(console: Console, answer: Answer, confidence: str, *, simultaneous: bool = False) -> None:
@@ -35,9 +35,12 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     values, ends = answer.to_dicts(), answer.interval(confidence, simultaneous=simultaneous)
     names = answer.columns
     noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
-    rows = [[cell(v[n], e[n]) for n in names] for v, e in zip(values, ends, strict=True)]
+    rows = [
+        [cell(v[n], e[n], exact=n in answer.exact) for n in names]
+        for v, e in zip(values, ends, strict=True)
+    ]
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     level = f"{100 * read_confidence(confidence):.6g} %"
     all_at_once = ", all at once" if simultaneous else ""
-    say(console, footer(answer).replace("95 %", level + all_at_once, 1), "dim")
+    say(console, footer(answer, level + all_at_once), "dim")

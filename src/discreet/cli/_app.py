@@ -332,11 +332,11 @@ def meaning(
     """Say what an ε, or a whole ledger, means for a person."""
 
     def work() -> Any:
-        done = _module("_meaning")
+        module = _module("_meaning")
         if epsilon is None:
             where = _module("_session").Where(policy, None, ledger, None)
-            return done.of_ledger(where, group, table, html)
-        return done.of_epsilon(
+            return module.of_ledger(where, group, table, html)
+        return module.of_epsilon(
             epsilon, prior, delta=delta, group=group, neighbours=neighbours.value, html=html
         )
 
@@ -360,8 +360,8 @@ def audit(
     """Try to break mechanisms by running them on neighbouring inputs."""
 
     def work() -> Any:
-        done = _module("_audit")
-        return done.of_gallery(peers=peers, draws=draws) if gallery else done.nothing_asked()
+        module = _module("_audit")
+        return module.of_gallery(peers=peers, draws=draws) if gallery else module.nothing_asked()
 
     deliver("audit", work, as_json=as_json)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def preview(
     where: Where, sql: str | None, file: str | None, offer: Mapping[str, Any], *, show_sql: bool
 ) -> Reply:
-    """Price a question."""
+    """Price a question; nothing is charged or run."""
     text = question(sql, file)
     with curator(where, spend=False) as opened:
         quote = opened.preview(text, **offer)
@@ -67,17 +67,17 @@ def ask(
     with working("asking…"), curator(where, spend=True) as opened:
         answer = opened.sql(text, **offer, fresh=fresh, key=key)
     level = str(offer["confidence"])
-    written = []
+    files = []
     if save is not None:
         write(save, json.dumps(answer.record(), ensure_ascii=False, indent=1) + "\n")
-        written.append(save)
+        files.append(save)
     if chart is not None:
         _charts.draw(answer.chart(level), chart)
-        written.append(chart)
+        files.append(chart)
 
     def show(console: Console) -> None:
         _answers.show(console, answer, level)
-        for path in written:
+        for path in files:
             say(stderr(), f"wrote {path}", "dim")
 
-    return Reply(_answers.data(answer, level), show)
+    return Reply(lambda: _answers.data(answer, level), show)

@@ -8,9 +8,11 @@ import io
 import json
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet import _print
 from discreet._exact import show as exactly
 from discreet.cli._console import (
     bar,
@@ -107,28 +109,25 @@ def _amounts(balance: Balance) -> dict[str, dict[str, str]]:
 
 
 def _spent(budget: Budget, balance: Balance) -> dict[str, Any]:
-    told = _amounts(balance)
-    return told if budget.shares else {c: {"spent": a["spent"]} for c, a in told.items()}
+    amounts = _amounts(balance)
+    return amounts if budget.shares else {c: {"spent": a["spent"]} for c, a in amounts.items()}
 
 
-def short(value: Fraction) -> str:
-    """Print an amount in at most a few digits."""
-    text = exactly(value)
-    return text if len(text) <= 7 else f"{float(value):.3g}"
+short = partial(_print.short, longest=7, digits=3)
 
 
 def _show_head(console: Console, ledger: ChainedLedger) -> None:
     state = ledger.state
-    kept = "none yet: nothing asked" if ledger.where == ":memory:" else ledger.where
-    told = [
+    place = "none yet: nothing asked" if ledger.where == ":memory:" else ledger.where
+    lines = [
         ("policy", ledger.identity),
-        ("ledger", kept),
+        ("ledger", place),
         ("period", f"{state.period}, {state.limits.accounting} accounting"),
     ]
     if state.closed:
         closed = "everything" if "*" in state.closed else ", ".join(state.closed)
-        told.append(("closed", closed))
-    facts(console, told)
+        lines.append(("closed", closed))
+    facts(console, lines)
     console.print()
 
 
@@ -196,12 +195,14 @@ def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> No
         body = line.content
         paid = short(_paid(budget, line)) if line.kind == "debit" else ""
         who = body.get("analyst") or body.get("by") or ""
-        rows.append([str(line.number), line.when[:19].replace("T", " "), who, paid, _told(line)])
+        rows.append(
+            [str(line.number), line.when[:19].replace("T", " "), who, paid, _description(line)]
+        )
     header = ("line", "when (UTC)", "who", symbol, "what")
     show_table(console, grid(header, rows, right=(0, 3)))
 
 
-def _told(line: Line) -> str:
+def _description(line: Line) -> str:
     body = line.content
     match line.kind:
         case "open":
@@ -210,38 +211,41 @@ def _told(line: Line) -> str:
             tables = ", ".join(body.get("tables") or ()) or "?"
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
         case "budget":
-            said = "new totals or shares"
+            words = "new totals or shares"
         case "close" | "reopen":
-            said = f"{line.kind} {'everything' if body['table'] == '*' else body['table']}"
+            words = f"{line.kind} {'everything' if body['table'] == '*' else body['table']}"
         case "period":
-            said = "a new period"
+            words = "a new period"
         case _:
-            said = line.kind
-    return f"{said}: {body['note']}" if body.get("note") else said
+            words = line.kind
+    return f"{words}: {body['note']}" if body.get("note") else words
 
 
-def _noise(told: str) -> str:
+def _noise(text: str) -> str:
     """Kinds of noise in an entry's own description."""
     try:
-        return " and ".join(dict.fromkeys(str(plan["noise"]) for plan in json.loads(told)))
-    except (ValueError, TypeError, KeyError):
-        return told[:20]
+        parts = [part for plan in json.loads(text) for part in plan]
+        laws = [part["law"].get("law", part["law"]) for part in parts if part["law"]]
+        kinds = [str(x.get("law", "choice")) if isinstance(x, dict) else str(x) for x in laws]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return "noise"
+    return " and ".join(dict.fromkeys(k.replace("-", " ") for k in kinds)) or "no noise"
 
 
 def verify(where: Where) -> Reply:
     """Recompute the whole chain."""
     with working("recomputing the chain…"):
         ledger = ledger_of(where)
-        done = ledger.verify()
+        check = ledger.verify()
     data = {
         "policy": ledger.identity,
         "ledger": ledger.where,
-        "lines": done.lines,
-        "debits": done.debits,
-        "period": done.period,
-        "head": done.head,
+        "lines": check.lines,
+        "debits": check.debits,
+        "period": check.period,
+        "head": check.head,
     }
-    return Reply(data, lambda console: say(console, str(done), "green"))
+    return Reply(data, lambda console: say(console, str(check), "green"))
 
 
 # -- export ---------------------------------------------------------------------------
@@ -294,21 +298,21 @@ def _cell(value: Any) -> str:
 
 
 def raise_totals(where: Where, *, totals: dict[str, str | None], note: str, by: str) -> Reply:
-    """Record new totals."""
-    given: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
-    if not given:
+    """Put new totals of the budget on record."""
+    changes: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
+    if not changes:
         raise UsageError("say the new total", hint="discreet budget raise --epsilon 3")
     ledger = _owned(where)
-    ledger.raise_budget(**given, by=by, note=note)
+    ledger.raise_budget(**changes, by=by, note=note)
     return _decided(ledger, "new totals are on record")
 
 
 def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Reply:
-    """Record new shares."""
-    given = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
+    """Put new shares of the analysts on record."""
+    portions = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
     ledger = _owned(where)
-    ledger.set_shares(given, by=by, note=note)
-    return _decided(ledger, "new shares are on record" if given else "shares are abolished")
+    ledger.set_shares(portions, by=by, note=note)
+    return _decided(ledger, "new shares are on record" if portions else "shares are abolished")
 
 
 def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
@@ -340,7 +344,7 @@ def _known(where: Where, table: str | None) -> None:
 
 
 def _owned(where: Where) -> ChainedLedger:
-    """Open the ledger for a decision; an edited budget in the policy is no obstacle to that."""
+    """Open the ledger for a decision; an edited budget in the policy does not prevent it."""
     from discreet.ledger import open_ledger  # noqa: PLC0415 - beside its only use
 
     place = where.place()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet._exact import show
 from discreet.cli._console import facts, grid, heading, show_table, working
 from discreet.cli._outcome import Reply
-from discreet.cli._session import Where, curator, found
+from discreet.cli._session import Where, curator, policy_file
 from discreet.policy import Column, Policy, Table
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run(path: Path | None, source: str | None, *, schema: bool) -> Reply:
     """Load a policy, compare it with the schema of its data, sum it up."""
-    where = Where(found(path), source, None, None)
+    where = Where(policy_file(path), source, None, None)
     policy = where.load()
     left = None
     if schema:
@@ -36,14 +36,14 @@ def run(path: Path | None, source: str | None, *, schema: bool) -> Reply:
 
 def _show(console: Console, where: Where, policy: Policy, left: str | None) -> None:
     name = policy.name or f"unnamed ({policy.identity[:19]}…)"
-    told = [
+    lines = [
         ("policy", f"{where.path}: {name}"),
         ("budget", _budget(policy)),
         ("ledger", where.place() if Path(where.place()).exists() else "none yet: nothing asked"),
     ]
     if left is not None:
-        told.append(("left", left.partition("left ")[2]))
-    facts(console, told)
+        lines.append(("left", left.partition("left ")[2]))
+    facts(console, lines)
     for table in policy.tables.values():
         heading(console, f"{table.name}: {whom(table)}")
         rows = [(c.name, c.type, domain(c)) for c in table.columns.values()]
@@ -90,5 +90,7 @@ def whom(table: Table) -> str:
 
 def domain(column: Column) -> str:
     """Say what a column may hold, as the policy file does."""
-    said = repr(column).partition("(")[2].removesuffix(")")
-    return said.partition(", ")[2] or ("any; selected privately" if column.type == "text" else "")
+    arguments = repr(column).partition("(")[2].removesuffix(")")
+    return arguments.partition(", ")[2] or (
+        "any; selected privately" if column.type == "text" else ""
+    )

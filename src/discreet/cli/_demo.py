@@ -26,7 +26,7 @@ from discreet.cli._console import (
     verbatim,
     working,
 )
-from discreet.cli._outcome import Reply, UsageError, exit_code, spoken
+from discreet.cli._outcome import Reply, UsageError, exit_code, hint_line
 from discreet.cli._sample import POLICY, REGIONS, write_sample
 from discreet.curator import Curator, open_curator
 from discreet.errors import DiscreetError
@@ -47,7 +47,7 @@ class _Tour:
 
     console: Console
     silent: bool
-    said: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
 
     def title(self, number: int, text: str) -> None:
         if not self.silent:
@@ -88,7 +88,7 @@ def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
         finally:
             curator.close()
     _show_end(tour, keep)
-    return Reply(tour.said, lambda _: None)
+    return Reply(tour.results, lambda _: None)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _show_policy(tour: _Tour, people: int, data: pa.Table) -> None:
         "bounds and categories come from the owner, never from the data."
     )
     tour.code("\n" + POLICY)
-    tour.said["data"] = {"people": people, "visits": data.num_rows}
+    tour.results["data"] = {"people": people, "visits": data.num_rows}
 
 
 def _show_price(tour: _Tour, curator: Curator) -> None:
@@ -130,7 +130,7 @@ def _show_price(tour: _Tour, curator: Curator) -> None:
     tour.typed(f'preview "{QUESTION}" -e 0.5')
     quote = curator.preview(QUESTION, epsilon="0.5")
     tour.code(repr(quote).partition("\nplan")[0])
-    tour.said["preview"] = {"cost": quote.cost, "error": quote.error()}
+    tour.results["preview"] = {"cost": quote.cost, "error": quote.error()}
 
 
 def _show_answer(tour: _Tour, curator: Curator, data: pa.Table) -> None:
@@ -150,20 +150,20 @@ def _show_answer(tour: _Tour, curator: Curator, data: pa.Table) -> None:
         "The last three columns are the secret; you see them only because the clinic is made up. "
         "The policy keeps at most four visits per person, and an interval covers what is kept."
     )
-    tour.said["answer"] = _told(answer)
+    tour.results["answer"] = _summary(answer)
 
 
 def _secret(data: pa.Table) -> list[tuple[str, str, str]]:
     """Visits that are kept, all visits, and their mean cost, by region."""
     who, region, cost = (np.asarray(data[name]) for name in ("person_id", "region", "cost"))
-    told = []
+    lines = []
     for name in REGIONS:
         here = region == name
         _, often = np.unique(who[here], return_counts=True)
-        kept = int(often.clip(max=4).sum())
+        rows = int(often.clip(max=4).sum())
         mean = float(cost[here].clip(0, 500).mean())
-        told.append((number(kept), number(int(here.sum())), number(mean, 1)))
-    return told
+        lines.append((number(rows), number(int(here.sum())), number(mean, 1)))
+    return lines
 
 
 def _show_accuracy(tour: _Tour, curator: Curator, data: pa.Table) -> None:
@@ -179,10 +179,10 @@ def _show_accuracy(tour: _Tour, curator: Curator, data: pa.Table) -> None:
         right=(0, 1, 2),
     )
     tour.say(footer(answer), "dim")
-    tour.said["accuracy"] = _told(answer)
+    tour.results["accuracy"] = _summary(answer)
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _summary(answer: Answer) -> dict[str, Any]:
     return {
         "rows": answer.to_dicts(),
         "intervals": answer.interval(0.95),
@@ -202,7 +202,11 @@ def _show_budget(tour: _Tour, curator: Curator) -> None:
     verified = curator.ledger.verify()  # type: ignore[attr-defined]  # opened from a file: chained
     tour.typed("budget verify")
     tour.say(str(verified), "green")
-    tour.said["budget"] = {"spent": exactly(spent), "total": exactly(total), "again": again.cached}
+    tour.results["budget"] = {
+        "spent": exactly(spent),
+        "total": exactly(total),
+        "again": again.cached,
+    }
 
 
 def _show_refusals(tour: _Tour, curator: Curator) -> None:
@@ -215,17 +219,17 @@ def _show_refusals(tour: _Tour, curator: Curator) -> None:
         except DiscreetError as error:
             tour.say(f"refused: {error.message}", "yellow")
             if error.hint:
-                tour.say(f"    try: {spoken(error.hint)}")
+                tour.say(f"    try: {hint_line(error.hint)}")
             refusals.append({"error": error.code, "exit": int(exit_code(error))})
-    tour.said["refusals"] = refusals
+    tour.results["refusals"] = refusals
 
 
 def _show_meaning(tour: _Tour, curator: Curator) -> None:
     tour.title(7, "What all this has meant for one person")
     tour.typed("meaning --policy clinic.toml")
-    told = meaning.of(curator.ledger)
-    tour.say(str(told))
-    tour.said["meaning"] = {"epsilon": told.epsilon, "factor": told.factor}
+    text = meaning.of(curator.ledger)
+    tour.say(str(text))
+    tour.results["meaning"] = {"epsilon": text.epsilon, "factor": text.factor}
 
 
 def _show_end(tour: _Tour, keep: Path | None) -> None:

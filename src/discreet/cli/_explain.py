@@ -60,7 +60,7 @@ def _record(text: str) -> Mapping[str, Any]:
     if isinstance(raw, Mapping) and "record" in raw:
         raw = raw["record"]
     if not isinstance(raw, Mapping):
-        raise ParameterError("this is no discreet record")
+        raise ParameterError("this is not a record of discreet")
     return raw
 
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet._text import without_password
 from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
-from discreet.cli._schema import Schema, read_schemas, without_password
+from discreet.cli._schema import Schema, read_schemas
 from discreet.cli._session import check_writable, write
-from discreet.policy import _toml
+from discreet.policy import toml
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,30 +152,30 @@ def _budget_text(epsilon: str | None, delta: str | None) -> str:
     from discreet.policy import Budget  # noqa: PLC0415 - validates what was typed
 
     Budget(epsilon or "1", delta=delta or 0)
-    total = _toml.string(epsilon or "1")
-    known = f"discreet meaning --epsilon {epsilon or 1}"
+    total = toml.string(epsilon or "1")
+    command = f"discreet meaning --epsilon {epsilon or 1}"
     lines = [
         "[budget]",
-        f"epsilon = {total}  # for everything ever asked; what it means: {known}",
+        f"epsilon = {total}  # for everything ever asked; what it means: {command}",
     ]
     if delta is None:
         lines.append('# delta = "1e-6"  # needed to group by open text, and for Gaussian noise')
     else:
-        lines.append(f"delta = {_toml.string(delta)}")
+        lines.append(f"delta = {toml.string(delta)}")
     return "\n".join([*lines, ""])
 
 
 def _table_text(draft: _Draft, source: str) -> str:
     schema = draft.schema
-    key = _toml.key(schema.table)
-    lines = [f"[tables.{key}]", f"source = {_toml.string(source)}", *_unit_text(draft), ""]
+    key = toml.key(schema.table)
+    lines = [f"[tables.{key}]", f"source = {toml.string(source)}", *_unit_text(draft), ""]
     lines.append(f"[tables.{key}.columns]")
-    done = draft.columns or {}
+    finished = draft.columns or {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
-        if column.name in done:
-            lines.append(f"{_toml.key(column.name)} = {done[column.name]}")
+        if column.name in finished:
+            lines.append(f"{toml.key(column.name)} = {finished[column.name]}")
         else:
             lines += _column_text(column.name, column.kind, column.native)
     return "\n".join([*lines, ""])
@@ -194,13 +195,13 @@ def _unit_text(draft: _Draft) -> list[str]:
         ]
     why = "" if draft.max_rows else "  # rows of one person that are kept; more cost more"
     return [
-        f"unit = {_toml.string(draft.unit)}",
+        f"unit = {toml.string(draft.unit)}",
         f"max_rows_per_unit = {draft.max_rows or 1}{why}",
     ]
 
 
 def _column_text(name: str, kind: str | None, native: str) -> list[str]:
-    key = _toml.key(name)
+    key = toml.key(name)
     match kind:
         case "boolean":
             return [f'{key} = {{ type = "boolean" }}']
@@ -238,46 +239,46 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
     if draft.unit is None:
         guess = _likely_unit(names)
         like = f" [{guess}]" if guess else ""
-        told = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
-        draft.unit = told if told in (*names, _ROW) else (guess if not told else None)
+        answer = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
+        draft.unit = answer if answer in (*names, _ROW) else (guess if not answer else None)
     if draft.unit not in (None, _ROW) and draft.max_rows is None:
-        told = reply("Rows of one person that are kept at most [1]: ")
-        draft.max_rows = int(told) if told.isdecimal() and int(told) > 0 else 1
+        answer = reply("Rows of one person that are kept at most [1]: ")
+        draft.max_rows = int(answer) if answer.isdecimal() and int(answer) > 0 else 1
     draft.columns = {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
         kind = column.kind
         if kind is None:
-            told = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
-            kind = told if told in (*_SHAPES, "boolean", "text") else None
-        written = _column_interview(column.name, kind, reply)
-        if written is not None:
-            draft.columns[column.name] = written
+            answer = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
+            kind = answer if answer in (*_SHAPES, "boolean", "text") else None
+        line = _column_interview(column.name, kind, reply)
+        if line is not None:
+            draft.columns[column.name] = line
 
 
 def _column_interview(name: str, kind: str | None, reply: Callable[[str], str]) -> str | None:
-    given: dict[str, Any]
+    entry: dict[str, Any]
     match kind:
         case "boolean":
-            given = {"type": "boolean"}
+            entry = {"type": "boolean"}
         case "text" | "category":
-            told = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
-            if not told:
+            answer = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
+            if not answer:
                 return None
-            values = [v.strip() for v in told.split(",") if v.strip()]
-            given = {"type": "text"} if told == "text" else {"type": "category", "values": values}
+            values = [v.strip() for v in answer.split(",") if v.strip()]
+            entry = {"type": "text"} if answer == "text" else {"type": "category", "values": values}
         case "integer" | "real" | "date" | "timestamp":
             low = reply(f"{name}: least value that is possible ({kind}): ")
             high = reply(f"{name}: greatest value that is possible: ") if low else ""
             if not high:
                 return None
-            given = {"type": kind, "min": _number(low), "max": _number(high)}
+            entry = {"type": kind, "min": _number(low), "max": _number(high)}
             if kind in ("real", "timestamp") and (step := reply(f"{name}: step [default]: ")):
-                given["step"] = step
+                entry["step"] = step
         case _:
             return None
-    return _checked(name, given)
+    return _checked(name, entry)
 
 
 def _number(text: str) -> Any:
@@ -294,7 +295,7 @@ def _checked(name: str, given: dict[str, Any]) -> str | None:
     except PolicyError as error:
         say(stderr(), f"left blank: {error.message.partition(': ')[2] or error.message}", "yellow")
         return None
-    return _toml.value(given)
+    return toml.value(given)
 
 
 def _input(question: str) -> str:

@@ -184,6 +184,8 @@ def _values(source: str, column: str | None) -> Iterator[Any]:
 
 def _encoded(made: Plan, chunk: list[Any]) -> Any:
     """Turn raw values into what the protocol takes; never say which one was wrong."""
+    if None in chunk:
+        raise UsageError("a value is missing", hint="leave such rows out")
     if made.labels is not None:
         place = {label: i for i, label in enumerate(made.labels)}
         found = [place.get(str(v), -1) for v in chunk]

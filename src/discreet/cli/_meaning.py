@@ -65,13 +65,13 @@ def of_ledger(where: Where, group: int, table: str | None, html: Path | None) ->
         raise UsageError("the page with sliders is about an ε", hint="--epsilon 0.5 --html FILE")
     if table is not None:
         where.load().table(table)
-    told = meaning.of(ledger_of(where), group=group, table=table)
+    statement = meaning.of(ledger_of(where), group=group, table=table)
     data = {
         "group": group,
-        "basis": told.basis,
-        "epsilon": told.epsilon,
-        "factor": told.factor,
-        "accuracy": told.attacker.accuracy(),
-        "text": str(told),
+        "basis": statement.basis,
+        "epsilon": statement.epsilon,
+        "factor": statement.factor,
+        "accuracy": statement.attacker.accuracy(),
+        "text": str(statement),
     }
-    return Reply(data, lambda console: say(console, str(told)))
+    return Reply(data, lambda console: say(console, str(statement)))

@@ -12,7 +12,6 @@ import datetime as dt
 import json
 import math
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -47,9 +46,9 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.OK: "done",
     Exit.REFUSED: "refused: the question cannot be asked or stated like this",
     Exit.USAGE: "usage: an option, number or file that cannot be used",
-    Exit.BUDGET: "budget: the price would pass what is left",
+    Exit.BUDGET: "budget: the price exceeds what is left",
     Exit.POLICY: "policy: it cannot be used, or the data do not fit it",
-    Exit.ENGINE: "engine: it failed; the reason is not said, the price stays paid",
+    Exit.ENGINE: "engine: the query failed; why is not disclosed, and the price is not refunded",
     Exit.LEDGER: "ledger: it cannot record, or is not what it was",
     Exit.INTERNAL: "internal: a defect of discreet",
     Exit.INTERRUPTED: "interrupted from the keyboard",
@@ -66,15 +65,10 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
     (errors.DiscreetError, Exit.REFUSED),
 )
 
-# hints are written for Python; what has a name on the command line gets that one
-_SPOKEN: Final = (
-    (re.compile(r'^(epsilon|delta|rho|confidence)=(?:"([^"]+)"|([\d.e-]+))$'), r"--\1 \2\3"),
-    (re.compile(r'^curator\.\w+\(query, (epsilon|rho)="([^"]+)"\)$'), r"--\1 \2"),
-    (re.compile(r"^\w+(?:\.\w+)*(?:\(\"[^\"]*\"\))?\.reopen\(\)$"), "discreet budget reopen"),
-    (re.compile(r"^discreet\.ledger\.open_ledger\(.*\)\.new_period\(\)$"),
-     "discreet budget new-period"),
-)  # fmt: skip
-_RAISE: Final = re.compile(r"^discreet\.ledger\.open_ledger\(.*\)\.raise_budget\((.*)\)$")
+# parameters of the library that are options here, under the same name
+OPTIONS: Final = frozenset(
+    {"epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
+)
 
 
 class UsageError(errors.ParameterError):
@@ -85,7 +79,7 @@ class UsageError(errors.ParameterError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a command has to say: as data, and as something to look at."""
+    """The result of a command: as data, or a function that makes them, and as a sight."""
 
     data: Any
     show: Callable[[Console], None]
@@ -98,7 +92,13 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
     try:
         reply = work()
         if as_json:
-            print_json({"ok": True, "command": command, "result": reply.data})
+            print_json(
+                {
+                    "ok": True,
+                    "command": command,
+                    "result": reply.data() if callable(reply.data) else reply.data,
+                }
+            )
         else:
             reply.show(stdout())
     except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
@@ -111,7 +111,7 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
         fail(
             Exit.INTERNAL,
             "internal",
-            "discreet has failed in a way it should not; what failed is not said, because it "
+            "discreet has failed in a way it should not; the cause is not shown, because it "
             "could depend on the data",
             "export DISCREET_TRACEBACK=1",
             as_json=as_json,
@@ -127,27 +127,25 @@ def _refuse(error: errors.DiscreetError, *, as_json: bool) -> NoReturn:
     places = {n: getattr(error, n, None) for n in ("line", "column")}
     more = {n: v for n, v in places.items() if v is not None}
     fail(
-        exit_code(error), error.code, error.message, spoken(error.hint), as_json=as_json, more=more
+        exit_code(error),
+        error.code,
+        error.message,
+        hint_line(error.hint),
+        as_json=as_json,
+        more=more,
     )
 
 
-def spoken(hint: str | None) -> str | None:
-    """Say a hint as one would type it here.
+def hint_line(hint: str | None) -> str | None:
+    """Write a hint as one would type it here; what has no option here stays as it is.
 
-    >>> spoken('epsilon="0.25"')
-    '--epsilon 0.25'
-    >>> spoken("GROUP BY sex")
-    'GROUP BY sex'
+    >>> hint_line(errors.Hint("epsilon", "0.25")), hint_line("GROUP BY sex")
+    ('--epsilon 0.25', 'GROUP BY sex')
     """
-    if hint is None:
-        return None
-    if raised := _RAISE.match(hint):
-        options = re.findall(r'(\w+)="([^"]*)"', raised[1])
-        return " ".join(["discreet budget raise", *(f"--{k} {v}" for k, v in options)])
-    for pattern, said in _SPOKEN:
-        if pattern.match(hint):
-            return pattern.sub(said, hint)
-    return hint
+    if not isinstance(hint, errors.Hint):
+        return hint
+    option = hint.command is not None or all(name in OPTIONS for name, _ in hint.parameters)
+    return hint.shell() if option else str(hint)
 
 
 def fail(
@@ -161,8 +159,8 @@ def fail(
 ) -> NoReturn:
     """Print a refusal and leave."""
     if as_json:
-        told = {"ok": False, "error": name, "message": message, "hint": hint}
-        print_json({**told, **(more or {})})
+        envelope = {"ok": False, "error": name, "message": message, "hint": hint}
+        print_json({**envelope, **(more or {})})
     else:
         from discreet.cli._console import refusal  # noqa: PLC0415 - only when it is printed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet.cli import _answers
 from discreet.cli._console import clean, facts, refusal, say, stdout, working
-from discreet.cli._outcome import Reply, spoken
+from discreet.cli._outcome import Reply, hint_line
 from discreet.cli._session import Where, curator
 from discreet.errors import DiscreetError
 
@@ -37,7 +37,7 @@ _WORDS: Final = (
 def run(where: Where, offer: dict[str, Any]) -> Reply:
     """Talk until the user leaves."""
     console = stdout()
-    asked = 0
+    count = 0
     with curator(where, spend=True) as opened, _line_editing(opened):
         say(console, f"{where.path}: left {opened.budget!r}".replace("budget, ", ""))
         say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
@@ -46,12 +46,12 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
             if text in (r"\quit", r"\q"):
                 break
             try:
-                asked += session.handle(text)
+                count += session.handle(text)
             except DiscreetError as error:
-                refusal(error.message, spoken(error.hint))
+                refusal(error.message, hint_line(error.hint))
             except KeyboardInterrupt:
-                say(console, "interrupted; what was debited stays paid", "yellow")
-    return Reply({"asked": asked}, lambda _: None)
+                say(console, "interrupted; what was debited is not refunded", "yellow")
+    return Reply({"asked": count}, lambda _: None)
 
 
 class _Session:
@@ -122,23 +122,23 @@ def _statements(read: Callable[[str], str]) -> Iterator[str]:
     >>> list(_statements(lambda _: next(lines, None) or (_ for _ in ()).throw(EOFError)))
     ['SELECT COUNT(*) AS n\nFROM people', '\\budget']
     """
-    held: list[str] = []
+    lines: list[str] = []
     while True:
         try:
-            line = read("discreet> " if not held else "     ...> ")
+            line = read("discreet> " if not lines else "     ...> ")
         except EOFError:
             return
         except KeyboardInterrupt:
-            held = []
+            lines = []
             continue
-        if not held and (not line.strip() or line.lstrip().startswith("\\")):
+        if not lines and (not line.strip() or line.lstrip().startswith("\\")):
             if line.strip():
                 yield clean(line.strip())
             continue
-        held.append(line)
+        lines.append(line)
         if line.rstrip().endswith(";"):
-            yield "\n".join(held).rstrip().rstrip(";")
-            held = []
+            yield "\n".join(lines).rstrip().rstrip(";")
+            lines = []
 
 
 @contextlib.contextmanager
@@ -173,6 +173,6 @@ def _line_editing(opened: Curator) -> Iterator[None]:
 
 
 def _history_file() -> Path:
-    given = Path(os.environ.get("XDG_STATE_HOME", ""))
-    home = given if given.is_absolute() else Path.home() / ".local" / "state"
+    folder = Path(os.environ.get("XDG_STATE_HOME", ""))
+    home = folder if folder.is_absolute() else Path.home() / ".local" / "state"
     return home / "discreet" / "history"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from discreet._text import without_password
 from discreet.cli._outcome import UsageError
 
 _HEADER_BYTES: Final = 2**20
@@ -26,7 +26,6 @@ _KINDS: Final = (
     ("text", ("string", "large_string", "string_view", "dictionary", "varchar", "char", "text",
               "bpchar", "uuid", "enum", "character")),
 )  # fmt: skip
-_SECRET: Final = ("password", "passfile", "sslpassword")
 _CATALOGUE: Final = """
     SELECT table_schema, table_name, column_name, data_type
     FROM information_schema.columns
@@ -80,10 +79,10 @@ def kind_of(native: str) -> str | None:
     >>> kind_of("DECIMAL(10,2)"), kind_of("timestamp without time zone"), kind_of("BLOB")
     ('real', 'timestamp', 'other')
     """
-    said = native.lower()
+    type_name = native.lower()
     for kind, prefixes in _KINDS:
-        if said.startswith(prefixes) and not said.endswith("[]"):
-            return "other" if said.startswith("interval") else kind
+        if type_name.startswith(prefixes) and not type_name.endswith("[]"):
+            return "other" if type_name.startswith("interval") else kind
     return "other"
 
 
@@ -155,11 +154,11 @@ def _quietly(read: Any, where: object) -> Any:
 
 def _grouped(rows: Sequence[tuple[Any, ...]], home: str) -> list[Schema]:
     """Collect catalogue rows by table; tables of the default schema keep their short name."""
-    found: dict[str, list[Named]] = {}
+    tables: dict[str, list[Named]] = {}
     for schema, table, column, native in rows:
         name = table if schema == home else f"{schema}.{table}"
-        found.setdefault(name, []).append(Named(column, kind_of(str(native)), str(native)))
-    return [Schema(name, tuple(columns)) for name, columns in found.items()]
+        tables.setdefault(name, []).append(Named(column, kind_of(str(native)), str(native)))
+    return [Schema(name, tuple(columns)) for name, columns in tables.items()]
 
 
 def _chosen(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
@@ -175,16 +174,3 @@ def _chosen(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
                 hint=f"--table {next(iter(known))}",
             )
     return [known[name] for name in tables]
-
-
-def without_password(url: str) -> str:
-    """Take a password out of a URL: policies are public.
-
-    >>> without_password("postgresql://ana:secret@db/clinic")
-    'postgresql://ana@db/clinic'
-    """
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    named = f"{user.partition(':')[0]}@" if user else ""
-    kept = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in _SECRET]
-    return urlunsplit(parts._replace(netloc=named + host, query=urlencode(kept)))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ MAX_BYTES: Final = 64 * 2**20
 _SIGN: Final = "[budget"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Where:
     """What the user said about policy, data, ledger and analyst."""
 
@@ -30,14 +31,15 @@ class Where:
     ledger: str | None
     analyst: str | None
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The policy file: the one named, or the only one in this folder."""
-        return found(self.policy)
+        return policy_file(self.policy)
 
-    def place(self) -> str:
-        """Where the ledger is, or will be."""
-        return self.ledger or f"{self.path.resolve()}.ledger"
+    def place(self, *, create: bool = True) -> str:
+        """Where the ledger is, or will be; in memory if there is none and none may be made."""
+        place = self.ledger or f"{self.path.resolve()}.ledger"
+        return place if create or "://" in place or Path(place).exists() else ":memory:"
 
     def load(self) -> Policy:
         """Read the policy."""
@@ -46,7 +48,7 @@ class Where:
         return policy.load(self.path)
 
 
-def found(given: Path | None) -> Path:
+def policy_file(given: Path | None) -> Path:
     """Return the policy file that was named, or the only one in this folder."""
     if given is not None:
         return given
@@ -124,7 +126,7 @@ def read_text(path: str, what: str) -> str:
     except UnicodeDecodeError:
         raise UsageError(f"{what} in {path!r} is not UTF-8") from None
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path!r}: {_said(error)}") from None
+        raise UsageError(f"cannot read {path!r}: {_reason(error)}") from None
 
 
 def check_writable(path: Path | None, what: str) -> None:
@@ -142,10 +144,10 @@ def write(path: Path, content: str | bytes) -> None:
     try:
         path.write_bytes(raw)
     except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {_said(error)}") from None
+        raise UsageError(f"cannot write {str(path)!r}: {_reason(error)}") from None
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or "not a usable path"
 
 
@@ -157,9 +159,7 @@ def ledger_of(where: Where, *, create: bool = False) -> ChainedLedger:
     """
     from discreet.ledger import open_ledger  # noqa: PLC0415 - imported when used
 
-    place = where.place()
-    lasting = create or "://" in place or Path(place).exists()
-    return open_ledger(place if lasting else ":memory:", where.load())
+    return open_ledger(where.place(create=create), where.load())
 
 
 @contextmanager
@@ -167,8 +167,8 @@ def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
     """Open the curator of a policy; `spend` says whether a ledger may be made."""
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
-    ledger = ledger_of(where, create=spend)
-    opened = open_curator(where.source, where.path, ledger=ledger, analyst=where.analyst)
+    place = where.place(create=spend)
+    opened = open_curator(where.source, where.path, ledger=place, analyst=where.analyst)
     try:
         yield opened
     finally:

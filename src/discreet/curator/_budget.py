@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from discreet._exact import show
+from discreet._print import short
 from discreet.ledger import Balance
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
@@ -39,14 +39,9 @@ class Budget:
 def describe_balance(balance: Balance) -> str:
     """Say what is left, every currency once."""
     return ", ".join(
-        f"{_SYMBOLS[currency]}={_short(total - spent)} of {_short(total)}"
+        f"{_SYMBOLS[currency]}={short(total - spent)} of {short(total)}"
         for currency in _SYMBOLS
         if currency in balance.amounts
         for spent, total in [balance.amounts[currency]]
         if total
     )
-
-
-def _short(value: Fraction) -> str:
-    text = show(value)
-    return text if len(text) <= 6 else f"{float(value):.4g}"

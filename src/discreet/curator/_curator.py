@@ -23,7 +23,7 @@ from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, QueryError
+from discreet.errors import BudgetExceededError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
@@ -71,6 +71,7 @@ class Curator:
         self.ledger = ledger
         self.analyst = analyst
         self._engine = engine
+        self._closed = False
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
 
@@ -211,7 +212,7 @@ class Curator:
         of `truth_query` alone; the cost comes on top of what was spent before.
         See :func:`discreet.inference.error_of`.
         """
-        from discreet import inference  # noqa: PLC0415 - a door that opens when called
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         return inference.error_of(
             self, answer, truth_query, epsilon, column=column, row=row, delta=delta
@@ -225,7 +226,8 @@ class Curator:
         return Budget(self.ledger.balance(), self._share(), self.analyst)
 
     def close(self) -> None:
-        """Let go of the engine's resources."""
+        """Let go of the engine's resources; no further question is answered."""
+        self._closed = True
         self._engine.close()
 
     def __enter__(self) -> Self:
@@ -244,6 +246,8 @@ class Curator:
 
         Whatever else the caller holds, bounds, keys and limits come from here.
         """
+        if self._closed:
+            raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
             return front.parse(
                 plain_str(question, "a question"), self.policy, public_fanout=self._fanout
@@ -315,18 +319,20 @@ class Curator:
 
         A function of the price and the balance alone, both public.
         """
-        left = self._share().amounts.get("rho")
         ask = offer.ask()
-        if left is None or ask.epsilon is None or left[0] >= left[1]:
+        balances = (self._share(), self.ledger.balance())
+        if ask.epsilon is None or "rho" not in balances[0].amounts:
             return None
-        room = left[1] - left[0]
+        room = min(balance.left("rho") for balance in balances)
+        if room <= 0:
+            return None
         low, high = Fraction(0), ask.epsilon
         for _ in range(24):
             middle = (low + high) / 2
             cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
             low, high = (middle, high) if cost.rho <= room else (low, middle)
         digits = floor_decimal(low)
-        return f'epsilon="{digits}"' if digits else None
+        return Hint("epsilon", digits) if digits else None
 
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())

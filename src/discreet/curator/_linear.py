@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import _exact
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan import KeyOf, LinearImage, Of, Output, Query
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def linear_query(
 
     private = [name for name, t in curator.policy.tables.items() if not t.public]
     if table is None and len(private) != 1:
-        raise ParameterError("the policy has several tables", hint=f'table="{private[0]}"')
+        raise ParameterError("the policy has several tables", hint=Hint("table", private[0]))
     started = curator.table(table or private[0])
     if where is not None:
         started = started.where(where)

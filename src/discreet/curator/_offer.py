@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan import Ask
 
 if TYPE_CHECKING:
@@ -33,10 +33,12 @@ class Offer:
         return offer if self.delta is not None else replace(offer, delta=parsed.delta)
 
     def ask(self) -> Ask:
-        """Parse and validate."""
+        """Read every amount exactly; refuse an offer that is not of one kind."""
         within = self.within
         if within is not None and not isinstance(within, Mapping):
-            raise ParameterError("within= maps output columns to margins", hint='within={"n": 25}')
+            raise ParameterError(
+                "within= maps output columns to margins", hint=Hint("within", {"n": 25})
+            )
         return Ask(
             epsilon=None if self.epsilon is None else _exact.epsilon(self.epsilon),
             delta=None if self.delta is None else _exact.delta(self.delta),

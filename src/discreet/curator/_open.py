@@ -9,8 +9,8 @@ from typing import Any
 
 from discreet import engines
 from discreet import policy as pol
+from discreet._text import without_password
 from discreet.curator._curator import Curator
-from discreet.curator._stored import without_secrets
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger, MemoryLedger, claim, open_ledger
 
@@ -57,8 +57,8 @@ def open_curator(
         else ledger
     )
     if engine is None or isinstance(engine, Mapping):
-        given = _resolved(loaded, folder) if source is None else source
-        engine = engines.connect(given, loaded, **(engine or {}))
+        data = _resolved(loaded, folder) if source is None else source
+        engine = engines.connect(data, loaded, **(engine or {}))
     if not isinstance(book, MemoryLedger):
         claim(_private_labels(source, loaded, folder), loaded)
     return Curator(loaded, engine, book, analyst, _label(source, loaded, folder))
@@ -77,25 +77,25 @@ def _place(policy: Any) -> str:
 
 def _label(source: Any, policy: pol.Policy, folder: Path) -> str | None:
     """Say lastingly which data these are; None when only this process knows."""
-    given = _resolved(policy, folder) if source is None else source
-    if isinstance(given, Mapping):
-        parts = {name: _label(part, policy, folder) for name, part in given.items()}
-        told = sorted((name, part) for name, part in parts.items() if part is not None)
-        return repr(told) if len(told) == len(parts) else None
-    if isinstance(given, str | os.PathLike):
-        text = os.fspath(given)
-        return without_secrets(text) if "://" in text else os.path.realpath(text)
+    data = _resolved(policy, folder) if source is None else source
+    if isinstance(data, Mapping):
+        parts = {name: _label(part, policy, folder) for name, part in data.items()}
+        labels = sorted((name, part) for name, part in parts.items() if part is not None)
+        return repr(labels) if len(labels) == len(parts) else None
+    if isinstance(data, str | os.PathLike):
+        text = os.fspath(data)
+        return without_password(text, login=False) if "://" in text else os.path.realpath(text)
     return None
 
 
 def _private_labels(source: Any, policy: pol.Policy, folder: Path) -> list[str]:
     """Lasting labels of the private sources, where they have one."""
-    given = _resolved(policy, folder) if source is None else source
-    if isinstance(given, Mapping):
-        private = [part for name, part in given.items() if not policy.table(name).public]
+    data = _resolved(policy, folder) if source is None else source
+    if isinstance(data, Mapping):
+        private = [part for name, part in data.items() if not policy.table(name).public]
         labels = [_label(part, policy, folder) for part in private]
     else:
-        labels = [_label(given, policy, folder)]
+        labels = [_label(data, policy, folder)]
     return [label for label in labels if label is not None]
 
 

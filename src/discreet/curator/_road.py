@@ -63,13 +63,16 @@ class Road:
         if receipt.stored is not None:
             return Outcome(receipt.stored, cached=True)
         if receipt.failed:
-            raise EngineError("the run that this key paid for has failed", hint="use a new key")
+            raise EngineError(
+                "the question that this key paid for failed; it cannot run under this key again",
+                hint="use a new key",
+            )
         if not receipt.charged:
             again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
             self.ledger.debit(replace(again, fresh=True))
         failure: Exception | None = None
         try:
-            # our own errors are built from public facts alone; no other one may be told
+            # our own errors are built from public facts alone; others may hold data
             text = sealed(job.run, but=(DiscreetError,))
         except Exception as error:  # noqa: BLE001 - raised again below
             failure = error

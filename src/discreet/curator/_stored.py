@@ -6,8 +6,8 @@ import datetime as dt
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from discreet._canonical import canonical
 from discreet.answer import Record, read
 from discreet.errors import LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
@@ -52,12 +52,4 @@ def _moment(value: object, kind: str) -> object:
 def describe_noise(plans: Sequence[Plan]) -> str:
     """Kind and exact parameters of everything that will be drawn, as canonical JSON."""
     noise = [[priced.to_dict() for priced in plan.parts] for plan in plans]
-    return json.dumps(noise, sort_keys=True, separators=(",", ":"))
-
-
-def without_secrets(url: str) -> str:
-    """Give a URL without user and password."""
-    parts = urlsplit(url)
-    kept = [(k, v) for k, v in parse_qsl(parts.query) if k not in {"user", "password", "passfile"}]
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, urlencode(sorted(kept)), ""))
+    return canonical(noise)

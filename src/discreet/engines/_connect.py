@@ -55,18 +55,18 @@ def connect(
     """
     if all(callable(getattr(source, m, None)) for m in ("execute", "sql", "fanout", "close")):
         return cast("Engine", source)
-    given = _assign(source, policy)
-    databases = {name: s for name, s in given.items() if _is_postgres(s)}
+    sources = _assign(source, policy)
+    databases = {name: s for name, s in sources.items() if _is_postgres(s)}
     if databases:
         from discreet.engines._postgres import open_postgres  # noqa: PLC0415 - optional engine
 
         first = next(iter(databases.values()))
-        if any(s is not first and s != first for s in given.values()):
+        if any(s is not first and s != first for s in sources.values()):
             raise SchemaError("tables of one policy must live in one PostgreSQL database")
         return open_postgres(first, policy, timeout=600.0 if timeout is None else timeout)
     from discreet.engines._sources import open_duckdb  # noqa: PLC0415 - imported when used
 
-    return open_duckdb(given, policy, memory_limit=memory_limit, temp_directory=temp_directory)
+    return open_duckdb(sources, policy, memory_limit=memory_limit, temp_directory=temp_directory)
 
 
 def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:
         unknown = [name for name in source if name not in tables]
         if unknown:
             raise SchemaError(f"the policy has no table {unknown[0]!r}", hint=_listed(policy))
-        given = dict(source)
+        sources = dict(source)
     elif source is None:
-        given = {}
+        sources = {}
     elif is_database(source):
-        given = dict.fromkeys(tables, source)
+        sources = dict.fromkeys(tables, source)
     else:
         private = [name for name, table in tables.items() if not table.public]
         if len(private) > 1:
@@ -88,10 +88,10 @@ def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:
                 f"one source, but the policy has {len(private)} private tables",
                 hint=_listed(policy),
             )
-        given = {private[0]: source}
+        sources = {private[0]: source}
     assigned: dict[str, Any] = {}
     for name, table in tables.items():
-        assigned[name] = given.get(name, table.source)
+        assigned[name] = sources.get(name, table.source)
         if assigned[name] is None:
             raise SchemaError(f"table {name!r} has no source", hint=f'source = "{name}.parquet"')
     return assigned

@@ -77,8 +77,8 @@ class Lines:
             if _header(table, path) != (separator, self._header):
                 raise SchemaError(f"the CSV files of table {table.name!r} differ in their header")
         self._files = files
-        wanted = {*table.columns, table.unit}
-        self._wanted = {i: name for i, name in enumerate(self._header) if name in wanted}
+        names = {*table.columns, table.unit}
+        self._wanted = {i: name for i, name in enumerate(self._header) if name in names}
         reads = [
             f"{_read(table.columns.get(n), _SQL.quote(n))} AS {_SQL.quote(n)}"
             for n in self._wanted.values()
@@ -124,15 +124,15 @@ class Lines:
                 simple[i:end] = False
                 rows.append(cells)
         block.end = max(block.count, end)
-        kept = np.flatnonzero(simple[: block.end])
+        lines = np.flatnonzero(simple[: block.end])
         places = list(self._wanted) or [0]
         text = block.data[: block.starts[block.end]]
-        if len(kept) < block.end:
-            text = b"".join(block.lines.take(pa.array(kept)).to_pylist())
+        if len(lines) < block.end:
+            text = b"".join(block.lines.take(pa.array(lines)).to_pylist())
         columns, ragged = self._parsed(text, places)
-        assert all(len(c) + len(ragged) == len(kept) for c in columns)
+        assert all(len(c) + len(ragged) == len(lines) for c in columns)
         yield columns
-        rows += [self._scan(block.line(kept[i]))[0] for i in ragged]
+        rows += [self._scan(block.line(lines[i]))[0] for i in ragged]
         yield [
             pa.array([r[k] or None if k < len(r) else None for r in rows], pa.binary())
             for k in places
@@ -289,13 +289,13 @@ def _blocks(path: str) -> Iterator[_Block]:
                 return
             data += more
             whole = data.rfind(b"\n") + 1
-            done = 0
+            offset = 0
             if whole > _LONGEST:
                 block = _Block(data[:whole], last=False)
                 yield block
-                done = int(block.starts[block.end])
+                offset = int(block.starts[block.end])
             # of a line that is too long, what shows that it is
-            data = data[done : whole + _LONGEST + 2]
+            data = data[offset : whole + _LONGEST + 2]
 
 
 def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
@@ -307,10 +307,10 @@ def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
             line = stream.read(_LONGEST_HEADER).split(b"\n")[0].decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, pa.ArrowException):
         raise SchemaError(f"the source of table {table.name!r} cannot be read") from None
-    wanted = {*table.columns, table.unit} - {None}
+    columns = {*table.columns, table.unit} - {None}
 
     def found(separator: str) -> int:
-        return len(wanted & set(_split(line, separator)))
+        return len(columns & set(_split(line, separator)))
 
     best = max(_SEPARATORS, key=found)
     return best, tuple(_distinct(_split(line, best)))
@@ -322,13 +322,13 @@ def _split(line: str, separator: str) -> list[str]:
 
 def _distinct(names: list[str]) -> list[str]:
     """Column names without repetition: the engine takes each once, in any case."""
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for i, given in enumerate(names):
         name = given or f"column{i}"
-        if name.casefold() in seen:
+        if name.casefold() in names_so_far:
             tried = (f"{name}_{n}" for n in itertools.count(1))
-            name = next(t for t in tried if t.casefold() not in seen)
-        seen.add(name.casefold())
+            name = next(t for t in tried if t.casefold() not in names_so_far)
+        names_so_far.add(name.casefold())
         names[i] = name
     return names
 

@@ -120,7 +120,7 @@ class Dialect:
         return self.position(whole if whole == x else f"({whole})", values)
 
     def decimal(self, x: str) -> str:
-        """Decimal with NULL for what is no number."""
+        """Decimal; NULL for what is not a number."""
         return x
 
     def unit(self, x: str, found: Found) -> str:
@@ -258,7 +258,7 @@ class Postgres(Dialect):
         return f"CAST(CAST({self.text(table)} AS jsonb) ->> CAST({x} AS text) AS bigint)"
 
     def xor(self, a: str, b: str) -> str:
-        """Write the operator."""
+        """Write the bitwise exclusive or of two integers."""
         return f"(({a}) # {b})"
 
     def divide(self, n: str, d: str, *, wide: bool = False) -> str:

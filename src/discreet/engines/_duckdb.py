@@ -108,23 +108,23 @@ class DuckDBEngine(Statements):
 
     def _switch_off(self) -> None:
         """Add to the optimizer rules that are switched off already."""
-        (known,) = self._connection.execute(
+        (setting_now,) = self._connection.execute(
             "SELECT value FROM duckdb_settings() WHERE name = 'disabled_optimizers'"
         ).fetchall()[0]
-        rules = {r for r in str(known or "").split(",") if r}
+        rules = {r for r in str(setting_now or "").split(",") if r}
         if rules >= set(SWITCHED_OFF):
             return
-        wanted = ",".join(sorted(rules | set(SWITCHED_OFF)))
+        setting = ",".join(sorted(rules | set(SWITCHED_OFF)))
         failed = False
         try:
-            self._connection.execute(f"SET disabled_optimizers = {self._dialect.text(wanted)}")
+            self._connection.execute(f"SET disabled_optimizers = {self._dialect.text(setting)}")
         except duckdb.Error:
             failed = True
         if failed:
             raise SchemaError(
                 "this DuckDB connection is locked with an optimizer rule that believes the "
                 "statistics of files",
-                hint=f"SET disabled_optimizers = '{wanted}'",
+                hint=f"SET disabled_optimizers = '{setting}'",
             )
 
     def _describe(self, name: str, table: str) -> dict[str, Found]:
@@ -157,9 +157,9 @@ class DuckDBEngine(Statements):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
                 for row in self._rows(self._chunk(aggregate, salt, chunk)):
-                    known = groups.get(row[:keys], (0,) * (len(row) - keys))
+                    sums = groups.get(row[:keys], (0,) * (len(row) - keys))
                     groups[row[:keys]] = tuple(
-                        a + int(b) for a, b in zip(known, row[keys:], strict=True)
+                        a + int(b) for a, b in zip(sums, row[keys:], strict=True)
                     )
         return dict(sorted(groups.items()))
 

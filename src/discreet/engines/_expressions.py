@@ -33,9 +33,9 @@ class Renderer:
     def over(self, body: str) -> str:
         """Select every held value, and all columns, from `body`; a subquery for each level."""
         for level in sorted(set(self.levels.values())):
-            named = (f"{sql} AS {name}" for sql, name in self.held.items()
+            items = (f"{sql} AS {name}" for sql, name in self.held.items()
                      if self.levels[name] == level)  # fmt: skip
-            body = f"SELECT *, {', '.join(named)} FROM ({body}) AS s{self.dialect.barrier}"
+            body = f"SELECT *, {', '.join(items)} FROM ({body}) AS s{self.dialect.barrier}"
         return body
 
     def hold(self, sql: str) -> str:

@@ -61,8 +61,8 @@ def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
         frame = frame.read_all()
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
-    taken = frame.select(present) if isinstance(frame, pa.Table) else frame.to_table(present)
-    return _with_names(plain(taken), names, len(taken))
+    part = frame.select(present) if isinstance(frame, pa.Table) else frame.to_table(present)
+    return _with_names(plain(part), names, len(part))
 
 
 def _with_names(table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
@@ -218,7 +218,7 @@ def _moment(column: pol.Date | pol.Timestamp, step: Fraction, value: Any) -> dt.
 
 
 def _label(column: pol.Category, value: Any) -> int | None:
-    """Label that a value stands for; for "other", a number that is no label."""
+    """Label that a value stands for; for "other", a number that is not a label."""
     code = ingest(column, value)
     if code is None:
         return None

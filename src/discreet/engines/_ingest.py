@@ -56,12 +56,12 @@ def _whole(column: pol.Integer | pol.Real, found: Found) -> bool:
 
 def code(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
     """Code of a raw value `r` (an identifier), by the policy of its column."""
-    known = _known(dialect, column, found, r)
+    value = _known(dialect, column, found, r)
     if column.null is None:
-        return known
+        return value
     fill = ingest(column, None)
     literal = dialect.text(fill) if isinstance(fill, str) else dialect.integer(int(fill or 0))
-    return f"COALESCE({known}, {literal})"
+    return f"COALESCE({value}, {literal})"
 
 
 def _known(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:

@@ -7,13 +7,13 @@ name the column, the type that was found and one line that repairs it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 from discreet import policy as pol
+from discreet._text import nearest
 from discreet.errors import SchemaError
 from discreet.privacy import Neighbours
 
@@ -155,11 +155,10 @@ def _matched(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
 def _find(table: pol.Table, name: str, found: Mapping[str, Found]) -> Found:
     if name in found:
         return found[name]
-    folded = {other.casefold(): other for other in found}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    near = nearest(name, found)
     raise SchemaError(
         f"table {table.name!r} has no column {name!r}",
-        hint=f"name it {folded[near[0]]!r} in the policy" if near else None,
+        hint=f"name it {near!r} in the policy" if near else None,
     )
 
 

@@ -127,7 +127,7 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
 
 
 def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:
-    """Run `work`; whatever goes wrong in it, but for errors of `but`, becomes one constant error.
+    """Run `work`; every failure becomes the same error, except those of the classes `but`.
 
     Engine messages quote cells, and even their kind is one unpriced bit. The
     original exception is therefore not chained, not even as hidden context.

@@ -161,8 +161,8 @@ class _Statement:
         return self.joined(left, right, "INNER JOIN", f"l.{UNIT} = r.{UNIT}", join.prefix)
 
     def joined(self, left: _Rows, right: _Rows, kind: str, on: str, prefix: str) -> _Rows:
-        kept = "".join(f", r.{c}" for c in right.columns.values())
-        body = f"SELECT l.*{kept} FROM ({left.body}) AS l {kind} ({right.body}) AS r ON {on}"
+        more = "".join(f", r.{c}" for c in right.columns.values())
+        body = f"SELECT l.*{more} FROM ({left.body}) AS l {kind} ({right.body}) AS r ON {on}"
         theirs = {prefix + n: c for n, c in right.columns.items()}
         return _Rows(body, {**left.columns, **theirs}, left.unit)
 
@@ -386,8 +386,8 @@ def render_fanout(
     """Write the largest number of public rows that share a join key."""
     rows = _Statement(dialect, sources).scan(public, set(columns))
     keys = [rows.columns[c] for c in columns]
-    known = " AND ".join(f"{k} IS NOT NULL" for k in keys)
+    complete = " AND ".join(f"{k} IS NOT NULL" for k in keys)
     counts = (
-        f"SELECT count(*) AS n FROM ({rows.body}) AS s WHERE {known} GROUP BY {', '.join(keys)}"
+        f"SELECT count(*) AS n FROM ({rows.body}) AS s WHERE {complete} GROUP BY {', '.join(keys)}"
     )
     return f"SELECT COALESCE(max(n), 0) FROM ({counts}) AS s"

@@ -119,36 +119,36 @@ class _Opener:
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
         name = _SQL.quote(table.name)
-        given = f"{table.name} as given" if table.public else table.name
-        held = _SQL.quote(given)
+        label = f"{table.name} as given" if table.public else table.name
+        view = _SQL.quote(label)
         if not isinstance(source, str | Path):
             frame = self._guarded(table, lambda: frames.as_arrow(table, source))
-            self._guarded(table, lambda: self._connection.register(given, frame))
+            self._guarded(table, lambda: self._connection.register(label, frame))
         elif is_duckdb_file(source):
-            held = self._attached(table, str(source))
+            view = self._attached(table, str(source))
         else:
             files = _matches(table, str(source))
             read = self._parquet if files[0].endswith(_PARQUET) else self._csv
-            read(table, held, files)
+            read(table, view, files)
         if table.public:
             self._run(
-                table, f"CREATE TABLE {name} AS SELECT {self._needed(table, held)} FROM {held}"
+                table, f"CREATE TABLE {name} AS SELECT {self._needed(table, view)} FROM {view}"
             )
-        return name if table.public else held
+        return name if table.public else view
 
     def _needed(self, table: pol.Table, held: str) -> str:
         """Columns of the policy that are there; those that are not are reported later."""
-        known = [c for c, _ in columns_of(self._connection, held) or [] if c in table.columns]
-        return ", ".join(map(_SQL.quote, known)) or "1 AS nothing"
+        present = [c for c, _ in columns_of(self._connection, held) or [] if c in table.columns]
+        return ", ".join(map(_SQL.quote, present)) or "1 AS nothing"
 
     def _attached(self, table: pol.Table, path: str) -> str:
         if path not in self._databases:
             alias = f"source{len(self._databases)}"
             self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             self._databases[path] = alias
-        held = _SQL.quote(self._databases[path], *table.name.split("."))
-        check_view(self._connection, table, held)
-        return held
+        view = _SQL.quote(self._databases[path], *table.name.split("."))
+        check_view(self._connection, table, view)
+        return view
 
     def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
         reader = csv.Lines(table, files)

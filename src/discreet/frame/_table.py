@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from discreet._text import plain_str
-from discreet.errors import QueryError
+from discreet.errors import Hint, QueryError
 
 if TYPE_CHECKING:
     from discreet import policy as pol
@@ -28,7 +28,7 @@ class Asker(Protocol):
         """Price a question without touching data."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A table, or a question about it in the making.
 
@@ -100,7 +100,7 @@ class Table:
     ) -> Table:
         """Add the columns of a public table's rows with equal columns `on`."""
         if how not in ("inner", "left"):
-            raise QueryError("a join is inner or left", hint='how="left"')
+            raise QueryError("a join is inner or left", hint=Hint("how", "left"))
         listed = [on] if isinstance(on, str) else list(on)
         pairs = tuple((item, item) if isinstance(item, str) else item for item in listed)
         if not pairs:
@@ -126,6 +126,9 @@ class Table:
                 "this table belongs to no curator", hint='curator.table("people").agg(n=count())'
             )
         return self.asker
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         from discreet.plan import describe  # noqa: PLC0415 - as in query

@@ -95,7 +95,7 @@ class Term:
         return Term("in", (self, *map(value, values)))
 
     def is_null(self) -> Term:
-        """Test for NULL."""
+        """Whether the value is NULL: true or false, never NULL."""
         return Term("is null", (self,))
 
     def between(self, low: object, high: object) -> Term:

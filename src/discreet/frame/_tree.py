@@ -15,7 +15,7 @@ from discreet._text import plain_str
 from discreet.errors import QueryError
 from discreet.frame._terms import Term
 from discreet.plan import build
-from discreet.sql._text import INFIX, check_depth, fragment, too_deep
+from discreet.sql import INFIX, check_depth, fragment, too_deep
 
 if TYPE_CHECKING:
     from discreet.frame._table import Table
@@ -50,25 +50,25 @@ def column(name: object, table: object = None) -> exp.Column:
 
 
 def _constant(args: Sequence[Any], clause: str) -> exp.Expr:
-    given = args[0]
-    if given is None:
+    value = args[0]
+    if value is None:
         return exp.Null()
-    if isinstance(given, bool):
-        return exp.Boolean(this=given)
-    if isinstance(given, str):
-        return exp.Literal.string(plain_str(given))
-    if isinstance(given, dt.datetime):
-        return exp.cast(exp.Literal.string(plain_str(given.isoformat())), "TIMESTAMP")
-    if isinstance(given, dt.date):
-        return exp.cast(exp.Literal.string(plain_str(given.isoformat())), "DATE")
-    if isinstance(given, numbers.Number):
-        exact = decimal(given, clause)  # type: ignore[arg-type]  # refuses what it cannot read
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, str):
+        return exp.Literal.string(plain_str(value))
+    if isinstance(value, dt.datetime):
+        return exp.cast(exp.Literal.string(plain_str(value.isoformat())), "TIMESTAMP")
+    if isinstance(value, dt.date):
+        return exp.cast(exp.Literal.string(plain_str(value.isoformat())), "DATE")
+    if isinstance(value, numbers.Number):
+        exact = decimal(value, clause)  # type: ignore[arg-type]  # refuses what it cannot read
         whole = exp.Literal.number(abs(exact.numerator))
-        shown: exp.Expr = whole
+        literal: exp.Expr = whole
         if exact.denominator != 1:
-            shown = exp.Div(this=whole, expression=exp.Literal.number(exact.denominator))
-        return exp.Neg(this=shown) if exact < 0 else shown
-    raise QueryError(f"{clause}: {type(given).__name__} is not a constant")
+            literal = exp.Div(this=whole, expression=exp.Literal.number(exact.denominator))
+        return exp.Neg(this=literal) if exact < 0 else literal
+    raise QueryError(f"{clause}: {type(value).__name__} is not a constant")
 
 
 def _call(args: Sequence[Any], clause: str) -> exp.Expr:

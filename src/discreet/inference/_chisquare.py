@@ -39,17 +39,16 @@ References
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from scipy import special
 
-from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, read_n, resolve, sampled
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, Noisy, read_n, resolve, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult
+from discreet.inference._results import TestResult, read_draws
 
 DRAWS = 1_999
 SMALLEST_EXPECTED = 5.0
@@ -61,16 +60,10 @@ def chisquare_gof(
     p0: Any = None,
     n: int | None = None,
     *,
-    epsilon: Number | None = None,
-    noise: str | None = None,
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     method: Method = "auto",
     draws: int = DRAWS,
     rng: Rng = None,
+    **description: Unpack[Description],
 ) -> TestResult:
     """Test whether noisy counts come from given cell probabilities.
 
@@ -97,16 +90,7 @@ def chisquare_gof(
     >>> fair.pvalue > 0.05
     True
     """
-    item = _table(
-        counts,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = _table(counts, **description)
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
     if _choose(method, item) == "quadratic":
@@ -116,7 +100,7 @@ def chisquare_gof(
         statistic = float(u @ weight @ u)
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
-        source, k = generator(rng), _draws(draws)
+        source, k = generator(rng), read_draws(draws)
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         sizes = np.full(k, float(size)) if n is not None else np.maximum(null.sum(axis=1), 1.0)
         statistic = float(_pearson(z[None, :], p[None, :] * size)[0])
@@ -137,16 +121,10 @@ def chisquare_independence(
     n: int | None = None,
     *,
     shape: tuple[int, int] | None = None,
-    epsilon: Number | None = None,
-    noise: str | None = None,
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     method: Method = "auto",
     draws: int = DRAWS,
     rng: Rng = None,
+    **description: Unpack[Description],
 ) -> TestResult:
     """Test whether rows and columns of a noisy table of counts are independent.
 
@@ -164,22 +142,13 @@ def chisquare_independence(
     >>> inf.chisquare_independence(counts, rng=1).pvalue < 0.01
     True
     """
-    item = _table(
-        table,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = _table(table, **description)
     z = np.asarray(item.value, dtype=np.float64)
     z = z if shape is None else _reshaped(z, shape)
     if z.ndim != 2 or min(z.shape) < 2:
         raise ParameterError(
             f"a table needs two rows and two columns at least, got shape {z.shape}",
-            hint="shape=(2, 3)",
+            hint=Hint("shape", (2, 3)),
         )
     size = _size(n, item, z)
     rows, columns = z.shape
@@ -196,7 +165,13 @@ def chisquare_independence(
         how = "projected quadratic form"
     else:
         statistic, pvalue = _simulate_independence(
-            z, expected, size, item, draws=_draws(draws), rng=generator(rng), known=n is not None
+            z,
+            expected,
+            size,
+            item,
+            draws=read_draws(draws),
+            rng=generator(rng),
+            known=n is not None,
         )
         how = f"Monte Carlo, {draws} draws"
     return TestResult(
@@ -207,8 +182,8 @@ def chisquare_independence(
 # -- reading ------------------------------------------------------------------------
 
 
-def _table(value: Any, law: Any, noise: str | None, **described: Any) -> Noisy:
-    item = resolve(value, law, noise, **described)
+def _table(value: Any, **description: Unpack[Description]) -> Noisy:
+    item = resolve(value, **description)
     if item.size < 2:
         raise ParameterError("a χ² test needs at least two cells")
     sampled(item, across=True)
@@ -229,7 +204,7 @@ def _probabilities(p0: Any, cells: int) -> Floats:
     if p.size != cells or not (p > 0).all() or not math.isclose(p.sum(), 1, rel_tol=1e-9):
         raise ParameterError(
             f"p0 must hold {cells} positive probabilities that add up to 1",
-            hint="p0=[0.25, 0.25, 0.5]",
+            hint=Hint("p0", [0.25, 0.25, 0.5]),
         )
     return np.asarray(p / p.sum())
 
@@ -248,20 +223,16 @@ def _size(n: object, item: Noisy, z: Floats) -> int:
     return size
 
 
-def _draws(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=1999")
-    return draws
-
-
 def _choose(method: str, item: Noisy) -> str:
     if method not in ("auto", "montecarlo", "quadratic"):
         raise ParameterError(
             f"method must be 'auto', 'montecarlo' or 'quadratic', got {method!r}",
-            hint='method="auto"',
+            hint=Hint("method", "auto"),
         )
     if method == "quadratic" and not item.noise.gaussian:
-        raise ParameterError("the quadratic form needs Gaussian noise", hint='method="montecarlo"')
+        raise ParameterError(
+            "the quadratic form needs Gaussian noise", hint=Hint("method", "montecarlo")
+        )
     return "quadratic" if item.noise.gaussian and method == "auto" else method
 
 

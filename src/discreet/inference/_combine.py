@@ -44,7 +44,7 @@ from scipy.sparse.linalg import lsqr
 from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative
 from discreet.inference._inputs import Noisy, noisy, read_law, shared
 from discreet.inference._laws import Floats, Gaussian, Laplace, Noise, Rng, generator
@@ -195,10 +195,10 @@ class Combined:
         Monte Carlo quantile of the largest standardised error.
         """
         level, source = _exact.confidence(confidence), generator(rng)
-        found = [self.estimate(w) for w in np.atleast_2d(np.asarray(queries, dtype=np.float64))]
-        scale = np.array([e.std for e in found])
+        estimates = [self.estimate(w) for w in np.atleast_2d(np.asarray(queries, dtype=np.float64))]
+        scale = np.array([e.std for e in estimates])
         scale[scale == 0] = 1.0
-        weights = np.array([e.weights for e in found]) / scale[:, None]
+        weights = np.array([e.weights for e in estimates]) / scale[:, None]
         k = _order(level, draws)
         worst = np.empty(draws)
         chunk = max(1, 20_000_000 // self.y.size)
@@ -207,7 +207,7 @@ class Combined:
             errors = weights @ self.noise.simulate(source, size)
             worst[start : start + size] = np.abs(errors).max(axis=0)
         margin = np.sort(worst)[k - 1] * scale
-        values = np.array([e.value for e in found])
+        values = np.array([e.value for e in estimates])
         return Interval(values - margin, values + margin, level, QUERY)
 
     def nonnegative(self, total: float | None = None) -> _nonnegative.Reconstruction:
@@ -310,8 +310,8 @@ def _read(y: Any, laws: Any) -> tuple[Floats, Noises]:
     if isinstance(laws, Sequence) and not isinstance(laws, str):
         if len(laws) != values.size:
             raise ParameterError(f"{len(laws)} laws for {values.size} released values")
-        known = {id(law): read_law(law) for law in laws}
-        return values, Noises.of([(known[id(law)], 1) for law in laws])
+        noises = {id(law): read_law(law) for law in laws}
+        return values, Noises.of([(noises[id(law)], 1) for law in laws])
     return values, Noises.of([(read_law(laws), values.size)])
 
 
@@ -319,24 +319,24 @@ def _order(level: float, draws: int) -> int:
     k = math.ceil((draws + 1) * level - 1e-9)
     if k > draws:
         raise ParameterError(
-            f"{draws} draws are too few for confidence {level}", hint="draws=99999"
+            f"{draws} draws are too few for confidence {level}", hint=Hint("draws", 99999)
         )
     return k
 
 
 def _margin(weights: Floats, noises: Noises, level: float, rng: Rng) -> float:
     size = np.abs(weights)
-    used = np.flatnonzero(size > 1e-12 * size.max(initial=0))
-    if not used.size:
+    places = np.flatnonzero(size > 1e-12 * size.max(initial=0))
+    if not places.size:
         return 0.0
-    laws = [noises.laws[i] for i in np.unique(noises.which[used])]
-    if used.size == 1:
-        return float(size[used[0]] * laws[0].range(level)[1])
+    laws = [noises.laws[i] for i in np.unique(noises.which[places])]
+    if places.size == 1:
+        return float(size[places[0]] * laws[0].range(level)[1])
     if all(law.gaussian for law in laws):
-        std = math.sqrt(float(np.sum((size[used] * noises.std[used]) ** 2)))
+        std = math.sqrt(float(np.sum((size[places] * noises.std[places]) ** 2)))
         return float(special.ndtri((1 + level) / 2)) * std
     draws = max(DRAWS, math.ceil(20 / (1 - level)))
-    errors = np.abs(_errors(size[used], noises, noises.which[used], draws, generator(rng)))
+    errors = np.abs(_errors(size[places], noises, noises.which[places], draws, generator(rng)))
     k = _order(level, draws)
     return float(np.partition(errors, k - 1)[k - 1])
 

@@ -19,7 +19,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.curator import Job, execute, travel
-from discreet.errors import ParameterError, PrivacyError
+from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
@@ -39,16 +39,33 @@ from discreet.plan import Aggregate, Kind, Limits, Query, aggregate, charge, dig
 if TYPE_CHECKING:
     from discreet.curator import Curator
 
-ALLOWED = frozenset(
-    {
-        "anderson_ksamp", "ansari", "bartlett", "brunnermunzel", "cramervonmises_2samp",
-        "f_oneway", "fligner", "jarque_bera", "kendalltau", "kruskal", "ks_2samp",
-        "kurtosistest", "levene", "mannwhitneyu", "median_test", "mood", "normaltest",
-        "pearsonr", "ranksums", "shapiro", "skewtest", "spearmanr", "ttest_1samp",
-        "ttest_ind", "ttest_rel", "wilcoxon",
-    }
+ALLOWED: Final[dict[str, Mapping[str, str]]] = {
+    **{
+        name: {}
+        for name in (
+            "bartlett", "brunnermunzel", "f_oneway", "fligner", "jarque_bera", "kruskal",
+            "kurtosistest", "levene", "median_test", "mood", "normaltest", "pearsonr", "ranksums",
+            "shapiro", "skewtest", "spearmanr", "ttest_1samp", "ttest_ind", "ttest_rel",
+        )
+    },
+    "cramervonmises_2samp": {"method": "asymptotic"},
+    "kendalltau": {"method": "asymptotic"},
+    "ks_2samp": {"method": "asymp"},
+    "mannwhitneyu": {"method": "asymptotic"},
+    "wilcoxon": {"method": "asymptotic"},
+}  # fmt: skip
+"""SciPy tests that read samples and return a p-value, with what is fixed about each.
+
+Exact null laws take time that depends on sizes and ties of private samples: seconds
+against a minute for one person more. So no test that has one without a switch is here,
+and where there is a switch it is not the caller's.
+"""
+
+OPTIONS: Final = frozenset(
+    {"alternative", "center", "correction", "ddof", "equal_var", "popmean", "proportiontocut",
+     "use_continuity", "zero_method"}
 )  # fmt: skip
-"""SciPy tests that read samples and return a p-value."""
+"""Arguments of tests that a caller may set: none of them decides how much is computed."""
 
 
 def curated_test(
@@ -102,23 +119,23 @@ def curated_test(
         try: scipy.stats.ttest_ind
     """
     name = _scipy_name(test)
-    given = _options(options)
+    arguments = _options(options) | ALLOWED[name]
     eps = _exact.epsilon(epsilon)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     aggregate, query = _rows_of(curator, columns, by, table, where)
-    asked = {"test": name, "by": by, "options": given, "parts": count, "alpha0": level}
+    request = {"test": name, "by": by, "options": arguments, "parts": count, "alpha0": level}
     law = noise.DiscreteLaplace(1 / eps)
     loss = p.DiscreteLaplace(law.scale, 1)
 
     def run() -> str:
         samples = _samples(curator, aggregate, split=by is not None)
-        rejected = rejecting_parts(samples, lambda *s: test(*s, **given), count, level)
+        rejected = rejecting_parts(samples, lambda *s: test(*s, **arguments), count, level)
         value = int(m.geometric(rejected, sensitivity=1, epsilon=eps).value)
         coin = noise.random_words(2).tobytes().hex()
         return json.dumps({"test of tests": 1, "rejected": value, "coin": coin})
 
     job = Job(
-        plan=f"test-of-tests {json.dumps(asked, sort_keys=True)} {digest(aggregate)}",
+        plan=f"test-of-tests {json.dumps(request, sort_keys=True)} {digest(aggregate)}",
         cost=charge([loss]),
         noise=json.dumps(law.to_dict(), sort_keys=True),
         neighbours=query.neighbours.value,
@@ -134,9 +151,9 @@ def curated_test(
         aggregate.unit or "row",
         coin=stored.get("coin"),
     )
-    found = ump_test(item, count, level, alternative="greater", rng=rng)
+    result = ump_test(item, count, level, alternative="greater", rng=rng)
     return replace(
-        found,
+        result,
         method=f"test of tests: {name} in {count} random parts",
         parameters={"parts": count, "level of each": level},
         loss=loss.under(query.neighbours, unit=aggregate.unit or "row"),
@@ -156,22 +173,27 @@ def _scipy_name(test: Any) -> str:
 
 
 def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    given = dict(options or {})
-    for name, value in given.items():
-        # anything else could carry code into the test
-        if not (isinstance(name, str) and type(value) in (bool, int, float, str)):
-            raise ParameterError(
-                f"option {name!r} must be a number, a string or a truth value",
+    arguments = dict(options or {})
+    for name, value in arguments.items():
+        if name not in OPTIONS:
+            raise PrivacyError(
+                f"option {name!r} may decide how long a test takes, and so tell about the data",
                 hint='options={"equal_var": False}',
             )
-    return given
+        # anything else could carry code into the test
+        if type(value) not in (bool, int, float, str):
+            raise ParameterError(
+                f"option {name!r} must be a number, a string or a truth value",
+                hint=Hint("options", {"equal_var": False}),
+            )
+    return arguments
 
 
 def _table_name(curator: Curator, table: str | None) -> str:
     names = [t.name for t in curator.policy.tables.values() if not t.public]
     if table is None:
         if len(names) != 1:
-            raise ParameterError(f"say which table: one of {names}", hint=f"table={names[0]!r}")
+            raise ParameterError(f"say which table: one of {names}", hint=Hint("table", names[0]))
         return names[0]
     return curator.policy.table(table).name
 
@@ -182,19 +204,19 @@ def _rows_of(
     """Return the aggregate that counts equal rows: the table itself, one row per unit."""
     if not columns or (by is not None and len(columns) != 1):
         raise ParameterError("name the columns to test; with by= exactly one", hint='"income"')
-    wanted = [*columns, *([] if by is None else [by])]
-    asked = curator.table(_table_name(curator, table))
+    names = [*columns, *([] if by is None else [by])]
+    rows = curator.table(_table_name(curator, table))
     if where is not None:
-        asked = asked.where(where)
-    keys = {f"c{i}": column for i, column in enumerate(wanted)}
-    query = asked.group_by(**keys).agg(n=frame.count()).query
-    found = lower(query).aggregates[0]
-    one = aggregate(query.relation, found.keys, found.measures, Limits(rows=1), query.neighbours)
-    if len(one.measures) != 1 or len(one.keys) != len(wanted) or one.relation.m != 1:
+        rows = rows.where(where)
+    keys = {f"c{i}": column for i, column in enumerate(names)}
+    query = rows.group_by(**keys).agg(n=frame.count()).query
+    base = lower(query).aggregates[0]
+    one = aggregate(query.relation, base.keys, base.measures, Limits(rows=1), query.neighbours)
+    if len(one.measures) != 1 or len(one.keys) != len(names) or one.relation.m != 1:
         raise ParameterError("columns are row expressions of one table", hint='"income"')
     for key, name in zip(one.keys, columns, strict=False):
         if key.expr.type.kind not in (Kind.NUMBER, Kind.BOOLEAN):
-            raise ParameterError(f"{name!r} is no number", hint="a numeric column")
+            raise ParameterError(f"{name!r} is not a number", hint="a numeric column")
     if one.keys[-1].codes is None:
         raise ParameterError(f"the values of {by!r} are private", hint="a column of public values")
     return one, query

@@ -35,7 +35,7 @@ class Asks(Protocol):
         delta: Number | None = None,
         fresh: bool = False,
     ) -> Any:
-        """Answer a query."""
+        """Answer a query, as a curator does."""
         ...
 
 
@@ -106,11 +106,14 @@ def error_of(
     fresh = curator.sql(query, epsilon=epsilon, delta=delta, fresh=True)
     if keys is not None and row is None and dict(_record(fresh).keys) != keys:
         raise ParameterError("the published answer and the query have different groups")
-    found = noisy(fresh, column, row)
-    if np.size(published) not in (1, found.size):
-        raise ParameterError(f"{np.size(published)} published values for {found.size} groups")
+    estimate = noisy(fresh, column, row)
+    if np.size(published) not in (1, estimate.size):
+        raise ParameterError(f"{np.size(published)} published values for {estimate.size} groups")
     error = Noisy(
-        plain(np.asarray(found.value) - published), found.noise, found.neighbours, found.unit
+        plain(np.asarray(estimate.value) - published),
+        estimate.noise,
+        estimate.neighbours,
+        estimate.unit,
     )
     cost = Fraction(_record(fresh).cost["epsilon"])
     return ErrorEstimate(error.value, cost, cost + spent, error)

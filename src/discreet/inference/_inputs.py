@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import ParameterError, RelationError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
 from discreet.plan import Formula, Mean, Of, Spread, Total
 
@@ -57,7 +57,7 @@ class Noisy:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """How many numbers there are."""
         return int(np.size(self.value))
 
     def __add__(self, other: Noisy) -> Noisy:
@@ -165,7 +165,7 @@ def read_law(law: object, step: Number = 1) -> Noise:
             f"unknown noise law: {type(law).__name__}",
             hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace' with epsilon",
         )
-    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint="step=1"))
+    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", 1)))
 
 
 def noisy(
@@ -218,14 +218,27 @@ def noisy(
     return Noisy(_numbers(source), read_law(law, step), neighbours, unit)
 
 
-def resolve(
-    value: Any,
-    law: Any = None,
-    noise: str | None = None,
-    **parameters: Any,
-) -> Noisy:
+class Description(TypedDict, total=False):
+    """How the noise of a plain number is described, in every procedure with the same words.
+
+    ``law=`` is the law itself; or ``noise=`` names the mechanism ("laplace",
+    "geometric", "gaussian") and the others its parameters, see :func:`named`.
+    """
+
+    law: Any
+    noise: str | None
+    epsilon: Number | None
+    delta: Number | None
+    rho: Number | None
+    sigma: Number | None
+    sensitivity: Number | None
+
+
+def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
     """Read the ``value=`` of a procedure together with its description of the noise."""
-    described = noise is not None or any(v is not None for v in parameters.values())
+    given: dict[str, Any] = {k: v for k, v in description.items() if v is not None}
+    law = given.pop("law", None)
+    described = bool(given)
     if isinstance(value, tuple) and value and not isinstance(value[0], int | float | np.number):
         value = noisy(*value)
     if isinstance(value, Noisy | m.Release | m.Selection | Answer | Record | Mapping | str):
@@ -239,17 +252,18 @@ def resolve(
         if described:
             raise ParameterError("give the law, or noise and epsilon, not both", hint="law=law")
         return noisy(value, law=law)
-    given = {k: v for k, v in parameters.items() if v is not None}
-    return Noisy(_numbers(value), named(noise or "laplace", **given))
+    return Noisy(_numbers(value), named(given.pop("noise", "laplace"), **given))
 
 
 def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:
     """Parse a public sample size; refuse one that the record contradicts."""
     if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise ParameterError(f"n must be a whole number, got {type(n).__name__}", hint="n=100")
+        raise ParameterError(
+            f"n must be a whole number, got {type(n).__name__}", hint=Hint("n", 100)
+        )
     size = int(n.__index__())
     if size < least:
-        raise ParameterError(f"n must be at least {least}, got {size}", hint="n=100")
+        raise ParameterError(f"n must be at least {least}, got {size}", hint=Hint("n", 100))
     if item is not None and item.n is not None and item.n != size:
         raise ParameterError(f"n={size} contradicts the record, which says {item.n} rows")
     return size
@@ -309,8 +323,8 @@ def output_formula(record: Record, column: str | None) -> Formula:
     """Return the formula of an output column that shows one statistic."""
     names = [o.name for o in record.outputs]
     plain = [o for o in record.outputs if isinstance(o.expr, Of)]
-    chosen = [o for o in plain if o.name == column] if column is not None else plain
-    if len(chosen) != 1:
+    outputs = [o for o in plain if o.name == column] if column is not None else plain
+    if len(outputs) != 1:
         shown = ", ".join(repr(o.name) for o in plain)
         raise ParameterError(
             "say which column"
@@ -318,7 +332,7 @@ def output_formula(record: Record, column: str | None) -> Formula:
             else f"no column {column!r} that shows a single statistic; there are {names}",
             hint=f"column one of {shown}",
         )
-    expr = chosen[0].expr
+    expr = outputs[0].expr
     assert isinstance(expr, Of)
     return record.formulas[expr.index]
 
@@ -327,7 +341,7 @@ def _of_record(record: Record, column: str | None, row: Mapping[str, object] | N
     formula = output_formula(record, column)
     if not isinstance(formula, Total):
         raise ParameterError(
-            f"column {column!r} is no count or sum: it has an interval of its own",
+            f"column {column!r} is neither a count nor a sum; its interval comes with the answer",
             hint="answer.interval(0.95)",
         )
     vector = record.numbers(formula.vector)
@@ -364,8 +378,8 @@ def coin_of(record: Record, part: int, cell: int) -> str | None:
 
 
 def _stated(record: Record, what: str) -> str | None:
-    said = record.statement.get(what)
-    return None if said is None else str(said)
+    value = record.statement.get(what)
+    return None if value is None else str(value)
 
 
 def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
@@ -374,12 +388,12 @@ def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
         return None if record.keys else 0
     if not isinstance(row, Mapping) or set(row) != set(record.keys):
         raise ParameterError(
-            f"a row is named by its keys: {sorted(record.keys)}", hint="row={'sex': 'F'}"
+            f"a row is named by its keys: {sorted(record.keys)}", hint=Hint("row", {"sex": "F"})
         )
-    wanted = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
-    if len(wanted) != 1:
+    cells = [i for i in range(record.cells) if all(record.keys[k][i] == v for k, v in row.items())]
+    if len(cells) != 1:
         raise ParameterError(f"the record has no group {dict(row)!r}")
-    return wanted[0]
+    return cells[0]
 
 
 def _public_counts(record: Record) -> tuple[int, ...] | None:

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, resolve, shared
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, Noisy, resolve, shared
 from discreet.inference._laws import Noise
 from discreet.inference._results import QUERY, Interval, plain
 
@@ -40,15 +40,9 @@ def interval(
     value: Any,
     confidence: Number = 0.95,
     *,
-    law: Any = None,
-    noise: str | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
     side: Side = "two-sided",
     simultaneous: bool | Literal["bonferroni"] = False,
+    **description: Unpack[Description],
 ) -> Interval:
     """Return where the exact value of a released query lies.
 
@@ -78,31 +72,22 @@ def interval(
     >>> inf.interval(4, 0.9, noise="geometric", epsilon=1)
     [2, 6] (92.72 %)
     """
-    item = resolve(
-        value,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
-    asked = _exact.confidence(confidence)
-    each = _per_cell(asked, item.size, simultaneous)
+    item = resolve(value, **description)
+    level = _exact.confidence(confidence)
+    each = _per_cell(level, item.size, simultaneous)
     low, high, achieved = _noise_range(item.noise, each, side)
     if simultaneous == "bonferroni":
         achieved = 1 - item.size * (1 - achieved)
     elif simultaneous:
         achieved = math.exp(item.size * math.log(achieved))
-    return Interval(item.value - high, item.value - low, max(achieved, asked), QUERY)
+    return Interval(item.value - high, item.value - low, max(achieved, level), QUERY)
 
 
 def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
     if simultaneous not in (True, False, "bonferroni"):
         raise ParameterError(
             f"simultaneous is True, False or 'bonferroni', got {simultaneous!r}",
-            hint="simultaneous=True",
+            hint=Hint("simultaneous", True),
         )
     if not simultaneous or cells == 1:
         return confidence
@@ -119,7 +104,8 @@ def _noise_range(noise: Noise, confidence: float, side: str) -> tuple[float, flo
         return -math.inf, top, float(noise.at_most(top))
     if side != "upper":
         raise ParameterError(
-            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}", hint='side="lower"'
+            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}",
+            hint=Hint("side", "lower"),
         )
     bottom = noise.quantile_below(1 - confidence)
     return bottom, math.inf, float(noise.at_least(bottom))
@@ -173,8 +159,8 @@ def ratio_interval(
         np.where(unknown, -np.inf, np.minimum.reduce(corners)),
         np.where(unknown, np.inf, np.maximum.reduce(corners)),
     )
-    found = Interval(plain(ends[0]), plain(ends[1]), _exact.confidence(confidence), QUERY)
-    return found.clipped(low, high)
+    result = Interval(plain(ends[0]), plain(ends[1]), _exact.confidence(confidence), QUERY)
+    return result.clipped(low, high)
 
 
 def _box(item: Noisy, confidence: float) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ from scipy import special
 
 from discreet import _exact, noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Floats: TypeAlias = NDArray[np.float64]
 Rng: TypeAlias = np.random.Generator | int | None
@@ -133,7 +133,7 @@ AnyLaw: TypeAlias = noise.Law | Laplace | Gaussian
 
 
 def _positive(x: float, name: str) -> float:
-    return float(_exact.positive(_exact.exact(x, name), name, hint=f"{name}=1"))
+    return float(_exact.positive(_exact.exact(x, name), name, hint=Hint(name, 1)))
 
 
 def _bisect(f: Any, low: float, high: float) -> float:
@@ -194,8 +194,8 @@ class Noise:
         """Return low, high and the confidence achieved, for the noise itself."""
         step = float(self.step)
         if isinstance(self.law, noise.Law):
-            found = self.law.interval(confidence)
-            return found.low * step, found.high * step, found.confidence
+            ends = self.law.interval(confidence)
+            return ends.low * step, ends.high * step, ends.confidence
         margin = self.law.margin(confidence) * step
         return -margin, margin, confidence
 
@@ -274,7 +274,7 @@ def generator(rng: Rng) -> np.random.Generator:
         return rng
     if rng is None or (isinstance(rng, int) and not isinstance(rng, bool) and rng >= 0):
         return np.random.default_rng(rng)
-    raise ParameterError("rng must be a numpy Generator, a seed or None", hint="rng=7")
+    raise ParameterError("rng must be a numpy Generator, a seed or None", hint=Hint("rng", 7))
 
 
 def named(
@@ -295,13 +295,15 @@ def named(
     delta_f = _exact.positive(_exact.decimal(sensitivity, "sensitivity"), "sensitivity")
     if name in ("laplace", "geometric"):
         if epsilon is None or rho is not None or sigma is not None:
-            raise ParameterError(f"{name} noise is described by epsilon alone", hint="epsilon=1")
+            raise ParameterError(
+                f"{name} noise is described by epsilon alone", hint=Hint("epsilon", 1)
+            )
         scale = delta_f / _exact.epsilon(epsilon)
         return Noise(Laplace(float(scale)) if name == "laplace" else noise.DiscreteLaplace(scale))
     if name != "gaussian":
         raise ParameterError(
             f"unknown noise {name!r}: it is 'laplace', 'geometric' or 'gaussian'",
-            hint='noise="laplace"',
+            hint=Hint("noise", "laplace"),
         )
     if sigma is not None:
         return Noise(Gaussian(float(_exact.exact(sigma, "sigma"))))
@@ -309,7 +311,7 @@ def named(
         return Noise(Gaussian(float(delta_f) / math.sqrt(2 * _exact.epsilon(rho, "rho"))))
     if epsilon is None or delta is None:
         raise ParameterError(
-            "gaussian noise needs sigma, rho, or epsilon and delta", hint='delta="1e-6"'
+            "gaussian noise needs sigma, rho, or epsilon and delta", hint=Hint("delta", "1e-6")
         )
     from discreet.privacy import gaussian_sigma  # noqa: PLC0415 - only this branch prices
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,9 @@ def reconstruct(
     rows, aims = sparse.diags_array(1 / sd) @ A, y / sd
     if total is not None:
         if not (np.isfinite(total) and total >= 0):
-            raise ParameterError("a public total is a non-negative number", hint="total=1000")
+            raise ParameterError(
+                "a public total is a non-negative number", hint=Hint("total", 1000)
+            )
         # the total as an answer far more exact than any other; the rest is projected away
         weight = 1e4 / float(sd.min())
         whole = sparse.csr_array(np.full((1, A.shape[1]), weight))
@@ -64,7 +66,7 @@ def reconstruct(
     if total is not None:
         x = onto_simplex(x[None, :], total)[0]
     per_cell = float(np.median(sd)) / np.sqrt(8)
-    said = (
+    report = (
         "cells near zero are biased upwards: Laplace noise measured alone by half its scale at a "
         f"true zero, here about {per_cell:.3g} per empty cell; "
         + (
@@ -73,7 +75,7 @@ def reconstruct(
             else "the public total holds, so large cells are biased downwards instead"
         )
     )
-    return Reconstruction(x, float(x.sum()) - unbiased, said)
+    return Reconstruction(x, float(x.sum()) - unbiased, report)
 
 
 def _pivot(B: Any, c: Floats) -> Floats:

@@ -51,7 +51,7 @@ from discreet import _exact
 from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._laws import Floats, Noise
 from discreet.inference._proportion import tail_above, tail_below
 from discreet.inference._results import POPULATION, Interval
@@ -89,7 +89,7 @@ class NormalMean:
 
     @property
     def half_width(self) -> float:
-        """Half the width."""
+        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     def interval(self) -> Interval:
@@ -149,16 +149,22 @@ def normal_mean_interval(
     x = _sample(values)
     eps, level = _exact.epsilon(epsilon), _exact.confidence(confidence)
     if (sigma is None) == (sigma_bounds is None):
-        raise ParameterError("give sigma if it is known, otherwise sigma_bounds", hint="sigma=5")
+        raise ParameterError(
+            "give sigma if it is known, otherwise sigma_bounds", hint=Hint("sigma", 5)
+        )
     reach = _reach(bound, delta)
     split = _shares(shares, 2 if sigma is not None else 3, eps)
     if sigma is not None:
-        known = float(_exact.positive(_exact.exact(sigma, "sigma"), "sigma", hint="sigma=5"))
-        return _known(x, known, reach, split, delta=delta, level=level)
+        spread = float(
+            _exact.positive(_exact.exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 5))
+        )
+        return _known(x, spread, reach, split, delta=delta, level=level)
     assert sigma_bounds is not None
     low, high = (float(_exact.exact(s, "sigma_bounds")) for s in sigma_bounds)
     if not 0 < low < high:
-        raise ParameterError("sigma_bounds must be 0 < low < high", hint="sigma_bounds=(0.1, 100)")
+        raise ParameterError(
+            "sigma_bounds must be 0 < low < high", hint=Hint("sigma_bounds", (0.1, 100))
+        )
     return _unknown(x, (low, high), reach, split, delta=delta, level=level)
 
 
@@ -176,11 +182,15 @@ def _sample(values: Any) -> Floats:
 def _reach(bound: Number | None, delta: Number | None) -> float:
     if bound is not None:
         if delta is not None:
-            raise ParameterError("with a bound on the mean no delta is needed", hint="delta=None")
-        return float(_exact.positive(_exact.exact(bound, "bound"), "bound", hint="bound=1000"))
+            raise ParameterError(
+                "with a bound on the mean no delta is needed", hint=Hint("delta", None)
+            )
+        return float(
+            _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 1000))
+        )
     if delta is None:
         raise ParameterError(
-            "an unbounded mean needs delta, a pure guarantee needs bound", hint="bound=1000"
+            "an unbounded mean needs delta, a pure guarantee needs bound", hint=Hint("bound", 1000)
         )
     return math.inf
 
@@ -188,10 +198,12 @@ def _reach(bound: Number | None, delta: Number | None) -> float:
 def _shares(shares: tuple[Number, ...] | None, parts: int, eps: Fraction) -> list[Fraction]:
     if shares is None:
         return [eps / parts] * parts
-    given = [_exact.epsilon(s, "share") for s in shares]
-    if len(given) != parts:
-        raise ParameterError(f"shares must be {parts} positive numbers", hint="shares=(1, 1)")
-    return [eps * s / sum(given) for s in given]
+    weights = [_exact.epsilon(s, "share") for s in shares]
+    if len(weights) != parts:
+        raise ParameterError(
+            f"shares must be {parts} positive numbers", hint=Hint("shares", (1, 1))
+        )
+    return [eps * s / sum(weights) for s in weights]
 
 
 def _known(
@@ -288,7 +300,7 @@ def _range(
         if not safe:
             raise ParameterError(
                 f"{n} values are too few to find an unbounded mean at this epsilon",
-                hint="bound=1000",
+                hint=Hint("bound", 1000),
             )
         return _search_unbounded(index, sigma, spread * sigma, eps, delta)
     if not safe:
@@ -368,12 +380,12 @@ def _scale_masses() -> tuple[tuple[float, Floats], ...]:
     bins = np.arange(-40, 8)
     low = 2.0 ** (bins[:, None] - f[None, :]) / math.sqrt(2)
     mass = 2 * (special.ndtr(2 * low) - special.ndtr(low))
-    found = []
+    masses = []
     for i in range(f.size - 1):
         ends = mass[:, i : i + 2]
         best = float(ends.min(axis=1).max())
-        found.append((best, ends.max(axis=1)[bins < f[i + 1] - 2]))
-    return tuple(found)
+        masses.append((best, ends.max(axis=1)[bins < f[i + 1] - 2]))
+    return tuple(masses)
 
 
 def _result(

@@ -28,10 +28,17 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, check_count, read_n, resolve, sampled, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
-from discreet.inference._results import POPULATION, Interval, TestResult, plain, read_alternative
+from discreet.inference._results import (
+    POPULATION,
+    Interval,
+    TestResult,
+    plain,
+    read_alternative,
+    read_draws,
+)
 
 DRAWS = 9_999
 """Simulated nulls of the Monte Carlo methods by default."""
@@ -80,7 +87,7 @@ def proportion_test(
     >>> round(test.statistic, 5), round(test.pvalue, 5)
     (1.99834, 0.09224)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     sampled(item)
     size, side = read_n(n, item), read_alternative(alternative)
     null = _exact.confidence(p0, "p0")
@@ -89,10 +96,12 @@ def proportion_test(
     if method == "exact":
         pvalue = _exact_pvalue(z, size, null, item.noise, side)
     elif method == "montecarlo":
-        pvalue = _simulated_pvalue(z, size, null, item.noise, side, draws=_draws(draws), rng=rng)
+        pvalue = _simulated_pvalue(
+            z, size, null, item.noise, side, draws=read_draws(draws), rng=rng
+        )
     else:
         raise ParameterError(
-            f"method must be 'exact' or 'montecarlo', got {method!r}", hint='method="exact"'
+            f"method must be 'exact' or 'montecarlo', got {method!r}", hint=Hint("method", "exact")
         )
     statistic = (z / size - null) / math.sqrt(null * (1 - null) / size)
     return TestResult(
@@ -104,12 +113,6 @@ def proportion_test(
         None,
         (lambda level: _interval(item, size, level, side)) if z.ndim == 0 else None,
     )
-
-
-def _draws(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=9999")
-    return draws
 
 
 def binomial_window(n: int, p: float) -> tuple[Floats, Floats]:
@@ -196,7 +199,7 @@ def proportion_interval(
     >>> inf.proportion_interval(value=30, n=100, epsilon=".5", noise="geometric")
     [0.197207, 0.415664] (95 %)
     """
-    item = resolve(value, law, noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
     sampled(item)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")

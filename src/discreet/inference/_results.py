@@ -10,12 +10,11 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
 QUERY = "the exact value of the released query on the data it was computed from"
-CLAMPED = "the value on the sample after clamping; not the unclamped value, not a population"
 POPULATION = "the population parameter: sampling error and privacy noise together"
 
 
@@ -102,8 +101,8 @@ class TestResult:
         ]
         lines += [f"  {name:<12} {value}" for name, value in self.parameters.items()]
         if self._interval is not None:
-            found = self.confidence_interval()
-            lines.append(f"  95 % interval {found!r} for {found.covers}")
+            interval = self.confidence_interval()
+            lines.append(f"  95 % interval {interval!r} for {interval.covers}")
         lines.append(
             f"  cost         {'nothing further' if self.loss is None else self.loss}",
         )
@@ -123,12 +122,12 @@ def plain(x: Any) -> Any:
 
 def read_alternative(x: str) -> Alternative:
     """Parse ``alternative=``."""
-    for known in get_args(Alternative):
-        if x == known:
-            return cast("Alternative", known)
+    for word in get_args(Alternative):
+        if x == word:
+            return cast("Alternative", word)
     raise ParameterError(
         f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
-        hint='alternative="two-sided"',
+        hint=Hint("alternative", "two-sided"),
     )
 
 
@@ -138,3 +137,12 @@ def _show(x: Any) -> str:
         body = ", ".join(f"{v:.6g}" for v in flat[:6])
         return f"[{body}{', …' if flat.size > 6 else ''}]"
     return f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)
+
+
+def read_draws(draws: object) -> int:
+    """Parse ``draws=``: with fewer than 19, no Monte Carlo p-value could fall to 5 %."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
+        raise ParameterError(
+            "draws must be a whole number of at least 19", hint=Hint("draws", 1999)
+        )
+    return draws

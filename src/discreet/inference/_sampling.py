@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,8 +43,8 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import noisy, read_n, resolve, sampled, shared
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, noisy, read_n, resolve, sampled, shared
 from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import POPULATION, Interval
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Law
@@ -129,14 +129,7 @@ def mean_interval(
     n: int,
     sd: float,
     confidence: Number = 0.95,
-    *,
-    law: Any = None,
-    noise: str | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
+    **description: Unpack[Description],
 ) -> Interval:
     """Return an interval for a population mean, from a released sample mean.
 
@@ -164,19 +157,12 @@ def mean_interval(
     >>> inf.mean_interval(50, n=100, sd=10, noise="laplace", epsilon=1, sensitivity=1)
     [46.5049, 53.4951] (95 %)
     """
-    item = resolve(
-        value,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = resolve(value, **description)
     sampled(item)
     size, level = read_n(n, item), _exact.confidence(confidence)
-    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint="sd=1")) / math.sqrt(size)
+    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint=Hint("sd", 1))) / math.sqrt(
+        size
+    )
     margin = NormalPlus(spread, item.noise).margin(level)
     return Interval(item.value - margin, item.value + margin, level, POPULATION)
 
@@ -228,9 +214,13 @@ def parametric_bootstrap(
     """
     level, source = _exact.confidence(confidence), generator(rng)
     if kind not in ("pivot", "percentile"):
-        raise ParameterError(f"kind is 'pivot' or 'percentile', got {kind!r}", hint='kind="pivot"')
+        raise ParameterError(
+            f"kind is 'pivot' or 'percentile', got {kind!r}", hint=Hint("kind", "pivot")
+        )
     if draws < 2 / (1 - level):
-        raise ParameterError(f"{draws} draws are too few for confidence {level}", hint="draws=1999")
+        raise ParameterError(
+            f"{draws} draws are too few for confidence {level}", hint=Hint("draws", 1999)
+        )
     replicates = np.asarray(target(mechanism(model(estimate, source, draws), source)))
     if replicates.shape != (draws,):
         raise ParameterError(
@@ -273,7 +263,7 @@ def clamped_normal(
     """
     size = read_n(n, least=2)
     if not low < high:
-        raise ParameterError("low must be below high", hint="low=0, high=100")
+        raise ParameterError("low must be below high", hint=Hint("low", 0).also("high", 100))
     first, second = noisy(mean), noisy(variance)
     shared([first, second])
 

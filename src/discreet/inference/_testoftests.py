@@ -36,7 +36,7 @@ from scipy import special
 from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._laws import Rng
 from discreet.inference._results import TestResult
 from discreet.inference._ump import ump_power, ump_test
@@ -89,10 +89,10 @@ def test_of_tests(
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     rejected = _count_rejections(table, test, count, level)
     released = m.geometric(rejected, sensitivity=1, epsilon=epsilon, neighbours=neighbours)
-    found = ump_test(released, count, level, alternative="greater", rng=rng)
+    result = ump_test(released, count, level, alternative="greater", rng=rng)
     return TestResult(
-        found.statistic,
-        found.pvalue,
+        result.statistic,
+        result.pvalue,
         "greater",
         "test of tests: noisy number of parts that reject",
         {"parts": count, "level of each": level},
@@ -111,7 +111,7 @@ def plan_parts(
         tuned = tuned_parts(epsilon, alpha)
         parts, alpha0 = parts or tuned[0], alpha0 or tuned[1]
     if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= MOST_PARTS:
-        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint="parts=20")
+        raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint=Hint("parts", 20))
     return parts, _exact.confidence(alpha0, "alpha0")
 
 
@@ -183,8 +183,8 @@ def _rejects(test: Callable[..., Any], arguments: list[Any], level: float, *, sp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = test(*arguments) if spread else test(arguments[0])
-            pvalue = float(getattr(found, "pvalue", found))
+            result = test(*arguments) if spread else test(arguments[0])
+            pvalue = float(getattr(result, "pvalue", result))
         except Exception:  # noqa: BLE001 - a failing part must look like one that accepts
             return False
     return pvalue <= level

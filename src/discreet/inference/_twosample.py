@@ -53,7 +53,7 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import ParameterError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError, TaintedNoiseError
 from discreet.inference._inputs import (
     Noisy,
     find_cell,
@@ -65,7 +65,7 @@ from discreet.inference._inputs import (
 )
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
-from discreet.inference._results import Interval, TestResult, plain, read_alternative
+from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
 from discreet.plan import Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
@@ -127,7 +127,9 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
     """
     a, b = float(_exact.exact(low, "low")), float(_exact.exact(high, "high"))
     if not a < b:
-        raise ParameterError(f"low must be below high, got {a} and {b}", hint="low=0, high=100")
+        raise ParameterError(
+            f"low must be below high, got {a} and {b}", hint=Hint("low", 0).also("high", 100)
+        )
     x = _private(values)
     u = (np.clip(np.where(np.isnan(x), (a + b) / 2, x), a, b) - (a + b) / 2) / ((b - a) / 2)
     # integer codes record by record: sums are exact, so sensitivities are true
@@ -172,7 +174,7 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
         )
     cell = find_cell(record, row)
     if cell is None:
-        raise ParameterError("pick one group", hint="row={'sex': 'F'}")
+        raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
     # the centre is a whole number of steps, so that one end may be half a step further
     half = max(math.ceil(formula.widest / formula.step / 2), 1)
     scale = (1.0, 1 / half, 1 / half**2)
@@ -236,7 +238,7 @@ def two_sample_test(
     >>> test.pvalue < 0.01, test.loss.epsilon()
     (True, 1.0)
     """
-    side, draws = read_alternative(alternative), _enough(draws)
+    side, draws = read_alternative(alternative), read_draws(draws)
     if _released(x) != _released(y):
         raise ParameterError("give two private groups, or two released ones")
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
@@ -249,8 +251,8 @@ def two_sample_test(
     sampled(*(g.count for g in groups), across=True)
     # disjoint groups: one record is in one of them, and both paid the same
     loss = None if _released(x) else groups[0].loss
-    found = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="two-sample test of means", loss=loss)
+    result = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="two-sample test of means", loss=loss)
 
 
 def paired_test(
@@ -278,11 +280,11 @@ def paired_test(
     first, second = _private(before), _private(after)
     if first.size != second.size:
         raise ParameterError("pairs need as many values before as after")
-    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint="bound=10")
+    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 10))
     group = moments(second - first, -reach, reach, epsilon)
     side = read_alternative(alternative)
-    found = _mean_test([group], 0.0, side, draws=draws, rng=rng)
-    return replace(found, method="paired test of means", loss=group.loss)
+    result = _mean_test([group], 0.0, side, draws=draws, rng=rng)
+    return replace(result, method="paired test of means", loss=group.loss)
 
 
 def mean_test(
@@ -303,8 +305,8 @@ def mean_test(
     if not group.low < null < group.high:
         raise ParameterError("mu0 must lie inside the clamping range")
     side = read_alternative(alternative)
-    found = _mean_test([group], null, side, draws=draws, rng=rng)
-    return replace(found, loss=None if _released(x) else group.loss)
+    result = _mean_test([group], null, side, draws=draws, rng=rng)
+    return replace(result, loss=None if _released(x) else group.loss)
 
 
 def _released(x: Any) -> bool:
@@ -319,11 +321,14 @@ def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | No
         x = moments_of(*x)
     if isinstance(x, Moments):
         if epsilon is not None or low is not None or high is not None:
-            raise ParameterError("released moments bring their range and cost", hint="epsilon=None")
+            raise ParameterError(
+                "released moments bring their range and cost", hint=Hint("epsilon", None)
+            )
         return x
     if low is None or high is None or epsilon is None:
         raise ParameterError(
-            "private values need public bounds and a price", hint="low=0, high=100, epsilon=1"
+            "private values need public bounds and a price",
+            hint=Hint("low", 0).also("high", 100).also("epsilon", 1),
         )
     return moments(x, low, high, epsilon)
 
@@ -337,7 +342,7 @@ def _mean_test(
     rng: Rng,
 ) -> TestResult:
     """Test that one mean is `null`, or that two means differ by it."""
-    source, draws = generator(rng), _enough(draws)
+    source, draws = generator(rng), read_draws(draws)
     released = [
         Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2) for g in groups
     ]
@@ -414,8 +419,8 @@ def rank_test(
         epsilon=epsilon,
         neighbours="change-one",
     )
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="Mann–Whitney test of noisy ranks")
+    result = _rank_result(released, null(read_draws(draws)), source, alternative)
+    return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
 def signed_rank_test(
@@ -450,8 +455,8 @@ def signed_rank_test(
         return np.asarray(signs @ np.arange(1, n + 1))
 
     released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
-    found = _rank_result(released, null(_enough(draws)), source, alternative)
-    return replace(found, method="signed-rank test of noisy ranks")
+    result = _rank_result(released, null(read_draws(draws)), source, alternative)
+    return replace(result, method="signed-rank test of noisy ranks")
 
 
 def _rank_result(
@@ -462,9 +467,3 @@ def _rank_result(
     value = float(item.value)
     pvalue = _tail(value, simulated, side)
     return TestResult(value, pvalue, side, "", {"noise": item.noise.law}, released.loss)
-
-
-def _enough(draws: object) -> int:
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 19:
-        raise ParameterError("draws must be a whole number of at least 19", hint="draws=9999")
-    return draws

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 
 from discreet import _exact, noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, noisy, read_n, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._proportion import binomial_window
@@ -195,7 +195,7 @@ def _read(
         raise ParameterError("a released count is a number, got bool")
     if isinstance(value, int | float | np.number):
         if (tulap is None) == (epsilon is None):
-            raise ParameterError("say epsilon or tulap for a plain number", hint="epsilon=1")
+            raise ParameterError("say epsilon or tulap for a plain number", hint=Hint("epsilon", 1))
         number = float(noisy(value, law=noise.DiscreteLaplace(1)).value)
         return number, tulap or Tulap.of(epsilon, delta)  # type: ignore[arg-type]  # one is given
     item = noisy(*value) if isinstance(value, tuple) else noisy(value)

@@ -18,15 +18,15 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, read_law, resolve
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import Description, Noisy, read_law, resolve
 from discreet.inference._laws import Noise, named
 
 
@@ -80,13 +80,7 @@ def usefulness(
     alpha: float,
     *,
     cells: int | None = None,
-    law: Any = None,
-    noise: str | None = None,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
-    sensitivity: Number | None = None,
+    **description: Unpack[Description],
 ) -> float:
     """Return β such that the release is (α, β)-useful: P(some cell is off by more than α).
 
@@ -104,18 +98,9 @@ def usefulness(
     """
     bound = float(alpha)
     if not bound >= 0 or not math.isfinite(bound):
-        raise ParameterError("alpha must be a non-negative number", hint="alpha=10")
+        raise ParameterError("alpha must be a non-negative number", hint=Hint("alpha", 10))
     shaped = np.zeros(_cells(cells)) if value is None else value
-    item = resolve(
-        shaped,
-        law,
-        noise,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        sigma=sigma,
-        sensitivity=sensitivity,
-    )
+    item = resolve(shaped, **description)
     if item.noise.discrete:
         # the first lattice point beyond alpha; alpha on the lattice is itself inside
         unit = float(item.noise.step)
@@ -136,15 +121,15 @@ def accuracy(
 
     level = 1 - _exact.confidence(beta, "beta")
     shaped = np.zeros(_cells(cells)) if value is None else value
-    found = interval(shaped, level, simultaneous=True, **described)
-    return float(np.max(found.half_width))
+    result = interval(shaped, level, simultaneous=True, **described)
+    return float(np.max(result.half_width))
 
 
 def _cells(cells: object) -> int:
     if cells is None:
         return 1
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1:
-        raise ParameterError("cells must be a positive whole number", hint="cells=10")
+        raise ParameterError("cells must be a positive whole number", hint=Hint("cells", 10))
     return cells
 
 
@@ -271,7 +256,7 @@ def accuracy_curve(
     level = _exact.confidence(confidence)
     points = [float(_exact.epsilon(e)) for e in epsilons]
     if not points:
-        raise ParameterError("give at least one epsilon", hint="epsilons=[0.1, 1]")
+        raise ParameterError("give at least one epsilon", hint=Hint("epsilons", [0.1, 1]))
 
     def margin(e: Number) -> float:
         if margin_of is not None:

@@ -40,9 +40,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import LedgerError
-from discreet.ledger._chain import digest
-from discreet.ledger._state import canonical
 
 try:
     import fcntl
@@ -112,7 +111,7 @@ class Anchor:
             raise _unusable(self.path) from None
 
     def remove(self) -> None:
-        """Forget the mark."""
+        """Delete the file that holds the mark."""
         Path(self.path).unlink(missing_ok=True)
 
 
@@ -134,8 +133,8 @@ def locked(path: str) -> Iterator[int]:
 
 
 def _written(turn: int, mark: Mark) -> bytes:
-    told = {f: getattr(mark, f) for f in mark.__slots__}
-    text = canonical({"turn": turn, **told})
+    fields = {f: getattr(mark, f) for f in mark.__slots__}
+    text = canonical({"turn": turn, **fields})
     line = f"{text}\n{digest(text)}\n".encode()
     if len(line) > _SLOT:
         raise LedgerError("the ledger's path and the policy's name are too long")
@@ -152,8 +151,8 @@ def _latest(raw: bytes) -> tuple[int, Mark | None]:
 def _parsed(slot: bytes) -> tuple[int, Mark] | None:
     try:
         text, check, _ = slot.decode().split("\n", 2)
-        told = json.loads(text) if digest(text) == check else {}
-        return int(told.pop("turn")), Mark(**told)
+        fields = json.loads(text) if digest(text) == check else {}
+        return int(fields.pop("turn")), Mark(**fields)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -173,8 +172,8 @@ def beside(ledger: str) -> Anchor:
 def state_directory() -> Path:
     """Where this user's programs keep what must outlive them."""
     try:
-        given = os.environ.get("XDG_STATE_HOME", "")
-        home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
+        folder = os.environ.get("XDG_STATE_HOME", "")
+        home = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
     except RuntimeError:
         raise _unusable("in the state directory") from None
     return home / "discreet"

@@ -24,7 +24,7 @@ from typing import Any
 
 from discreet import privacy
 from discreet._exact import show
-from discreet.errors import BudgetExceededError, LedgerClosedError, ParameterError
+from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry
 from discreet.ledger._state import (
     EVERYTHING,
@@ -176,4 +176,4 @@ def _down(value: Fraction) -> str:
 
 
 def _fits(currency: str, left: Fraction) -> str | None:
-    return f'{currency}="{_down(left)}"' if left > 0 else None
+    return Hint(currency, _down(left)) if left > 0 else None

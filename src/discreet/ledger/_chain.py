@@ -6,21 +6,21 @@ with time t, kind k, body b and the canonical text s of the state after the line
 Whoever knows :math:`(n, h_n)` from elsewhere (an anchor) therefore knows every
 earlier line *and* all running totals: changing any of them without changing
 :math:`h_n` means a SHA-256 collision. The state stands beside the head, so one
-debit checks it in constant time; :func:`replayed` recomputes it from the lines.
+debit checks it in constant time; :func:`check_replay` recomputes it from the lines.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet.errors import BudgetExceededError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, after, canonical, read_cost
+from discreet.ledger._state import State, after, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt")
@@ -76,12 +76,7 @@ class Head:
         return State.from_text(self.state)
 
 
-def digest(text: str) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def sealed(*parts: int | str) -> str:
+def line_hash(*parts: int | str) -> str:
     """Hash of a line: of number, time, kind, body, hash of the state, previous hash."""
     return digest(canonical(parts))
 
@@ -94,9 +89,9 @@ def next_line(
     if then is None:
         then = after(None if head is None else head.content, kind, body)
     state = then.to_text()
-    text, told = canonical(body), digest(state)
-    own = sealed(number, when, kind, text, told, previous)
-    return Line(number, when, kind, text, told, previous, own), Head(number, own, state)
+    text, after_hash = canonical(body), digest(state)
+    own = line_hash(number, when, kind, text, after_hash, previous)
+    return Line(number, when, kind, text, after_hash, previous, own), Head(number, own, state)
 
 
 def check_head(head: Head, last: Line | None) -> None:
@@ -112,7 +107,7 @@ def check_head(head: Head, last: Line | None) -> None:
 
 
 def _seals(line: Line) -> bool:
-    return line.hash == sealed(
+    return line.hash == line_hash(
         line.number, line.when, line.kind, line.body, line.state, line.previous
     )
 

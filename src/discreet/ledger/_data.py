@@ -17,9 +17,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from discreet._canonical import digest
 from discreet.errors import LedgerError, LedgerIntegrityError
 from discreet.ledger._anchor import locked, state_directory
-from discreet.ledger._chain import digest
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20

@@ -42,8 +42,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._canonical import canonical, digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
+    Hint,
     IdempotencyError,
     LedgerError,
     LedgerIntegrityError,
@@ -58,7 +60,6 @@ from discreet.ledger._chain import (
     check_head,
     check_links,
     check_replay,
-    digest,
     next_line,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
@@ -66,7 +67,6 @@ from discreet.ledger._state import (
     EVERYTHING,
     State,
     budget_body,
-    canonical,
     coarse,
     cost_body,
     rational,
@@ -211,7 +211,7 @@ class ChainedLedger:
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {head.number} lines, but it had "
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
-                    hint=f'ledger="{mark.where}"' if mark.where != self.where else None,
+                    hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
             line = tx.line(mark.number) if mark.number != head.number else None
             if (head.hash if line is None else line.hash) != mark.hash:
@@ -261,9 +261,9 @@ class ChainedLedger:
             state = head.content
             body = _debit_body(state.limits, entry)
             question = _question(state, entry, body["cost"])
-            found = self._found(tx, entry, slot, question)
-            if found is not None:
-                return found
+            receipt = self._found(tx, entry, slot, question)
+            if receipt is not None:
+                return receipt
             then = _budget.admit(state, entry, body)
             line, end = next_line(head, _now(), "debit", body, then)
             tx.append(line, end, slot, question)
@@ -301,8 +301,8 @@ class ChainedLedger:
                 hint="use a new key for a new question",
             )
         outcome = tx.outcome(number)
-        done, record = (False, None) if outcome is None else outcome
-        failed = outcome is not None and not done
+        finished, record = (False, None) if outcome is None else outcome
+        failed = outcome is not None and not finished
         return Receipt(number, line.hash, line.when, charged=False, stored=record, failed=failed)
 
     def settle(self, receipt: Receipt, record: str | None) -> str | None:
@@ -375,20 +375,23 @@ class ChainedLedger:
         by, note
             Who decided, and why.
         """
-        told = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        given: dict[str, Any] = {
-            k: rational(decimal(v, k)) for k, v in told.items() if v is not None
+        totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        changes: dict[str, Any] = {
+            k: rational(decimal(v, k)) for k, v in totals.items() if v is not None
         }
         if accounting is not None:
-            given["accounting"] = accounting
-        if not given:
-            raise ParameterError("raise_budget needs a new total", hint='raise_budget(epsilon="3")')
+            changes["accounting"] = accounting
+        if not changes:
+            raise ParameterError(
+                "raise_budget needs a new total",
+                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
+            )
 
         def decide(state: State) -> dict[str, Any]:
-            body = {**state.budget, **given}
-            if "rho" in given and "epsilon" not in given:
+            body = {**state.budget, **changes}
+            if "rho" in changes and "epsilon" not in changes:
                 body["epsilon"] = None
-            if "epsilon" in given and "rho" not in given:
+            if "epsilon" in changes and "rho" not in changes:
                 body["rho"] = None
             return _budget.decided(read_budget(body))
 
@@ -475,21 +478,21 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
 
 def _agree(where: str, state: State, budget: Budget) -> None:
     """Refuse a policy whose budget is neither the first one nor the one in force."""
-    asked = budget_body(budget)
-    if asked in (state.declared, state.budget):
+    proposal = budget_body(budget)
+    if proposal in (state.declared, state.budget):
         return
     here = f'discreet.ledger.open_ledger("{where}")'
     if where == ":memory:":
         here = "curator.ledger"
     elif "://" in where:
         here = f'discreet.ledger.open_ledger(url, "{state.policy}")'
-    totals = {k: asked[k] for k in ("epsilon", "delta", "rho", "accounting")}
+    totals = {k: proposal[k] for k in ("epsilon", "delta", "rho", "accounting")}
     changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
     if changed:
-        said = ", ".join(f'{k}="{totals[k].removesuffix("/1")}"' for k in changed)
-        hint = f"{here}.raise_budget({said})"
+        new = {k: totals[k].removesuffix("/1") for k in changed}
+        hint: str = Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
     else:
-        shares = {who: part.removesuffix("/1") for who, part in asked["shares"].items()}
+        shares = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
         hint = f"{here}.set_shares({shares})"
     raise LedgerError(
         f"the policy's [budget] differs from the one on record in {where!r}: a change must be "

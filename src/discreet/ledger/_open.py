@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
+from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
 from discreet.ledger._ledger import ChainedLedger, foreign
 from discreet.ledger._memory import MemoryStore
@@ -33,9 +33,9 @@ class MemoryLedger(ChainedLedger):
     """
 
     def __init__(self, policy: Policy) -> None:
-        known = _anchor.of_user(policy.identity).read()
-        if known is not None:
-            raise _elsewhere(policy.identity, MEMORY, known.where)
+        mark = _anchor.of_user(policy.identity).read()
+        if mark is not None:
+            raise _elsewhere(policy.identity, MEMORY, mark.where)
         super().__init__(MemoryStore(policy.identity), policy.identity, policy)
 
 
@@ -58,9 +58,9 @@ class SqliteLedger(ChainedLedger):
         if owner is not None and owner != identity:
             raise foreign(where, owner, identity)
         user = _anchor.of_user(identity)
-        known = user.read()
-        if known is not None and known.where != where and not Path(where).exists():
-            raise _elsewhere(identity, where, known.where)
+        mark = user.read()
+        if mark is not None and mark.where != where and not Path(where).exists():
+            raise _elsewhere(identity, where, mark.where)
         anchors = (_anchor.beside(where), user)
         super().__init__(SqliteStore(where, identity, wait), identity, policy, anchors, adopt=adopt)
 
@@ -80,10 +80,10 @@ class PostgresLedger(ChainedLedger):
         own = None if isinstance(policy, str) else policy
         store = PostgresStore(url, identity, wait)
         user = _anchor.of_user(identity)
-        known = user.read()
+        mark = user.read()
         # one server has many names: there the chain decides whether it is the same ledger
-        if known is not None and not known.where.startswith("postgresql://"):
-            raise _elsewhere(identity, store.where, known.where)
+        if mark is not None and not mark.where.startswith("postgresql://"):
+            raise _elsewhere(identity, store.where, mark.where)
         super().__init__(store, identity, own, (user,), adopt=adopt)
 
 
@@ -160,14 +160,15 @@ def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) ->
     """
     identity = policy if isinstance(policy, str) else policy.identity
     anchor = _anchor.of_user(identity)
-    known = anchor.read()
+    mark = anchor.read()
     places = {os.path.realpath(where)} if where is not None else set()
-    if known is not None and known.where != MEMORY and "://" not in known.where:
-        places.add(known.where)
+    if mark is not None and mark.where != MEMORY and "://" not in mark.where:
+        places.add(mark.where)
     for place in places:
         if _has_content(place):
             raise LedgerError(
-                f"the ledger {place!r} is still there", hint=f'open_ledger("{place}").new_period()'
+                f"the ledger {place!r} is still there",
+                hint=Hint.call(f'open_ledger("{place}").new_period', "discreet budget new-period"),
             )
         _anchor.beside(place).remove()
     anchor.remove()

@@ -95,8 +95,8 @@ class PostgresStore:
             if create:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
                 # even IF NOT EXISTS locks a table that is there and in use
-                made = connection.execute("SELECT to_regclass('discreet_answers')").fetchone()
-                for statement in _SCHEMA if made is None or made[0] is None else ():
+                table = connection.execute("SELECT to_regclass('discreet_answers')").fetchone()
+                for statement in _SCHEMA if table is None or table[0] is None else ():
                     connection.execute(statement.encode())
             transaction = _Locking(connection, self.policy, "%s")
             transaction.head()

@@ -133,15 +133,15 @@ class SqliteStore:
     def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         """Lend this thread's connection to the file that now has this name."""
         with self._explained():
-            file, kept = self._file(), _THREADS.kept.pop(self.where, None)
-            usable = kept is not None and (kept.process, kept.file) == (os.getpid(), file)
-            if kept is None or file is None or create or not usable:
-                kept = _Kept(self.connect(create=create), file)
+            file, spare = self._file(), _THREADS.kept.pop(self.where, None)
+            usable = spare is not None and (spare.process, spare.file) == (os.getpid(), file)
+            if spare is None or file is None or create or not usable:
+                spare = _Kept(self.connect(create=create), file)
             else:
-                kept.connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
-            yield kept.connection
+                spare.connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
+            yield spare.connection
             if file is not None:
-                _THREADS.kept[self.where] = kept
+                _THREADS.kept[self.where] = spare
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
@@ -178,18 +178,18 @@ class SqliteStore:
     def owner(self) -> str | None:
         """Identity of the policy that the file belongs to; None for an empty file."""
         with self._explained(), closing(self.connect()) as connection:
-            made = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
-            if connection.execute(made).fetchone() is None:
+            statement = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
+            if connection.execute(statement).fetchone() is None:
                 return None
             row = connection.execute("SELECT policy FROM discreet_heads").fetchone()
             return None if row is None else str(row[0])
 
     def _file(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.where)  # noqa: PTH116 - on the way of every debit
+            status = os.stat(self.where)  # noqa: PTH116 - on the way of every debit
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -207,7 +207,7 @@ class SqliteStore:
             if code == sqlite3.SQLITE_ERROR:
                 # our statements are correct, so the tables are not ours
                 raise _damaged(self.where) from None
-            said = {
+            reasons = {
                 sqlite3.SQLITE_FULL: "its disk is full",
                 sqlite3.SQLITE_READONLY: "it is read-only",
                 sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
@@ -215,7 +215,7 @@ class SqliteStore:
                 sqlite3.SQLITE_IOERR: "its disk failed or is full",
             }.get(code, "it cannot be used")
             raise LedgerError(
-                f"the ledger {self.where!r} cannot record: {said}; nothing was released"
+                f"the ledger {self.where!r} cannot record: {reasons}; nothing was released"
             ) from None
         except sqlite3.DatabaseError:
             raise _damaged(self.where) from None

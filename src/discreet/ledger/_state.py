@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
+from discreet._canonical import canonical
 from discreet.errors import LedgerIntegrityError, ParameterError
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -27,14 +28,6 @@ CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
-
-
-def canonical(value: object) -> str:
-    """One spelling of JSON-able data: sorted keys, no blanks, ASCII."""
-    return _ENCODER.encode(value)
-
-
-_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def rational(value: Fraction) -> str:

@@ -17,7 +17,7 @@ class Transaction(Protocol):
         ...
 
     def line(self, number: int) -> Line | None:
-        """One line."""
+        """The line of this number, or None."""
         ...
 
     def lines(self) -> Iterator[Line]:
@@ -81,7 +81,7 @@ class SqlTransaction:
     _head_sql = "SELECT number, hash, state FROM discreet_heads WHERE policy = ?"
 
     def line(self, number: int) -> Line | None:
-        """One line."""
+        """The line of this number, or None."""
         row = self._run(f"{_LINES} AND number = ?", number).fetchone()
         return None if row is None else Line(*row)
 
@@ -113,12 +113,12 @@ class SqlTransaction:
                 head.state,
             )
             return
-        done = self._connection.execute(
+        cursor = self._connection.execute(
             "UPDATE discreet_heads SET number = ?, hash = ?, state = ?"
             " WHERE policy = ? AND number = ? AND hash = ?".replace("?", self._mark),
             (head.number, head.hash, head.state, self._policy, line.number - 1, line.previous),
         )
-        assert done.rowcount == 1, "the head moved although writers are excluded"
+        assert cursor.rowcount == 1, "the head moved although writers are excluded"
 
     def in_slot(self, slot: str) -> int | None:
         """Line that used an idempotency slot."""

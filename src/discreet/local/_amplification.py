@@ -46,6 +46,7 @@ from discreet import privacy as p_
 from discreet._exact import Number, ceil_float, show
 from discreet._lazy import special
 from discreet.errors import NotProvedError, ParameterError
+from discreet.local._intervals import log_binomial
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 
@@ -176,44 +177,13 @@ def _clones(n: int, eps0: float) -> tuple[Floats, Floats]:
     C = np.arange(
         max(0, math.floor(trials * p - reach)), min(trials, math.ceil(trials * p + reach)) + 1.0
     )
-    return C, np.exp(_log_binomial(float(trials), C, p))
+    return C, np.exp(log_binomial(float(trials), C, p))
 
 
 def _log_half(n: Floats, x: Floats) -> Floats:
     """Return ln of the Bin(n, ½) pmf at x, −∞ outside."""
     inside = (x >= 0) & (x <= n)
-    return np.where(inside, _log_binomial(n, np.clip(x, 0, n), 0.5), -np.inf)
-
-
-def _log_binomial(n: Any, x: Floats, p: float) -> Floats:
-    """Return ln of the binomial pmf by Loader's saddle-point form, good to about 1e-12.
-
-    Differences of log-gamma functions would lose 9 digits at n = 10⁸.
-    """
-    n = np.asarray(n, dtype=np.float64)
-    y = n - x
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = (
-            _stirling(n) - _stirling(x) - _stirling(y)
-            - _deviance(x, n * p) - _deviance(y, n * (1 - p))
-            + 0.5 * (np.log(n) - np.log(x) - np.log(y)) - 0.5 * math.log(2 * math.pi)
-        )  # fmt: skip
-    ends = np.where(x == 0, n * math.log1p(-p), n * math.log(p) if p else -np.inf)
-    return np.where((x > 0) & (y > 0), inner, ends)
-
-
-def _stirling(n: Any) -> Any:
-    """Return ln n! − ln of Stirling's formula."""
-    n = np.maximum(n, 1.0)
-    series = 1 / (12 * n) - 1 / (360 * n**3) + 1 / (1260 * n**5) - 1 / (1680 * n**7)
-    small = special.gammaln(n + 1) - (n + 0.5) * np.log(n) + n - 0.5 * math.log(2 * math.pi)
-    return np.where(n < 16, small, series)
-
-
-def _deviance(x: Any, mean: Any) -> Any:
-    """Return x·ln(x/mean) + mean − x."""
-    d = (x - mean) / mean
-    return mean * ((1 + d) * np.log1p(d) - d)
+    return np.where(inside, log_binomial(n, np.clip(x, 0, n), 0.5), -np.inf)
 
 
 @lru_cache(maxsize=32)

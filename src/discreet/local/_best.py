@@ -13,6 +13,7 @@ from discreet.local._frequency import FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
 from discreet.local._mean import METHODS, LocalMean
+from discreet.local._ordinal import Hierarchy
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_epsilon, read_whole
 from discreet.local._subset import SubsetSelection
@@ -20,7 +21,8 @@ from discreet.local._subset import SubsetSelection
 _TIE = 1.01
 _LARGE = 256
 """Bytes that a report must save for a protocol within 1 % of the best to be preferred."""
-TASKS = ("frequency", "mean")
+TASKS = ("frequency", "mean", "distribution")
+_FANOUTS = (2, 3, 4, 5, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def best(
         ε of one report.
     task
         ``"frequency"``: shares of items. ``"mean"``: the mean on [−1, 1].
+        ``"distribution"``: cumulative shares of ordered values, by a hierarchy.
     max_bytes
         Largest payload of a report that may be chosen.
 
@@ -87,6 +90,9 @@ def best(
     eps = read_epsilon(epsilon)
     if task == "mean":
         made: list[LocalProtocol] = [LocalMean(eps, method=m) for m in METHODS]
+    elif task == "distribution":
+        size = read_whole(domain_size, "domain_size", least=2, most=1024)
+        made = [Hierarchy(size, eps, fanout=f) for f in _FANOUTS if f <= size]
     elif task == "frequency":
         made = _frequency_protocols(read_whole(domain_size, "domain_size", least=2), eps)
     else:
@@ -94,11 +100,7 @@ def best(
             f"task must be one of {', '.join(TASKS)}, got {str(task)[:40]!r}", hint='task="mean"'
         )
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
-    fitting = [
-        Candidate(p, p.variance(), p.report_bytes)  # type: ignore[attr-defined]
-        for p in made
-        if p.report_bytes <= cap
-    ]
+    fitting = [Candidate(p, _variance(p), p.report_bytes) for p in made if p.report_bytes <= cap]
     if not fitting:
         shortest = min(p.report_bytes for p in made)
         raise ParameterError(
@@ -114,6 +116,14 @@ def best(
     chosen = min(smaller, key=lambda c: (c.report_bytes, c.variance), default=least)
     others = [c for c in ranked if c is not chosen]
     return Choice(chosen.protocol, _why(chosen, others, task), (chosen, *others))
+
+
+def _variance(protocol: LocalProtocol) -> float:
+    """Return what protocols are compared by, for one report."""
+    if isinstance(protocol, Hierarchy):
+        return float(protocol.variance(cumulative=True).mean())
+    assert isinstance(protocol, FrequencyProtocol | LocalMean)
+    return protocol.variance()
 
 
 def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
@@ -138,7 +148,11 @@ def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
 
 
 def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:
-    about = "for rare items" if task == "frequency" else "in the worst case"
+    about = {
+        "frequency": "for rare items",
+        "mean": "in the worst case",
+        "distribution": "for a cumulative share",
+    }[task]
     text = (
         f"{chosen.name}: variance {chosen.variance:.4g}/n {about}, "
         f"{chosen.report_bytes} byte{'s' * (chosen.report_bytes > 1)} per report"
@@ -152,5 +166,6 @@ def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:
 
 
 def _label(candidate: Candidate) -> str:
-    method = getattr(candidate.protocol, "method", None)
-    return f"{candidate.name} ({method})" if method else candidate.name
+    protocol = candidate.protocol
+    detail = getattr(protocol, "method", None) or getattr(protocol, "fanout", None)
+    return f"{candidate.name} ({detail})" if detail else candidate.name

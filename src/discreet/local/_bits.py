@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,13 @@ def hash_words(words: Words, seeds: Words, size: int) -> NDArray[np.uint32]:
     return z.astype(np.uint32)
 
 
+@lru_cache(maxsize=16)
 def seed_words(count: int, campaign: str) -> Words:
-    """Return the public seeds 0, …, count − 1 of a collection."""
-    return mix(np.arange(count, dtype=np.uint64) * _GAMMA ^ np.uint64(string_word("", campaign)))
+    """Return the public seeds 0, …, count − 1 of a collection (read-only)."""
+    place = np.arange(count, dtype=np.uint64) * _GAMMA
+    seeds = mix(place ^ np.uint64(string_word("", campaign)))
+    seeds.flags.writeable = False
+    return seeds
 
 
 def string_word(value: str | bytes, campaign: str = "") -> int:

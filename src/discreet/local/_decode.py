@@ -187,7 +187,7 @@ def decode(
     bound = float(-special.ndtri((1 - level) / len(names)))
     A, b = design * weight[:, None], y * weight
     rows = int(np.count_nonzero(weight))
-    if len(names) <= _ROOM * rows and np.linalg.matrix_rank(A) == len(names):
+    if len(names) <= _ROOM * rows and _full_rank(A):
         test, chosen = np.ones(len(y), dtype=bool), np.arange(len(names))
     else:
         if shares.frequencies.shape[0] < 2:
@@ -213,6 +213,12 @@ def decode(
         shares.protocol, shares.tally, names, frequencies, errors, nonnegative, significant,
         residual, degrees,
     )  # fmt: skip
+
+
+def _full_rank(A: Floats) -> bool:
+    """Tell whether columns can be told apart, by the small Gram matrix."""
+    values = np.linalg.eigvalsh(A.T @ A)
+    return bool(values[0] > 1e-10 * values[-1])
 
 
 def _least_squares(A: Floats, b: Floats, spread: Floats) -> tuple[Floats, Floats, float]:

@@ -113,6 +113,17 @@ class HeavyHitters(LocalProtocol):
             "hash": HASH,
         }
 
+    def variance(self, frequency: Number = 0, n: int = 1, *, squares: float = 0.0) -> float:
+        """Return the variance of a value's share when `n` people spread evenly over the levels.
+
+        Parameters
+        ----------
+        frequency, n, squares
+            See :meth:`LocalHashing.variance`; given the people at the last level.
+        """
+        base = self.hashing.variance(frequency, n)
+        return base * len(self.lengths) + self.hashing.collision_variance(squares)
+
     @property
     def lengths(self) -> tuple[int, ...]:
         """Prefix lengths, one per level."""

@@ -34,12 +34,14 @@ from discreet.errors import ParameterError
 from discreet.local import _bits
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
+from discreet.local._frequency import read_share
 from discreet.local._intervals import (
     POPULATION,
     Floats,
     Interval,
     clopper_pearson,
     normal_quantile,
+    read_of,
 )
 from discreet.local._mean import quantise, round_at_random
 from discreet.local._protocol import Client, LocalProtocol
@@ -130,6 +132,24 @@ class KeyValue(LocalProtocol):
     def client(self, *, max_reports: int = 1) -> Client:
         """Return one person's client."""
         return Client(self, max_reports=max_reports)
+
+    def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
+        """Return the exact variance of a key's estimated share from `n` reports.
+
+        Parameters
+        ----------
+        frequency, n, of
+            See :meth:`KaryResponse.variance`.
+        """
+        read_of(of)
+        f, q = read_share(frequency), self.b
+        # a holder's key is the drawn one with probability 1/pairs
+        p = q + (Fraction(1, 2) - q) / self.pairs
+        rate = q + (p - q) * f
+        spread = rate * (1 - rate)
+        if of == "respondents":
+            spread = f * p * (1 - p) + (1 - f) * q * (1 - q)
+        return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
 
     # -- client -----------------------------------------------------------------
 

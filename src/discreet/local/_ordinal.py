@@ -274,28 +274,64 @@ class Hierarchy(LocalProtocol):
             raise ParameterError("Hierarchy estimates take no options")
         if not tally.state[-1, -1]:
             raise ParameterError("no report of the finest level has been counted")
-        q = float(self.q)
-        shares, weights, spreads, rows = [], [], [], []
-        leaves = np.arange(self.domain)
-        for i in range(self.levels):
-            width, people = self.width(i), int(tally.state[i, -1])
-            if not people:
-                continue
-            rate = tally.state[i, :width] / people
+        q, people = float(self.q), tally.state[:, -1]
+        T, constant = self._reading(people)
+        shares, spreads = [], []
+        for i in np.flatnonzero(people).tolist():
+            rate = tally.state[i, : self.width(i)] / people[i]
             shares.append((rate - q) / (0.5 - q))
-            weights.append(np.full(width, people / (q * (1 - q)) * (0.5 - q) ** 2))
-            spreads.append(rate * (1 - rate) / people / (0.5 - q) ** 2)
-            node = leaves // self.fanout ** (self.levels - 1 - i)
-            rows.append((node[None, :] == np.arange(width)[:, None]).astype(np.float64))
-        A, w = np.vstack(rows), np.concatenate(weights)
-        inverse = np.linalg.inv((A * w[:, None]).T @ A)
-        total = inverse.sum()
-        # leaves = T·shares + constant, with Σ leaves = 1 exactly
-        T = inverse @ (A * w[:, None]).T
-        T = T - np.outer(inverse.sum(axis=1), T.sum(axis=0)) / total
-        found = T @ np.concatenate(shares) + inverse.sum(axis=1) / total
+            spreads.append(rate * (1 - rate) / people[i] / (0.5 - q) ** 2)
+        found = T @ np.concatenate(shares) + constant
         covariance = (T * np.concatenate(spreads)) @ T.T
         return DistributionEstimate(self, tally, found, lambda: covariance, approximate=False)
+
+    def _nodes(self, level: int) -> Floats:
+        """Return which leaves each node of a level holds."""
+        node = np.arange(self.domain) // self.fanout ** (self.levels - 1 - level)
+        held = node[None, :] == np.arange(self.width(level))[:, None]
+        return np.asarray(held, dtype=np.float64)
+
+    def _reading(self, people: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return T and c with leaves = T·nodes + c: generalised least squares with total 1.
+
+        Weights depend on the levels' sizes alone, so that the reading is linear.
+        """
+        seen = np.flatnonzero(people).tolist()
+        A = np.vstack([self._nodes(i) for i in seen])
+        w = np.concatenate([np.full(self.width(i), float(people[i])) for i in seen])
+        inverse = np.linalg.inv((A * w[:, None]).T @ A)
+        lever = inverse.sum(axis=1) / inverse.sum()
+        T = inverse @ (A * w[:, None]).T
+        return T - np.outer(lever, T.sum(axis=0)), lever
+
+    def variance(self, frequencies: Any = None, n: int = 1, *, cumulative: bool = False) -> Floats:
+        """Return the exact variances of all shares for `n` people drawn from a population.
+
+        Parameters
+        ----------
+        frequencies
+            True shares; left out: equal ones.
+        n
+            Number of reports, spread evenly over the levels.
+        cumulative
+            Of cumulative shares instead.
+        """
+        size = self.domain
+        f = np.full(size, 1 / size) if frequencies is None else np.asarray(frequencies, float)
+        if f.shape != (size,):
+            raise ParameterError(f"frequencies must be {size} shares")
+        q, people = float(self.q), read_whole(n, "n", most=1 << 62) / self.levels
+        T, _ = self._reading(np.full(self.levels, people))
+        if cumulative:
+            T = np.cumsum(T, axis=0)
+        total, start = np.zeros(size), 0
+        for i in range(self.levels):
+            part, share = T[:, start : start + self.width(i)], self._nodes(i) @ f
+            coins = (share / 4 + (1 - share) * q * (1 - q)) / (0.5 - q) ** 2
+            # bits are independent given the values, and values exclude one another
+            total += ((part * part) @ (coins + share) - (part @ share) ** 2) / people
+            start += self.width(i)
+        return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)

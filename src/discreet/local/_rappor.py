@@ -44,7 +44,8 @@ from discreet.errors import ParameterError
 from discreet.local import _bits, _decode
 from discreet.local._aggregator import Tally
 from discreet.local._bits import HASH, Counts, Words
-from discreet.local._intervals import Floats
+from discreet.local._frequency import read_share
+from discreet.local._intervals import Floats, read_of
 from discreet.local._protocol import Client, LocalProtocol
 from discreet.local._rationals import log_up, read_probability, read_whole, text
 from discreet.local._wire import Columns, Field, Reports
@@ -154,6 +155,23 @@ class Rappor(LocalProtocol):
     def rates(self) -> tuple[Fraction, Fraction]:
         """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
         return _mixed(self.f, self.p, self.q)
+
+    def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
+        """Return the exact variance of one Bloom bit's share in a cohort of `n` reports.
+
+        Parameters
+        ----------
+        frequency, n, of
+            See :meth:`KaryResponse.variance`; `frequency` is the share whose bit is set.
+        """
+        read_of(of)
+        f = read_share(frequency)
+        one, zero = self.rates
+        rate = zero + (one - zero) * f
+        spread = rate * (1 - rate)
+        if of == "respondents":
+            spread = f * one * (1 - one) + (1 - f) * zero * (1 - zero)
+        return float(spread / (one - zero) ** 2 / read_whole(n, "n", most=1 << 62))
 
     @property
     def gain(self) -> float:

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise import exp_bounds
 
 WORD = 1 << 64
@@ -91,7 +91,7 @@ def read_epsilon(epsilon: Number) -> Fraction:
         raise ParameterError(
             f"epsilon must be at most {LARGEST} for one report, got {_exact.show(value)}; "
             "beyond that a report hides nothing",
-            hint='epsilon="4"',
+            hint=Hint("epsilon", "4"),
         )
     return value
 

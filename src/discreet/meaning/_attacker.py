@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from discreet import privacy as p
 from discreet._exact import Number, decimal
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.meaning._odds import Privacy, chance, pure_epsilon, read_group
 from discreet.meaning._words import percent
 
@@ -75,14 +75,14 @@ class Attacker:
     def reidentification(self, candidates: int) -> float:
         """Return the best chance to name the right one among equally likely `candidates`."""
         if candidates < 2:
-            raise ParameterError("give at least two candidates", hint="candidates=100")
+            raise ParameterError("give at least two candidates", hint=Hint("candidates", 100))
         return self.success(1 / candidates)
 
     def reconstruction(self, bits: Number) -> float:
         """Return the best chance to guess data of which `bits` bits are unknown."""
         unknown = decimal(bits, "bits")
         if not 0 < unknown <= 1000:
-            raise ParameterError("bits must lie in (0, 1000]", hint="bits=10")
+            raise ParameterError("bits must lie in (0, 1000]", hint=Hint("bits", 10))
         return self.success(2.0 ** -float(unknown))
 
     def accuracy(self, prior: Number = "0.5") -> float:

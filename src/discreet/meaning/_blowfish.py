@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 from discreet import privacy as p
 from discreet._exact import Number, ceil_float, decimal, exact
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.meaning._odds import factor_of, pure_epsilon
 from discreet.meaning._words import exactly, number
 
@@ -203,7 +203,7 @@ class Blowfish:
             treats the answer as public.
         """
         if norm not in (1, 2):
-            raise ParameterError("norm must be 1 or 2", hint="norm=1")
+            raise ParameterError("norm must be 1 or 2", hint=Hint("norm", 1))
         if isinstance(query, str):
             return self._named(query, norm)
         matrix = np.atleast_2d(np.asarray(query))

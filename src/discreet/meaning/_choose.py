@@ -35,10 +35,10 @@ from fractions import Fraction
 
 from discreet import privacy as p
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.meaning._odds import Against, chance, pure_epsilon, read_group, steps
 from discreet.meaning._words import exactly
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _DOWN = 1 - 2.0**-48
 
@@ -168,7 +168,8 @@ def _log_odds(prior: Number, ceiling: Number) -> float:
     low, high = decimal(prior, "prior"), decimal(ceiling, "ceiling")
     if high <= low:
         raise ParameterError(
-            f"ceiling must exceed prior, got {show(high)} and {show(low)}", hint="ceiling=0.05"
+            f"ceiling must exceed prior, got {show(high)} and {show(low)}",
+            hint=Hint("ceiling", 0.05),
         )
     return _log(high * (1 - low) / ((1 - high) * low))
 
@@ -184,7 +185,8 @@ def _of_rates(tpr: Number, fpr: Number) -> float:
     t, a = decimal(tpr, "tpr"), decimal(fpr, "fpr")
     if t <= a:
         raise ParameterError(
-            "tpr must exceed fpr: guessing at random reaches tpr = fpr", hint="tpr=0.1, fpr=0.05"
+            "tpr must exceed fpr: guessing at random reaches tpr = fpr",
+            hint=Hint("tpr", 0.1).also("fpr", 0.05),
         )
     return max(_log(t / a), _log((1 - a) / (1 - t)))
 
@@ -260,7 +262,7 @@ def secret_sample(
         raise NotProvedError(
             f"no gain is proved for the design {str(design)[:40]!r}; "
             "clustered and data-dependent samples can even lose privacy",
-            hint='design="simple-random"',
+            hint=Hint("design", "simple-random"),
         )
     scheme, relation = _DESIGNS[design]
     dlt = decimal(delta, "delta")

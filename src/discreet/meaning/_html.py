@@ -20,7 +20,7 @@ from discreet.meaning._odds import chance, pure_epsilon, read_group
 from discreet.meaning._page import assumption_lines, attack_rows, sentence
 from discreet.meaning._spending import of
 from discreet.meaning._words import exactly
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 def html(

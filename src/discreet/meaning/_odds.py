@@ -51,9 +51,9 @@ import numpy.typing as npt
 
 from discreet import privacy as p
 from discreet._exact import Number, ceil_float, decimal, positive, show
-from discreet.errors import NotProvedError, ParameterError, RelationError
+from discreet.errors import Hint, NotProvedError, ParameterError, RelationError
 from discreet.meaning._words import number
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _SLACK = 2.0**-50
 """Covers the rounding of one exponential and two products."""
@@ -173,7 +173,7 @@ def exponent(
         if None not in (relation, epsilon.neighbours) and relation != epsilon.neighbours:
             raise RelationError(
                 f"the loss is stated under {epsilon.neighbours}, the question under {relation}",
-                hint=f'neighbours="{epsilon.neighbours}"',
+                hint=Hint("neighbours", str(epsilon.neighbours)),
             )
         relation = relation or epsilon.neighbours
     return steps(against, relation) * read_group(group) * pure_epsilon(epsilon)
@@ -186,7 +186,7 @@ def steps(against: Against | str, neighbours: p.Neighbours | None) -> int:
     except ValueError:
         raise ParameterError(
             f"against must be one of {', '.join(Against)}, got {str(against)[:40]!r}",
-            hint='against="counterfactual"',
+            hint=Hint("against", "counterfactual"),
         ) from None
     if kind is Against.BINARY:
         return 1
@@ -215,7 +215,7 @@ def read_group(group: int) -> int:
     """Read a number of people."""
     if isinstance(group, bool) or not isinstance(group, int | np.integer) or group < 1:
         raise ParameterError(
-            f"group must be a whole number of people, got {group!r}", hint="group=4"
+            f"group must be a whole number of people, got {group!r}", hint=Hint("group", 4)
         )
     return int(group)
 
@@ -226,13 +226,15 @@ def chance(x: Number, name: str) -> float:
     if not 0 < value < 1:
         raise ParameterError(
             f"{name} must be a probability strictly between 0 and 1, got {show(value)}",
-            hint=f"{name}=0.02",
+            hint=Hint(name, 0.02),
         )
     return float(value)
 
 
 def _odds(x: Number) -> float:
-    return ceil_float(positive(decimal(x, "prior_odds"), "prior_odds", hint="prior_odds=1.1"))
+    return ceil_float(
+        positive(decimal(x, "prior_odds"), "prior_odds", hint=Hint("prior_odds", 1.1))
+    )
 
 
 def _exp_up(x: Fraction) -> float:

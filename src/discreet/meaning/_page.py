@@ -12,7 +12,7 @@ from discreet.meaning._attacker import Attacker
 from discreet.meaning._odds import ceiling, chance, factor_of, pure_epsilon, read_group
 from discreet.meaning._spending import of
 from discreet.meaning._words import exactly, frequency, number, odds, percent
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _WIDTH = 78
 _BAR = 40

@@ -37,7 +37,7 @@ from discreet.meaning._odds import (
     read_group,
 )
 from discreet.meaning._words import exactly, number, percent
-from discreet.privacy._relation import shared_label
+from discreet.privacy import shared_label
 
 if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger
@@ -106,9 +106,9 @@ class Meaning:
 
     def __str__(self) -> str:
         who = "One person" if self.group == 1 else f"{self.group} people together"
-        lines = [f"{who} ({self.basis}):", *_told(self)]
+        lines = [f"{who} ({self.basis}):", *_sentences(self)]
         if self.budget is not None:
-            lines += ["If the whole budget is spent:", *_told(self.budget)]
+            lines += ["If the whole budget is spent:", *_sentences(self.budget)]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -213,11 +213,11 @@ def _budget(ledger: Ledger, entries: Iterable[Any]) -> p.PrivacyLoss:
     return loss
 
 
-def _told(m: Meaning) -> list[str]:
+def _sentences(m: Meaning) -> list[str]:
     """Say it in sentences, odds first."""
     if not m.losses:
         return ["  Nothing was released, so nothing can have been learnt."]
-    lines = _odds_told(m)
+    lines = _odds_lines(m)
     if m.factor < math.inf:
         ends = [percent(ceiling(x, m.factor), "up") for x in (0.02, 0.5)]
         lines.append(
@@ -231,7 +231,7 @@ def _told(m: Meaning) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def _odds_told(m: Meaning) -> list[str]:
+def _odds_lines(m: Meaning) -> list[str]:
     if m.factor < math.inf:
         eps = exactly(m.epsilon) if m.group == 1 else f"{m.group} × {exactly(m.epsilon)}"
         factor = number(m.factor, "up")

@@ -40,7 +40,7 @@ from discreet.mechanisms import _lattice
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_sensitivity, sqrt_up
 from discreet.mechanisms._release import Release, tainted
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 def laplace(

@@ -45,7 +45,7 @@ from discreet.mechanisms import _lattice
 from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Selection
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 @dataclass(frozen=True, slots=True, init=False)

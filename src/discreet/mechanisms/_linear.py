@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from discreet._exact import ceil_float
 from discreet.errors import ParameterError
 from discreet.mechanisms._parameters import sqrt_up
-from discreet.privacy import Neighbours
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import Neighbours, read_neighbours
 
 _BLOCK = 2**22  # cells of one dense block
 _EXACT = 2**52  # integer sums below this are exact in float64, and far from wrapping in int64

@@ -63,7 +63,7 @@ from discreet._exact import Number
 from discreet.errors import NotProvedError, ParameterError
 from discreet.mechanisms import _lattice, _refine
 from discreet.mechanisms._release import Release
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 _SLACK = 1e-10
 _LEAST_BETA = 1e-7

@@ -44,7 +44,7 @@ from discreet.mechanisms._additive import laplace
 from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Release, Selection, interval_of_all
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 def noisy_max(

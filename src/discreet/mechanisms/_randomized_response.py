@@ -38,7 +38,7 @@ from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice, _refine
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
-from discreet.noise._compare import exp_bounds
+from discreet.noise import exp_bounds
 
 
 @dataclass(frozen=True, slots=True)

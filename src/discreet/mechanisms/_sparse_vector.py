@@ -46,7 +46,7 @@ from discreet.mechanisms import _lattice
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_count, read_sensitivity
 from discreet.mechanisms._release import Release, Selection, interval_of_all, tainted
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 @dataclass(frozen=True, slots=True)

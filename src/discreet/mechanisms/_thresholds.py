@@ -36,7 +36,7 @@ from discreet.errors import ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
-from discreet.privacy._relation import read_neighbours
+from discreet.privacy import read_neighbours
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet._exact import Number, exact, show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise import _entropy
 from discreet.noise._deterministic import mark
 from discreet.noise._uniform import _uniform_array, count, uniform_below
@@ -51,7 +51,9 @@ def bernoulli_many(p: Number, size: int) -> NDArray[np.bool_]:
     """
     chance = exact(p, "p")
     if not 0 <= chance <= 1:
-        raise ParameterError(f"p must lie between 0 and 1, got {show(chance)}", hint='p="0.5"')
+        raise ParameterError(
+            f"p must lie between 0 and 1, got {show(chance)}", hint=Hint("p", "0.5")
+        )
     n = count(size)
     if chance == 1:
         return mark(np.ones(n, dtype=bool))
@@ -90,7 +92,7 @@ def bernoulli_bits(p: Number, words: int) -> NDArray[np.uint64]:
     """
     rest = exact(p, "p")
     if not 0 <= rest <= 1:
-        raise ParameterError(f"p must lie between 0 and 1, got {show(rest)}", hint='p="0.5"')
+        raise ParameterError(f"p must lie between 0 and 1, got {show(rest)}", hint=Hint("p", "0.5"))
     n = count(words)
     out = np.zeros(n, dtype=np.uint64)
     if rest == 1:
@@ -128,7 +130,7 @@ def uniform_many(n: int, size: int) -> NDArray[Any]:
     """
     faces, size = int(n), count(size)
     if faces < 1:
-        raise ParameterError(f"n must be at least 1, got {faces}", hint="n=6")
+        raise ParameterError(f"n must be at least 1, got {faces}", hint=Hint("n", 6))
     if faces > 1 << 63:
         raise ParameterError("n must be at most 2^63", hint="uniform_below(n, size)")
     kind = np.min_scalar_type(faces - 1)

@@ -46,7 +46,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number, exact, show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise import _cells
 from discreet.noise._deterministic import mark
 from discreet.noise._uniform import count
@@ -141,7 +141,7 @@ class Law(ABC):
 
 
 def _scale(x: Number, name: str) -> Fraction:
-    value = _exact.positive(exact(x, name), name, hint=f"{name}=1")
+    value = _exact.positive(exact(x, name), name, hint=Hint(name, 1))
     return _in_range(value, name, SMALLEST_SCALE, LARGEST_SCALE)
 
 
@@ -149,7 +149,7 @@ def _in_range(value: Fraction, name: str, low: Fraction, high: Fraction) -> Frac
     if not low <= value <= high:
         raise ParameterError(
             f"{name} must lie between {show(low)} and {float(high):.6g}, got {show(value)[:40]}",
-            hint=f"{name}=1",
+            hint=Hint(name, 1),
         )
     return value
 
@@ -246,7 +246,8 @@ def level(confidence: Number, error: float = 0.0) -> float:
     highest = 1 - 2 * error - 2.0**-50
     if asked > highest:
         raise ParameterError(
-            f"confidence must be at most {highest!r} for this law", hint="confidence=0.999999"
+            f"confidence must be at most {highest!r} for this law",
+            hint=Hint("confidence", 0.999999),
         )
     return asked
 
@@ -407,7 +408,7 @@ class DiscreteGaussian(_Basic):
     @classmethod
     def from_variance(cls, sigma2: Number) -> DiscreteGaussian:
         """Return the law whose parameter σ² is exactly `sigma2`."""
-        value = _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint="sigma2=1")
+        value = _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint=Hint("sigma2", 1))
         _in_range(value, "sigma2", SMALLEST_SCALE**2, LARGEST_SCALE**2)
         law = cls(1)
         object.__setattr__(law, "sigma2", value)

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise._deterministic import mark
 from discreet.noise._laws import (
     DiscreteGaussian,
@@ -191,7 +191,9 @@ def sum_of(laws: Iterable[Law], counts: Sequence[int] | None = None) -> Sum:
         for part, n in law.terms if isinstance(law, Sum) else ((law, 1),):
             merged[part] = merged.get(part, 0) + n * times
     if sum(merged.values()) > _MOST_COPIES:
-        raise ParameterError(f"a sum holds at most {_MOST_COPIES} noises", hint="counts=[1000]")
+        raise ParameterError(
+            f"a sum holds at most {_MOST_COPIES} noises", hint=Hint("counts", [1000])
+        )
     return Sum(tuple(merged.items()))
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from discreet._exact import Number, exact, show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise import _entropy
 from discreet.noise._compare import below_scaled_exp
 from discreet.noise._deterministic import mark, mark_int
@@ -103,7 +103,7 @@ def bernoulli(p: Number) -> bool:
     """
     p = exact(p, "p")
     if not 0 <= p <= 1:
-        raise ParameterError(f"p must lie between 0 and 1, got {show(p)}", hint='p="0.5"')
+        raise ParameterError(f"p must lie between 0 and 1, got {show(p)}", hint=Hint("p", "0.5"))
     return uniform_below(p.denominator) < p.numerator
 
 

@@ -139,9 +139,9 @@ def _label_code(arg: Expr, operand: Operand) -> int:
         raise UnsupportedQueryError(
             "a category is compared with constants only", hint=_example(arg, labels)
         )
-    shown = [str(v) for v in labels]
-    error = unknown(f"value of {name_of(arg)} called", str(wanted), shown)
-    near = labels[shown.index(error.hint)] if error.hint in shown else labels[0]
+    words = [str(v) for v in labels]
+    error = unknown(f"value of {name_of(arg)} called", str(wanted), words)
+    near = labels[words.index(error.hint)] if error.hint in words else labels[0]
     raise UnknownNameError(error.message, hint=_example(arg, (near,)))
 
 
@@ -260,8 +260,8 @@ def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
         raise UnsupportedQueryError(
             f"a {left.type.kind} has no order: {op}", hint=f"{name_of(left)} IN ('a', 'b')"
         )
-    found = one_of(left, [right])
-    return found if op == "=" else negate(found)
+    test = one_of(left, [right])
+    return test if op == "=" else negate(test)
 
 
 def one_of(arg: Operand, items: Sequence[Operand]) -> Expr:
@@ -299,12 +299,12 @@ def between(arg: Operand, low: Operand, high: Operand) -> Expr:
 
 
 def conjunction(conditions: Iterable[Operand]) -> Expr:
-    """AND, flattened."""
+    """Join conditions by AND; nested ANDs become one."""
     return _logic("and", conditions)
 
 
 def disjunction(conditions: Iterable[Operand]) -> Expr:
-    """OR, flattened."""
+    """Join conditions by OR; nested ORs become one."""
     return _logic("or", conditions)
 
 
@@ -489,15 +489,15 @@ def coalesce(operands: Sequence[Operand]) -> Expr:
 
 def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
     """Bring alternatives to one type: labels, grid and kind."""
-    given = [o for o in operands if not isinstance(o, Null)]
-    exprs = [o for o in given if isinstance(o, Expr)]
-    if not given:
+    values = [o for o in operands if not isinstance(o, Null)]
+    exprs = [o for o in values if isinstance(o, Expr)]
+    if not values:
         raise QueryError(f"{where} has no value but NULL")
     ordered = (Kind.DATE, Kind.TIMESTAMP)
     if exprs and exprs[0].type.kind in ordered:
-        settled = [fit(o, exprs[0]) for o in given]
-    elif len(exprs) < len(given) or exprs[0].type.kind is Kind.CATEGORY:
-        settled = _labelled(given, where)
+        settled = [fit(o, exprs[0]) for o in values]
+    elif len(exprs) < len(values) or exprs[0].type.kind is Kind.CATEGORY:
+        settled = _labelled(values, where)
     elif all(e.type.kind is Kind.BOOLEAN for e in exprs):
         settled = exprs
     elif all(e.type.kind in (Kind.BOOLEAN, Kind.NUMBER) for e in exprs):

@@ -32,12 +32,12 @@ def align(exprs: list[Expr]) -> list[Expr]:
 
 def operators() -> list[type[Expr]]:
     """List every class of expression that can be built."""
-    found: list[type[Expr]] = []
+    classes: list[type[Expr]] = []
     rest = Expr.__subclasses__()
     while rest:
-        found.append(rest.pop())
-        rest += found[-1].__subclasses__()
-    return sorted((c for c in found if not isabstract(c)), key=lambda c: c.__name__)
+        classes.append(rest.pop())
+        rest += classes[-1].__subclasses__()
+    return sorted((c for c in classes if not isabstract(c)), key=lambda c: c.__name__)
 
 
 def plain_column(expr: Expr) -> Column | None:

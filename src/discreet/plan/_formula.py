@@ -38,10 +38,10 @@ def corners(op: np.ufunc, a: Box, b: Box) -> Box:
 
 def read(releases: Releases, index: int, kind: type[R]) -> R:
     """One release, of the kind that a formula needs."""
-    found = releases[index] if 0 <= index < len(releases) else None
-    if not isinstance(found, kind):
+    release = releases[index] if 0 <= index < len(releases) else None
+    if not isinstance(release, kind):
         raise damaged("a formula names a part that is not there")
-    return found
+    return release
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +96,15 @@ class Total(Formula):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The vector."""
+        """The vector that holds the total."""
         return (self.vector,)
 
     def estimate(self, releases: Releases) -> Floats:
-        """Scale to units."""
+        """Turn grid integers into units of the column."""
         return read(releases, self.vector, Numbers).floats * float(self.step)
 
     def box(self, releases: Releases, level: float) -> Box:
-        """Scale the box."""
+        """Turn the box of the noise into units of the column."""
         box, step = read(releases, self.vector, Numbers).box(level), float(self.step)
         return Box(box.low * step, box.high * step)
 
@@ -135,7 +135,7 @@ class Mean(Formula):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Sum and count."""
+        """The vectors of the sum and of the count."""
         return (self.total, self.count)
 
     def estimate(self, releases: Releases) -> Floats:
@@ -204,7 +204,8 @@ class Spread(Formula):
         least = np.where(mean.low * mean.high <= 0, 0.0, squares[0])
         low = self.half + square.low - squares[1]
         high = self.half + square.high - least
-        return Box(self._finish(low, n.high), self._finish(high, n.low))
+        # n/(n−1) is largest at n = 2; a single row has no sample variance
+        return Box(self._finish(low, n.high), self._finish(high, np.maximum(n.low, 2)))
 
     def _finish(self, variance: Floats, n: Floats) -> Floats:
         if self.sample:
@@ -233,7 +234,7 @@ class Quantile(Formula):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The tree."""
+        """The tree of counts."""
         return (self.tree,)
 
     def estimate(self, releases: Releases) -> Floats:
@@ -271,11 +272,11 @@ class Mode(Formula):
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The pick."""
+        """The draw that picks a label."""
         return (self.pick,)
 
     def estimate(self, releases: Releases) -> NDArray[Any]:
-        """Labels as text."""
+        """The labels that were picked, as text."""
         return read(releases, self.pick, Labels).shown
 
     def box(self, releases: Releases, level: float) -> Box:  # noqa: ARG002 - no margin at any level

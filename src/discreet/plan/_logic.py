@@ -209,8 +209,8 @@ class Coalesce(Expr):
         return t if all(a.type.nullable for a in self.args) else t.not_null()
 
     def _apply(self, *codes: Any) -> Code:
-        known: Code = next((c for c in codes if c is not None), None)
-        return known
+        first: Code = next((c for c in codes if c is not None), None)
+        return first
 
     def sql(self, w: Writer) -> str:
         return f"COALESCE({', '.join(map(w.value, self.args))})"

@@ -79,8 +79,8 @@ class Expr(ABC):
     """Whether the words are an infix: such words in such words need parentheses."""
 
     def __post_init__(self) -> None:
-        found = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
-        self._set(children=tuple(e for part in found for e in part))
+        inner = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
+        self._set(children=tuple(e for part in inner for e in part))
         self._set(type=self._infer())
 
     @cached_property

@@ -47,8 +47,8 @@ class Draw:
 
     def sample(self, law: Law, n: int) -> Ints:
         """Draw `n` integers of a law."""
-        drawn: Ints = law.sample(n)
-        return drawn
+        noise: Ints = law.sample(n)
+        return noise
 
     def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
         """Pick an index with the exponential mechanism."""
@@ -70,7 +70,7 @@ class Cells:
     def totals(self, groups: Groups, measure: int) -> Ints:
         """Exact integers of one measure, cell by cell."""
         values: list[int | None] = [
-            0 if (found := groups.get(c)) is None else found[measure] for c in self.shown
+            0 if (row := groups.get(c)) is None else row[measure] for c in self.shown
         ]
         if self.rest is not None:
             known = set(self.shown)
@@ -202,13 +202,15 @@ class Part(ABC):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """What two neighbouring tables violate; empty when the declared bounds hold."""
-        found = []
+        distances = []
         pairs = zip(self.measurements(left), self.measurements(right), strict=True)
         for (suffix, a), (_, b) in pairs:
             moves = distance(a, b)
             if not moves.within(self.sensitivity):
-                found.append(f"{self.kind}{suffix} moved by {moves}, declared {self.sensitivity}")
-        return found
+                distances.append(
+                    f"{self.kind}{suffix} moved by {moves}, declared {self.sensitivity}"
+                )
+        return distances
 
 
 def distance(left: Exact, right: Exact) -> Sensitivity:
@@ -239,7 +241,7 @@ class Priced:
         return self.law if isinstance(self.law, Law) else None
 
     def release(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> Release:
-        """Measure with noise."""
+        """Measure the groups and add the noise that was priced."""
         return self.part.release(self, groups[self.part.aggregate], cells, draw)
 
     def to_dict(self) -> dict[str, Any]:

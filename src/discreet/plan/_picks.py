@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import Cells, Draw, Exact, Groups, Ints, Part, Priced, Release, Rule
 from discreet.plan._valid import damaged, integer
 
@@ -57,7 +57,9 @@ class Pick(Part):
     def price(self, rule: Rule) -> Priced:
         """Divide a draw's ε among the cells that one unit touches."""
         if rule.epsilon is None:
-            raise ParameterError("MODE is priced by epsilon=, not rho=", hint='epsilon="0.5"')
+            raise ParameterError(
+                "MODE is priced by epsilon=, not rho=", hint=Hint("epsilon", "0.5")
+            )
         each = rule.epsilon / self.touched
         return Priced(self, Preference(each), (p.BoundedRange(each),) * (self.top * self.touched))
 
@@ -83,11 +85,11 @@ class Pick(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: how many cells change their scores."""
-        found = super().moved(left, right)
+        distances = super().moved(left, right)
         cells = {k[:-1] for k in left.keys() | right.keys() if left.get(k) != right.get(k)}
         if len(cells) > self.touched:
-            found.append(f"pick changed in {len(cells)} cells, declared {self.touched}")
-        return found
+            distances.append(f"pick changed in {len(cells)} cells, declared {self.touched}")
+        return distances
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Labels(Release):
         return np.array([*texts, None], dtype=object)[:-1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the labels."""
+        """Write the labels that were drawn, in order."""
         return {"labels": [[plain(v) for v in cell] for cell in self.labels]}
 
     @classmethod
@@ -136,6 +138,6 @@ def plain(value: object) -> object:
 def check_label(label: object) -> None:
     """Refuse a label that is a collection or an endless number."""
     if isinstance(label, list | tuple | dict):
-        raise damaged("a label is no single value")
+        raise damaged("a label is not a single value")
     if isinstance(label, int):
         integer(int(label))

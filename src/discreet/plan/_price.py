@@ -34,7 +34,7 @@ from typing import Literal as Choice
 
 from discreet import privacy as p
 from discreet._exact import show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.noise import DiscreteLaplace
 from discreet.plan._formula import Total
 from discreet.plan._lower import Lowered
@@ -63,11 +63,11 @@ class Ask:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        given = [x is not None for x in (self.epsilon, self.rho, self.within)]
-        if sum(given) != 1:
+        offers = [x is not None for x in (self.epsilon, self.rho, self.within)]
+        if sum(offers) != 1:
             raise ParameterError(
                 "say what the query may cost: exactly one of epsilon=, rho= or within=",
-                hint='curator.sql(query, epsilon="0.1")',
+                hint=Hint("epsilon", "0.1"),
             )
 
 
@@ -152,12 +152,12 @@ def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Pl
     if not plan.losses:
         return plan
     total = p.compose(plan.losses).zcdp()
-    shown = delta if delta is not None else Fraction(1, 10**6)
+    reported = delta if delta is not None else Fraction(1, 10**6)
     try:
-        epsilon = Fraction(p.Zcdp(total.rho0).epsilon(shown)) if total.rho0 else Fraction(0)
+        epsilon = Fraction(p.Zcdp(total.rho0).epsilon(reported)) if total.rho0 else Fraction(0)
     except OverflowError:
-        raise ParameterError(f"rho={show(rho)} protects nothing", hint='rho="0.1"') from None
-    return replace(plan, claim=(epsilon, shown + total.delta0))
+        raise ParameterError(f"rho={show(rho)} protects nothing", hint=Hint("rho", "0.1")) from None
+    return replace(plan, claim=(epsilon, reported + total.delta0))
 
 
 def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
@@ -174,8 +174,10 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
         delta - (failure or 0),
         coordinates=[part.coordinates for part in draws],
     )
-    found = dict(zip(map(id, draws), variances, strict=True))
-    rules = [GaussianRule(constant=found.get(id(x), one), delta=failure) for x in lowered.parts]
+    variance_of = dict(zip(map(id, draws), variances, strict=True))
+    rules = [
+        GaussianRule(constant=variance_of.get(id(x), one), delta=failure) for x in lowered.parts
+    ]
     return _plan(lowered, "gaussian", rules, why, (epsilon, delta))
 
 
@@ -191,7 +193,7 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
         if name not in outputs:
             raise ParameterError(
                 f"within names {name!r}, which is not an output column",
-                hint=f"within={{{next(iter(outputs))!r}: {show(margin)}}}",
+                hint=Hint("within", {next(iter(outputs)): _shown(margin)}),
             )
         index, step = _single(lowered, outputs[name], name)
         moves = lowered.parts[index].sensitivity.l1
@@ -201,7 +203,7 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
             _share(moves, margin / step, here),
         )
     if not shares:
-        raise ParameterError("within= needs at least one margin", hint='within={"n": 25}')
+        raise ParameterError("within= needs at least one margin", hint=Hint("within", {"n": 25}))
     least = min(shares.values())
     rules = [LaplaceRule(shares.get(i, least), ask.delta) for i in range(len(lowered.parts))]
     why = f"least ε that meets the margins at {ask.confidence:.0%}"
@@ -246,3 +248,10 @@ def _round_up(x: Fraction) -> Fraction:
     exponent = math.floor(math.log10(float(x))) - 3
     unit = Fraction(10) ** exponent
     return -(-x // unit) * unit
+
+
+def _shown(margin: Fraction) -> object:
+    """A margin as a hint writes it: a number where one is short, else the text."""
+    if margin.denominator == 1 and abs(margin) < 10**9:
+        return int(margin)
+    return show(margin)

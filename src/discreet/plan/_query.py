@@ -79,7 +79,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Query:
-    """The whole question."""
+    """The whole question: relation, keys, statistics, and what happens after the noise."""
 
     relation: Relation
     keys: tuple[Key, ...]

@@ -209,14 +209,14 @@ def _limit_rows(limit: LimitRows, unit: Code, own: Rows, salt: Salt) -> Rows:
     """Number a unit's rows by their codes, rank the numbers, keep the first."""
     own.sort(key=lambda r: _order(r[c] for c in limit.schema))
     ranks = {j: mixed(salt, limit.coin, unit, (j,)) for j in range(1, len(own) + 1)}
-    kept: Rows = []
-    seen: Counter[tuple[Code, ...]] = Counter()
+    rest: Rows = []
+    counts: Counter[tuple[Code, ...]] = Counter()
     for j in sorted(ranks, key=lambda j: (ranks[j], j)):
         row = own[j - 1]
         group = tuple(row[c] for c in limit.by)
-        seen[group] += 1
-        kept += [row] if seen[group] <= limit.n else []
-    return kept
+        counts[group] += 1
+        rest += [row] if counts[group] <= limit.n else []
+    return rest
 
 
 def _limit_groups(limit: LimitGroups, unit: Code, own: Rows, salt: Salt) -> Rows:
@@ -259,10 +259,10 @@ def _join(join: JoinPublic, rows: Rows, tables: Tables) -> Rows:
     joined: Rows = []
     for row in rows:
         key = tuple(row[left] for left, _ in join.on)
-        found = [] if None in key else matches.get(key, [])
-        if not found and join.how == "left":
-            found = [empty]
-        joined += [row | public for public in found]
+        partners = [] if None in key else matches.get(key, [])
+        if not partners and join.how == "left":
+            partners = [empty]
+        joined += [row | public for public in partners]
     return joined
 
 

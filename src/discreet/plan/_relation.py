@@ -39,9 +39,7 @@ carry their facts over; others are left out of S, which can only count more.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -51,6 +49,7 @@ from functools import cached_property
 from math import prod
 from typing import ClassVar
 
+from discreet import _canonical
 from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column, Expr, check_columns, columns_of
@@ -68,14 +67,14 @@ NONE: Names = frozenset()
 
 
 def _least(*bounds: int | None) -> int | None:
-    """Smallest of several bounds, where None is no bound."""
+    """Smallest of several bounds, where None means unbounded."""
     return min((b for b in bounds if b is not None), default=None)
 
 
 def _times(*bounds: int | None) -> int | None:
     """Product of bounds; none of a factor is none of the product."""
-    known = [b for b in bounds if b is not None]
-    return prod(known) if len(known) == len(bounds) else None
+    factors = [b for b in bounds if b is not None]
+    return prod(factors) if len(factors) == len(bounds) else None
 
 
 class Relation:
@@ -127,7 +126,7 @@ class Scan(Relation):
         return {name: of_column(c) for name, c in self.table.columns.items()}
 
     def most(self, columns: Names) -> int | None:  # noqa: ARG002 - known of all rows only
-        """One, where a row is a unit; a limit stated in the policy is no fact until enforced."""
+        """One, where a row is a unit; a limit in the policy is not a fact until it is enforced."""
         return 1 if self.table.unit is None else None
 
 
@@ -561,20 +560,20 @@ def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation
         for part, i, w in zip(relation.parts, relation.inputs, needs, strict=True)
     }
     if isinstance(relation, LimitRows | LimitGroups):
-        kept = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
-        changes = {"below": Project(changes["below"], tuple(kept)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
+        columns = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
+        changes = {"below": Project(changes["below"], tuple(columns)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
     return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 
-def canonical(node: object) -> object:
+def _data(node: object) -> object:
     """Turn a tree of frozen nodes into JSON-able data, the same in every process."""
     if is_dataclass(node) and not isinstance(node, type):
-        body = {f.name: canonical(getattr(node, f.name)) for f in fields(node) if f.compare}
+        body = {f.name: _data(getattr(node, f.name)) for f in fields(node) if f.compare}
         return {"node": type(node).__name__, **body}
     if isinstance(node, Mapping):
-        return {str(k): canonical(v) for k, v in node.items()}
+        return {str(k): _data(v) for k, v in node.items()}
     if isinstance(node, tuple | list):
-        return [canonical(v) for v in node]
+        return [_data(v) for v in node]
     if isinstance(node, Enum):
         return node.value
     if isinstance(node, Fraction):
@@ -586,5 +585,4 @@ def canonical(node: object) -> object:
 
 def digest(node: object) -> str:
     """Hash a tree of frozen nodes (sha256, hex)."""
-    text = json.dumps(canonical(node), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _canonical.digest(_canonical.canonical(_data(node)))

@@ -131,18 +131,18 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
 
 
 def _all(parts: list[dict[str, Range]]) -> dict[str, Range]:
-    found: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     for part in parts:
         for name, r in part.items():
-            found[name] = found[name].both(r) if name in found else r
-    return found
+            ranges[name] = ranges[name].both(r) if name in ranges else r
+    return ranges
 
 
 def _any(parts: list[dict[str, Range]]) -> dict[str, Range]:
-    found = parts[0]
+    ranges = parts[0]
     for part in parts[1:]:
-        found = {name: r.either(part[name]) for name, r in found.items() if name in part}
-    return found
+        ranges = {name: r.either(part[name]) for name, r in ranges.items() if name in part}
+    return ranges
 
 
 def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Range:
@@ -158,14 +158,14 @@ def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Ran
 
 def _compared(c: Compare, *, truth: bool) -> dict[str, Range]:
     op: str = c.op if truth else OPPOSITE[c.op]
-    known: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     for side, other, sign in ((c.left, c.right, op), (c.right, c.left, MIRROR[op])):
         if (column := plain_column(side)) is None:
             continue
-        known[column.name] = Range()
+        ranges[column.name] = Range()
         if isinstance(other, Constant) and other.code is not None:
-            known[column.name] = _bounded(sign, other.code * other.type.step / column.type.step)
-    return known
+            ranges[column.name] = _bounded(sign, other.code * other.type.step / column.type.step)
+    return ranges
 
 
 def _bounded(op: str, place: Fraction) -> Range:
@@ -266,10 +266,10 @@ class Scope:
             if not sources:
                 raise unknown("table", table, [s.alias for s in self.sources])
         folded = name.casefold()
-        found = [e for s in sources for n, e in s.columns.items() if n.casefold() == folded]
-        if len(found) == 1 or (found and folded in self.merged):
-            return found[0]
-        if found:
+        matches = [e for s in sources for n, e in s.columns.items() if n.casefold() == folded]
+        if len(matches) == 1 or (matches and folded in self.merged):
+            return matches[0]
+        if matches:
             aliases = [s.alias for s in sources if folded in {n.casefold() for n in s.columns}]
             raise QueryError(
                 f"column {quote(name)} is in several tables", hint=f"{aliases[0]}.{name}"

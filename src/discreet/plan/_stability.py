@@ -123,9 +123,9 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
 
 def reach(aggregate: Aggregate, keys: int | None = None) -> int:
     """Most groups, made by the first `keys` keys (or by all), in which one unit has rows."""
-    chosen = aggregate.keys[:keys]
-    groups = aggregate.relation.spread({f"k{i}" for i in range(len(chosen))})
-    cells = _cells(chosen)
+    subset = aggregate.keys[:keys]
+    groups = aggregate.relation.spread({f"k{i}" for i in range(len(subset))})
+    cells = _cells(subset)
     assert groups is not None
     return groups if cells is None else min(groups, cells)
 

@@ -138,13 +138,13 @@ class Count(Statistic):
         return cls(expr if expr is not None and expr.type.nullable else None, **parameters)
 
     def lower(self, low: Lowering) -> Formula:
-        """One vector."""
+        """Measure one vector: the estimate is its total."""
         return Total(low.count(self.expr), Fraction(1))
 
 
 @dataclass(frozen=True)
 class CountDistinct(Statistic):
-    """Different values."""
+    """How many different values a column has."""
 
     word = "count distinct"
     bounded = False
@@ -158,7 +158,7 @@ class CountDistinct(Statistic):
     )
 
     def lower(self, low: Lowering) -> Formula:
-        """One vector."""
+        """Measure one vector: the estimate is its total."""
         return Total(low.vector(Measure(MeasureKind.DISTINCT, self.expr)), Fraction(1))
 
     def __str__(self) -> str:
@@ -167,13 +167,13 @@ class CountDistinct(Statistic):
 
 @dataclass(frozen=True)
 class CountUnits(Statistic):
-    """Different units."""
+    """How many different units have rows."""
 
     word = "count units"
     needs_expr = False
 
     def lower(self, low: Lowering) -> Formula:
-        """One vector."""
+        """Measure one vector: the estimate is its total."""
         return Total(low.units(), Fraction(1))
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ class CountUnits(Statistic):
 
 @dataclass(frozen=True)
 class Sum(Statistic):
-    """Values added up."""
+    """The sum of a column, clamped to its bounds."""
 
     word = "sum"
     suits = _NUMBERS
@@ -191,7 +191,7 @@ class Sum(Statistic):
     fluent = (Fluent("sum", "SUM", "Add values up."),)
 
     def lower(self, low: Lowering) -> Formula:
-        """One vector."""
+        """Measure one vector: the estimate is its total."""
         expr = low.number(self._value)
         return Total(low.sum(expr), expr.type.step)
 
@@ -279,7 +279,7 @@ class Variance(Statistic):
 
 @dataclass(frozen=True)
 class Deviation(Variance):
-    """Standard deviation."""
+    """The root of the variance, clipped at zero."""
 
     word = "stddev"
     root = True
@@ -393,7 +393,7 @@ class ModeOf(Statistic):
         return int(value)
 
     def lower(self, low: Lowering) -> Formula:
-        """A pick."""
+        """Draw a label; nothing is counted in the open."""
         return Mode(low.pick(self._value, self.top))
 
     def _shown(self) -> tuple[str, ...]:

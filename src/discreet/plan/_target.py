@@ -127,7 +127,8 @@ def _range(column: pol.Column) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, dt.date | dt.datetime):
         return value.isoformat()
-    return number(float(str(value)))
+    # a record holds printable text, and a thin space is not
+    return number(float(str(value))).replace("\u2009", " ")
 
 
 def rows_of_one_unit(lowered: Lowered) -> list[list[int | None]]:

@@ -85,7 +85,7 @@ class Tree(Part):
 
     @property
     def numbers(self) -> int:
-        """All nodes."""
+        """Noisy counts of all nodes, level by level."""
         return sum(BRANCHING**depth for depth in range(1, self.levels + 1))
 
     def price(self, rule: Rule) -> Priced:
@@ -202,7 +202,8 @@ class Levels(Release):
             np.maximum.accumulate(cumulative, axis=1)
             + np.minimum.accumulate(cumulative[:, ::-1], axis=1)[:, ::-1]
         ) / 2
-        target = q * np.maximum(rising[:, -1:], 0)
+        # the measured total, not the fit's end: running maxima of noise only ever add to that
+        target = q * np.maximum(cumulative[:, -1:], 0)
         leaf = np.clip((rising <= target).sum(axis=1) - 1, 0, self.leaves - 1)
         rows = np.arange(leaf.size)
         left, right = rising[rows, leaf], rising[rows, leaf + 1]

@@ -27,7 +27,7 @@ import numpy as np
 from discreet import mechanisms as m
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -150,7 +150,7 @@ class Vector(Part):
 
     @property
     def reads(self) -> tuple[int, Sensitivity]:
-        """Its own measure."""
+        """The one measure that it adds up."""
         return self.measure, self.sensitivity
 
     def price(self, rule: Rule) -> Priced:
@@ -215,7 +215,7 @@ class Threshold:
     at: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Law and threshold."""
+        """Write the law and the threshold on record."""
         return {"law": self.law.to_dict(), "at": self.at}
 
 
@@ -261,7 +261,8 @@ class Keys(Part):
             )
         if self.rest is not None and rule.epsilon is None:
             raise ParameterError(
-                "a bucket for other keys is priced by epsilon=, not rho=", hint='epsilon="0.5"'
+                "a bucket for other keys is priced by epsilon=, not rho=",
+                hint=Hint("epsilon", "0.5"),
             )
         law = rule.law(self.sensitivity)
         at = p.key_threshold(law, rule.delta, self.touched)
@@ -270,11 +271,11 @@ class Keys(Part):
 
     def select(self, priced: Priced, groups: Groups, draw: Draw) -> Cells:
         """Cells whose noisy counts reach the threshold; sorted, so that order says nothing."""
-        found = sorted(groups, key=lambda c: tuple(map(str, c)))
-        exact = Cells(found).totals(groups, self.measure)
+        keys = sorted(groups, key=lambda c: tuple(map(str, c)))
+        exact = Cells(keys).totals(groups, self.measure)
         noisy = add(exact, draw.sample(priced.law.law, exact.size))
-        chosen = [i for i, n in enumerate(noisy) if n >= priced.law.at]
-        return Cells([found[i] for i in chosen], self.rest, tuple(int(noisy[i]) for i in chosen))
+        places = [i for i, n in enumerate(noisy) if n >= priced.law.at]
+        return Cells([keys[i] for i in places], self.rest, tuple(int(noisy[i]) for i in places))
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Numbers:
         """Counts of the selected keys, and of the bucket with noise of its own."""
@@ -290,11 +291,13 @@ class Keys(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: keys of one table only are few and held by one unit each."""
-        found = super().moved(left, right)
+        distances = super().moved(left, right)
         for mine, theirs in ((left, right), (right, left)):
             alone = {c: v[self.measure] for c, v in mine.items() if c not in theirs}
             if len(alone) > self.touched:
-                found.append(f"{len(alone)} keys stand in one table only, declared {self.touched}")
+                distances.append(
+                    f"{len(alone)} keys stand in one table only, declared {self.touched}"
+                )
             if any(n > 1 for n in alone.values()):
-                found.append("a key of one table only is held by several units")
-        return found
+                distances.append("a key of one table only is held by several units")
+        return distances

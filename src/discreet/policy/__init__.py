@@ -35,6 +35,7 @@ age = { type = "integer", min = 0, max = 115 }
 
 from __future__ import annotations
 
+from discreet.policy import _toml as toml
 from discreet.policy._calendar import Date, Timestamp
 from discreet.policy._columns import Column
 from discreet.policy._labels import Boolean, Category, Text
@@ -57,4 +58,5 @@ __all__ = [
     "dumps",
     "load",
     "loads",
+    "toml",
 ]

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import ClassVar, Final, cast
 
 from discreet._exact import Number, show
-from discreet.policy._check import choice, number, quote, refusal, settle
+from discreet._text import quote
+from discreet.policy._check import choice, number, refusal, settle
 from discreet.policy._check import name as read_name
 from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from discreet._exact import Number, decimal, show
 from discreet._text import nearest as _nearest
-from discreet._text import plain_str
+from discreet._text import plain_str, quote
 from discreet.errors import PolicyError
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ _EXAMPLES: Final[Mapping[str, object]] = {
 _HUGE: Final = 2**1000
 _DIGITS: Final = 400
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9_]+)")
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class FloatText(str):
@@ -80,22 +79,6 @@ def settle(target: object, **values: object) -> None:
     """Set the fields of a frozen dataclass while it is being built."""
     for name, value in values.items():
         object.__setattr__(target, name, value)
-
-
-def quote(text: object) -> str:
-    """Name something in a message: in quotes, on one line, never long.
-
-    >>> quote("age")
-    '"age"'
-    """
-    shown = text if isinstance(text, str) else type(text).__name__
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return f'"{printable(shown)}"'
-
-
-def printable(text: str) -> str:
-    """Escape what would break a message: control characters, half surrogate pairs."""
-    return _UNPRINTABLE.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
 def plain(value: Fraction) -> int | str:
@@ -151,8 +134,8 @@ def number(value: Number, subject: str, key: str, *inner: str) -> Fraction:
     try:
         exact = decimal(value, key)
     except (ValueError, ArithmeticError) as error:
-        said = getattr(error, "message", f"{key} is not a number")
-        raise refusal(f"{subject}: {said}", key, *inner, fix=_example(key)) from None
+        message = getattr(error, "message", f"{key} is not a number")
+        raise refusal(f"{subject}: {message}", key, *inner, fix=_example(key)) from None
     if abs(exact) >= _HUGE or exact.denominator >= _HUGE:
         raise refusal(f"{subject}: {key} is too large or too fine", key, *inner, fix=_example(key))
     return exact

@@ -25,20 +25,20 @@ class Shown:
     name: str
 
     def __repr__(self) -> str:
-        given = {k: v for k, v in describe(self).items() if k != "type"}
-        told = (f"{k}={plain(v) if isinstance(v, Fraction) else v!r}" for k, v in given.items())
-        return f"{type(self).__name__}({', '.join([repr(self.name), *told])})"
+        entries = {k: v for k, v in describe(self).items() if k != "type"}
+        words = (f"{k}={plain(v) if isinstance(v, Fraction) else v!r}" for k, v in entries.items())
+        return f"{type(self).__name__}({', '.join([repr(self.name), *words])})"
 
 
 def describe(column: Shown) -> dict[str, object]:
     """Give a column as the mapping of a policy file, without what is default."""
-    given: dict[str, object] = {"type": column.type}
+    entries: dict[str, object] = {"type": column.type}
     for field in fields(column):  # type: ignore[arg-type]  # every Shown is a dataclass
         value = getattr(column, field.name)
         # nullable follows from null, so writing null says it all
         if field.name not in {"name", "nullable"} and value != field.default:
-            given[field.name] = value
-    return given
+            entries[field.name] = value
+    return entries
 
 
 def null_rule(
@@ -74,6 +74,6 @@ def ordered(low: V, high: V, subject: str, written: Callable[[V], object]) -> No
 
 def within(value: V, low: V, high: V, subject: str, written: Callable[[V], object]) -> V:
     if not low <= value <= high:  # type: ignore[operator]  # every V used here is ordered
-        shown = f"{written(low)} to {written(high)}"
-        raise refusal(f"{subject}: null must lie in {shown}", "null", fix={"null": written(low)})
+        span = f"{written(low)} to {written(high)}"
+        raise refusal(f"{subject}: null must lie in {span}", "null", fix={"null": written(low)})
     return value

@@ -6,7 +6,8 @@ import numbers
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
-from discreet.policy._check import FloatText, flag, quote, refusal, settle, whole
+from discreet._text import quote
+from discreet.policy._check import FloatText, flag, refusal, settle, whole
 from discreet.policy._check import name as read_name
 from discreet.policy._check import text as read_text
 from discreet.policy._domain import Shown, null_rule
@@ -97,16 +98,16 @@ def _values(values: object, subject: str) -> tuple[Label, ...]:
             fix={"type": "text", "values": None},
         )
     kind = _kind(values[0])
-    seen: dict[Label, None] = {}
+    members: dict[Label, None] = {}
     for place, value in enumerate(values):
         checked = _value(value, kind, subject, "values", str(place))
-        if checked in seen:
+        if checked in members:
             once = list(dict.fromkeys(v for v in values[:20] if _kind(v) is kind))
             message = f"{subject}: {quote(str(checked))} is listed twice"
             fix = {"values": once} if len(values) <= 20 else None
             raise refusal(message, "values", str(place), fix=fix)
-        seen[checked] = None
-    return tuple(seen)
+        members[checked] = None
+    return tuple(members)
 
 
 def _kind(value: object) -> type | None:
@@ -119,8 +120,8 @@ def _kind(value: object) -> type | None:
 
 def _value(value: object, kind: type | None, subject: str, *path: str) -> Label:
     if kind is None or _kind(value) is not kind:
-        wanted = "text, integers or booleans, all of one type"
-        message = f"{subject}: {path[0]} must be {wanted}; {quote(value)} is not"
+        kinds = "text, integers or booleans, all of one type"
+        message = f"{subject}: {path[0]} must be {kinds}; {quote(value)} is not"
         example = ["a", "b"] if path[0] == "values" else None
         raise refusal(message, *path, fix={path[0]: example})
     if kind is str:

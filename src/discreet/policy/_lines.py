@@ -151,9 +151,9 @@ class _Scanner:
         return match[0]
 
     def _accept(self, symbol: str) -> bool:
-        found = self.text.startswith(symbol, self.at)
-        self.at += len(symbol) if found else 0
-        return found
+        here = self.text.startswith(symbol, self.at)
+        self.at += len(symbol) if here else 0
+        return here
 
     def _expect(self, symbol: str) -> None:
         if not self._accept(symbol):

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from discreet._text import printable, quote
 from discreet.errors import PolicyError
 from discreet.policy import _toml
-from discreet.policy._check import FloatText, nearest, printable, quote, refusal
+from discreet.policy._check import FloatText, nearest, refusal
 from discreet.policy._columns import KINDS, Column
 from discreet.policy._lines import locate
 from discreet.policy._model import Budget, Policy, Table, policy_name
@@ -97,8 +98,8 @@ def _read(path: str | os.PathLike[str]) -> str:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "not a usable path"
-        raise PolicyError(f"cannot read the policy {quote(os.fspath(path))}: {said}") from None
+        reason = getattr(error, "strerror", None) or "not a usable path"
+        raise PolicyError(f"cannot read the policy {quote(os.fspath(path))}: {reason}") from None
     if len(raw) > MAX_BYTES:
         raise PolicyError(f"{quote(os.fspath(path))} is longer than {MAX_BYTES} bytes")
     try:
@@ -115,8 +116,8 @@ def _parse(text: str, rows: tuple[str, ...]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         position = _POSITION.search(str(error))
         line = int(position[1]) if position else len(rows)
-        said = _POSITION.sub("", str(error)).removesuffix(" (at end of document)")
-        raise PolicyError(f"not TOML: {said}", line=line, hint=_repair(rows, line)) from None
+        reason = _POSITION.sub("", str(error)).removesuffix(" (at end of document)")
+        raise PolicyError(f"not TOML: {reason}", line=line, hint=_repair(rows, line)) from None
     except (ValueError, RecursionError):
         long = (m.start() for m in _DIGITS.finditer(text) if len(m[0]) > _LONGEST_INTEGER)
         start = next(long, None)
@@ -156,16 +157,16 @@ class _Document:
 
     def _quote(self, error: PolicyError) -> PolicyError:
         line = error.line or self._line(error.path)
-        said, filename = printable(error.message), printable(self.filename)
+        text, filename = printable(error.message), printable(self.filename)
         hint = None if error.hint is None else printable(error.hint)
         if line is None:
             # without lines the keys say where
             where = ".".join(_toml.key(k) for k in error.path)
-            message = f"{printable(where) or filename}: {said}"
+            message = f"{printable(where) or filename}: {text}"
         else:
             row = printable(self.rows[line - 1].strip())
             row = row if len(row) <= _LINE_LENGTH else row[: _LINE_LENGTH - 3] + "..."
-            message = f"{filename}, line {line}: {said}\n    {line} | {row}"
+            message = f"{filename}, line {line}: {text}\n    {line} | {row}"
         return PolicyError(message, hint=hint, line=line, path=error.path, fix=error.fix)
 
     def _line(self, path: tuple[str, ...]) -> int | None:
@@ -188,9 +189,9 @@ def _hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, objec
     """Write the column, or the first key, as it should be; a key to drop as a comment."""
     try:
         if path[2:3] == ("columns",):
-            told = {"type": None, **raw, **fix}
-            kept = {key: value for key, value in told.items() if value is not None}
-            line = f"{_toml.key(path[-1])} = {_toml.value(kept)}"
+            entries = {"type": None, **raw, **fix}
+            column = {key: value for key, value in entries.items() if value is not None}
+            line = f"{_toml.key(path[-1])} = {_toml.value(column)}"
         else:
             line = _key_hint(path, raw, fix)
     except (ValueError, RecursionError):
@@ -222,7 +223,7 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     if "tables" not in raw:
         raise refusal("a policy needs at least one table", hint="[tables.people.columns]")
     tables = _section(raw, "tables", {"people": {"columns": {}}})
-    built = [_table(_text_key(key, "table"), given) for key, given in tables.items()]
+    built = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
     with _inside(raw=about):
         return Policy(built, budget, name, beside)
 
@@ -253,8 +254,8 @@ def _table(name: str, raw: object) -> Table:
             message = f"table {quote(name)} is public: neighbours has no meaning"
             raise refusal(message, "neighbours", fix={"neighbours": None})
         declared = _section(raw, "columns", {"age": {"type": "integer", "min": 0, "max": 115}})
-    for label, given in declared.items():
-        columns.append(_column(("tables", name, "columns"), _text_key(label, "column"), given))
+    for label, body in declared.items():
+        columns.append(_column(("tables", name, "columns"), _text_key(label, "column"), body))
     with _inside("tables", name, raw=raw):
         return Table(name, columns, **{k: v for k, v in raw.items() if k != "columns"})
 
@@ -272,15 +273,15 @@ def _column(base: tuple[str, ...], name: str, raw: object) -> Column:
 
 
 def _type(name: str, raw: Mapping[str, Any]) -> str:
-    given = raw.get("type")
-    if isinstance(given, str) and given in KINDS:
-        return given
-    if given is None:
+    word = raw.get("type")
+    if isinstance(word, str) and word in KINDS:
+        return word
+    if word is None:
         shape = {"values": "category", "step": "real", "min": "integer"}
         guess = next((kind for key, kind in shape.items() if key in raw), "text")
         raise refusal(f"column {quote(name)} needs a type", fix={"type": guess})
-    near = _ALIASES.get(str(given)[:20].lower()) or nearest(given, KINDS) or "text"
-    message = f"column {quote(name)}: there is no type {quote(given)}"
+    near = _ALIASES.get(str(word)[:20].lower()) or nearest(word, KINDS) or "text"
+    message = f"column {quote(name)}: there is no type {quote(word)}"
     raise refusal(message, "type", fix={"type": near})
 
 

@@ -10,14 +10,14 @@ hashes everything and goes into release records.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, cast
 
+from discreet._canonical import canonical, digest
 from discreet._exact import Number, show
+from discreet._text import quote
 from discreet.policy._check import (
     Frozen,
     choice,
@@ -26,7 +26,6 @@ from discreet.policy._check import (
     nearest,
     number,
     plain,
-    quote,
     refusal,
     settle,
     text,
@@ -38,7 +37,7 @@ from discreet.policy._check import (
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
 from discreet.policy._toml import dump
-from discreet.privacy._relation import Neighbours
+from discreet.privacy import Neighbours
 
 Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")
@@ -327,12 +326,12 @@ class Policy:
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
-        held = collect(tables, "table", "tables", _table_name)
-        if all(table.public for table in held.values()):
+        members = collect(tables, "table", "tables", _table_name)
+        if all(table.public for table in members.values()):
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
             )
-        settle(self, tables=held, budget=budget, name=policy_name(name), beside=_others(beside))
+        settle(self, tables=members, budget=budget, name=policy_name(name), beside=_others(beside))
 
     def table(self, name: str) -> Table:
         """Give a table by name; refuse an unknown one, naming the nearest."""
@@ -347,12 +346,12 @@ class Policy:
             ([t.name, t.source, t.unit] for t in self.tables.values() if not t.public),
             key=lambda entry: str(entry[0]),
         )
-        return _HASHED + _digest(private)[:32]
+        return _HASHED + digest(canonical(private))[:32]
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything the policy says, in hexadecimal."""
-        return _digest(self.to_mapping())
+        return digest(canonical(self.to_mapping()))
 
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""
@@ -398,10 +397,10 @@ def _table_name(item: object) -> str:
 
 
 def _given(budget: Budget) -> dict[str, object]:
-    told = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
+    amounts = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
     shares = {"shares": dict(budget.shares)} if budget.shares else {}
     least = {} if budget.minimum == MINIMUM else {"minimum": budget.minimum}
-    return {**told, "accounting": budget.accounting, **shares, **least}
+    return {**amounts, "accounting": budget.accounting, **shares, **least}
 
 
 def _table_mapping(table: Table) -> dict[str, object]:
@@ -416,15 +415,5 @@ def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
     if isinstance(name, str) and name in found:
         return found[name]
     near = nearest(name, found)
-    known = ", ".join(quote(n) for n in list(found)[:10]) or "none"
-    raise refusal(f"there is no {kind} called {quote(name)}; there is {known}", hint=near)
-
-
-def _digest(value: object) -> str:
-    written = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_canonical)
-    return hashlib.sha256(written.encode("ascii")).hexdigest()
-
-
-def _canonical(value: object) -> str:
-    # rationals as p/q and dates in ISO form: one spelling each
-    return str(value) if isinstance(value, Fraction) else value.isoformat()  # type: ignore[attr-defined]  # only dates are left
+    names = ", ".join(quote(n) for n in list(found)[:10]) or "none"
+    raise refusal(f"there is no {kind} called {quote(name)}; there is {names}", hint=near)

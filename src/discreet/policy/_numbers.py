@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import ClassVar, Final, cast
 
 from discreet._exact import Number, show
-from discreet.policy._check import choice, number, plain, quote, refusal, settle, whole
+from discreet._text import quote
+from discreet.policy._check import choice, number, plain, refusal, settle, whole
 from discreet.policy._check import name as read_name
 from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
 

@@ -48,7 +48,7 @@ from discreet.privacy._losses import (
     Renyi,
     Zcdp,
 )
-from discreet.privacy._relation import Neighbours
+from discreet.privacy._relation import Neighbours, read_neighbours, shared_label
 from discreet.privacy._sampling import Sampled, sample
 
 __all__ = [
@@ -89,6 +89,8 @@ __all__ = [
     "kov_epsilon",
     "murtagh_vadhan_delta",
     "parallel",
+    "read_neighbours",
     "sample",
+    "shared_label",
     "to_change_one",
 ]

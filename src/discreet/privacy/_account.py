@@ -44,7 +44,7 @@ from fractions import Fraction
 
 from discreet import _exact
 from discreet._exact import Number, decimal, floor_float, show
-from discreet.errors import BudgetExceededError, NotProvedError, ParameterError
+from discreet.errors import BudgetExceededError, Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian
 from discreet.privacy._calibrate import gaussian_sigma
 from discreet.privacy._convert import largest_rho
@@ -149,11 +149,11 @@ class Accounting(StrEnum):
             their own; half of it unless stated.
         """
         if self is Accounting.ZCDP and rho is not None and epsilon is None:
-            size = _exact.positive(decimal(rho, "rho"), "rho", hint='rho="0.1"')
+            size = _exact.positive(decimal(rho, "rho"), "rho", hint=Hint("rho", "0.1"))
             return Amount(size, read_delta(delta))
         if rho is not None or epsilon is None:
             raise ParameterError(
-                "a budget is stated by epsilon, or under zcdp by rho", hint='epsilon="1"'
+                "a budget is stated by epsilon, or under zcdp by rho", hint=Hint("epsilon", "1")
             )
         match self:
             case Accounting.PURE:
@@ -215,4 +215,4 @@ def _rho_within(epsilon: Fraction, delta: Fraction, aside: Fraction) -> Fraction
         if Zcdp(short, aside).delta_at(eps) <= limit:
             return short
         rho *= 1 - 2.0**-40
-    raise ParameterError("no ρ is small enough for this target", hint='delta="1e-6"')
+    raise ParameterError("no ρ is small enough for this target", hint=Hint("delta", "1e-6"))

@@ -21,7 +21,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number, ceil_float, decimal, exact, floor_float, show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy._additive import (
     SMOOTHING,
     DiscreteGaussian,
@@ -150,7 +150,7 @@ def _variances(parts: Parts, epsilon: Fraction, delta: Fraction) -> tuple[Fracti
     if found is None:
         raise ParameterError(
             f"no discrete Gaussian is certified at ε={show(epsilon)}, δ={show(delta)}",
-            hint='delta="1e-6"',
+            hint=Hint("delta", "1e-6"),
         )
 
     def fits(variances: Sequence[Fraction]) -> bool:
@@ -164,7 +164,7 @@ def _variances(parts: Parts, epsilon: Fraction, delta: Fraction) -> tuple[Fracti
             near = _worst(parts, found) <= ideal * (1 + _CLOSE)
             return found if near and len(parts) > 1 else _summed_try(parts, found, fits)
         found = tuple(_short(v * (1 + Fraction(1, 2**30))) for v in found)
-    raise ParameterError("delta is below what can be certified", hint='delta="1e-6"')
+    raise ParameterError("delta is below what can be certified", hint=Hint("delta", "1e-6"))
 
 
 def _joint(parts: Parts, variances: Sequence[Fraction]) -> PrivacyLoss:

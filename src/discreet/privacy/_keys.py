@@ -28,7 +28,7 @@ from fractions import Fraction
 
 from discreet import _exact, noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 _OUTWARD = 1e-9
 """Relative margin on tail probabilities, far above the error of the laws' ``sf``."""
@@ -67,7 +67,7 @@ def key_threshold(
         high *= 2
         if high > _FARTHEST:
             raise ParameterError(
-                "delta is below what the noise law can certify", hint='delta="1e-6"'
+                "delta is below what the noise law can certify", hint=Hint("delta", "1e-6")
             )
     low = high // 2
     while low < high:

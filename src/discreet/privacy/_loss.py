@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
-from discreet.errors import ParameterError, RelationError
+from discreet.errors import Hint, ParameterError, RelationError
 from discreet.privacy._relation import Neighbours, read_neighbours
 
 if TYPE_CHECKING:
@@ -251,7 +251,9 @@ def read_delta(x: Number) -> Fraction:
     """Parse a target δ in [0, 1)."""
     value = decimal(x, "delta")
     if not 0 <= value < 1:
-        raise ParameterError(f"delta must lie in [0, 1), got {show(value)}", hint='delta="1e-6"')
+        raise ParameterError(
+            f"delta must lie in [0, 1), got {show(value)}", hint=Hint("delta", "1e-6")
+        )
     return value
 
 
@@ -266,5 +268,7 @@ def read_order(x: Number) -> Fraction:
 def _read_epsilon(x: Number) -> Fraction:
     value = decimal(x, "epsilon")
     if value < 0:
-        raise ParameterError(f"epsilon must not be negative, got {show(value)}", hint="epsilon=1")
+        raise ParameterError(
+            f"epsilon must not be negative, got {show(value)}", hint=Hint("epsilon", 1)
+        )
     return value

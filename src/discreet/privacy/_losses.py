@@ -37,7 +37,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._convert import (
     pure_to_rho,
     renyi_to_log_delta,
@@ -160,7 +160,7 @@ class Zcdp(PrivacyLoss):
     delta0: Fraction
 
     def __init__(self, rho: Number, delta: Number = 0) -> None:
-        rho0 = _exact.positive(decimal(rho, "rho"), "rho", hint='rho="0.1"')
+        rho0 = _exact.positive(decimal(rho, "rho"), "rho", hint=Hint("rho", "0.1"))
         delta0 = decimal(delta, "delta")
         if not 0 <= delta0 < 1:
             raise ParameterError(f"delta must lie in [0, 1), got {show(delta0)}")

@@ -34,7 +34,7 @@ class Counts:
         self._records = records
         self.shape = shape
         # PRIVATE: used only to decide whether 64 bits hold a sum
-        self.total = int(array.sum()) if array is not None else len(records)
+        self.total = _total(array) if array is not None else len(records)
 
     def array(self) -> NDArray[np.int64]:
         """Return the counts as an array of the domain's shape."""
@@ -193,6 +193,13 @@ def fitting(shape: tuple[int, ...], hint: str = 'method="marginals"') -> int:
             hint=hint,
         )
     return cells
+
+
+def _total(array: NDArray[np.int64]) -> int:
+    """Sum of the counts, in Python integers where 64 bits might not hold it."""
+    if array.size * int(np.abs(array).max(initial=0)) < _SAFE:
+        return int(array.sum())
+    return int(array.astype(object).sum())
 
 
 def widened(x: NDArray[Any], factor: int, total: int) -> NDArray[Any]:

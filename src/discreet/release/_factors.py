@@ -141,7 +141,9 @@ class Prefix(Axis):
 
     def gram_rows(self, y: Array) -> Array:
         """Cumulate forth and back."""
-        return np.asarray(np.cumsum(np.cumsum(y, axis=1)[:, ::-1], axis=1)[:, ::-1])
+        sums = np.cumsum(y, axis=1)
+        twice = np.cumsum(sums, axis=1)
+        return np.asarray(twice[:, -1:] - twice + sums)
 
     def row(self, index: int) -> Array:
         """The first cells."""
@@ -182,7 +184,8 @@ class AllRange(Axis):
         i = np.arange(self.n)
         left = np.cumsum(y * (i + 1), axis=1) * (self.n - i)
         tail = y * (self.n - i)
-        right = np.cumsum(tail[:, ::-1], axis=1)[:, ::-1] - tail
+        sums = np.cumsum(tail, axis=1)
+        right = sums[:, -1:] - sums
         return np.asarray(left + right * (i + 1))
 
     def row(self, index: int) -> Array:
@@ -298,6 +301,7 @@ def _read(matrix: Any) -> Any:
         raise ParameterError("a workload matrix must hold real numbers in rows") from None
     if found.ndim != 2 or 0 in found.shape or not np.isfinite(found.data).all():
         raise ParameterError("a workload matrix needs rows, columns and finite numbers")
+    found.sum_duplicates()  # an entry stored twice is one weight: their sum
     return found
 
 

@@ -33,7 +33,7 @@ from discreet.errors import ParameterError
 from discreet.release._counts import fitting
 from discreet.release._factors import Axis
 from discreet.release._mechanism import Job, Mechanism, Strategy
-from discreet.release._pidentity import Mixture, PIdentity, optimum
+from discreet.release._pidentity import Mixture, PIdentity, grid_for, optimum
 from discreet.release._queries import Kron, along
 from discreet.release._questions import Course, Measurement
 from discreet.release._workload import Marginals, Products
@@ -154,7 +154,11 @@ def hdmm(job: Job, *, rows: int | None = None, patience: int = 250) -> Mechanism
     terms = _terms(job)
     pure = job.price.pure
     fitting(job.workload.shape)
-    alone = [[optimum(a, pure=pure, p=rows, patience=patience) for a in axes] for _, axes in terms]
+    scale = grid_for(len(job.workload.shape))
+    alone = [
+        [optimum(a, pure=pure, p=rows, patience=patience, scale=scale) for a in axes]
+        for _, axes in terms
+    ]
     if len(terms) == 1:
         return KronStrategy(job, alone[0], terms)
     joint = KronStrategy(job, _block_descent(terms, pure=pure, rows=rows, patience=patience), terms)
@@ -176,9 +180,10 @@ def _terms(job: Job) -> Terms:
 
 def _block_descent(terms: Terms, *, pure: bool, rows: int | None, patience: int) -> list[PIdentity]:
     d = len(terms[0][1])
+    scale = grid_for(d)
     factors = [
         optimum(Mixture([(w * w, axes[i]) for w, axes in terms]), pure=pure, p=rows,
-                patience=patience)
+                patience=patience, scale=scale)
         for i in range(d)
     ]  # fmt: skip
     if d == 1:
@@ -190,5 +195,5 @@ def _block_descent(terms: Terms, *, pure: bool, rows: int | None, patience: int)
                 for w, axes in terms
             ]
             mixed = Mixture([(w, axes[i]) for w, (_, axes) in zip(weights, terms, strict=True)])
-            factors[i] = optimum(mixed, pure=pure, p=rows, patience=patience)
+            factors[i] = optimum(mixed, pure=pure, p=rows, patience=patience, scale=scale)
     return factors

@@ -54,7 +54,7 @@ from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
-from discreet.release._price import variance
+from discreet.release._price import drawn, variance
 from discreet.release._queries import Factor, Kron, Sum, along
 from discreet.release._questions import Course, Measurement, Question
 from discreet.release._workload import Marginals
@@ -161,7 +161,7 @@ class Contrasts(Question):
         _, octave = self.scales()
         order = np.argsort(octave, kind="stable")
         parts = [
-            noise.DiscreteGaussian(1 << o).sample(k)
+            drawn(noise.DiscreteGaussian(1 << o), k)
             for o, k in zip(*(u.tolist() for u in np.unique(octave, return_counts=True)),
                             strict=True)
         ]  # fmt: skip
@@ -335,7 +335,7 @@ class WeightedMarginals(_Tables):
         super().__init__(job)
         d, top = len(self.sizes), max(self.workload.ways)
         count = sum(math.comb(d, k) for k in range(top + 1))
-        if count > 1 << 12:
+        if count > 1 << 10:
             raise ParameterError(
                 f"{count} marginals would be weighted against each other under a pure ε",
                 hint='rho="0.5"',
@@ -348,9 +348,7 @@ class WeightedMarginals(_Tables):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Minimise (Σθ)²·Σ t/λ (for Gaussian noise Σθ²) over marginals and residual spaces."""
-        from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
+        """Minimise (Σθ)²·Σ t/λ, which is not convex, over shares of the marginals."""
         masks = np.array([sum(1 << i for i in axes) for axes in self.sets], dtype=object)
         within = np.array([[(s & ~a) == 0 for a in masks] for s in masks])
         outside = np.array(
@@ -372,28 +370,30 @@ class WeightedMarginals(_Tables):
             total = theta.sum()
             return math.log(value) + 2 * math.log(total), slope + 2 * theta / total
 
-        # not convex: from what is asked, from the largest sets, and from everything at once
-        largest = np.array([len(axes) == len(self.sets[-1]) for axes in self.sets])
-        starts = [np.where(asked > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * asked]
-        bounds = [(-12.0, 3.0)] * len(asked)
-        tries = [
-            minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B",
-                     options={"maxiter": 2000})
-            for start in starts
-        ]  # fmt: skip
-        found = min(tries, key=lambda t: float(t.fun))
-        theta = np.exp(found.x)
-        theta = np.where(theta > 1e-3 * theta.max(), theta, 0.0)
-        # a residual nobody measures any more would be lost
-        lost = within @ (theta > 0) == 0
-        if lost.any():
-            theta = np.where(asked > 0, np.maximum(np.exp(found.x), 1e-3 * theta.max()), theta)
-        shares = [math.floor(t / theta.sum() * (1 << 20)) for t in theta]
+        theta = self._searched(objective, asked)
+        kept = np.where(theta > 1e-3 * theta.max(), theta, 0.0)
+        if (within @ (kept > 0) == 0).any():
+            # a residual nobody measures any more would be lost
+            kept = np.where(asked > 0, np.maximum(theta, 1e-3 * theta.max()), kept)
+        shares = [math.floor(t / kept.sum() * (1 << 20)) for t in kept]
         self.measured = [
             (axes, Fraction(share, 1 << 20))
             for axes, share in zip(self.sets, shares, strict=True)
             if share
         ]
+
+    def _searched(self, objective: Any, asked: Array) -> Array:
+        """Minimise from what is asked, from the largest sets, and from everything at once."""
+        from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
+
+        largest = np.array([len(axes) == len(self.sets[-1]) for axes in self.sets])
+        starts = [np.where(asked > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * asked]
+        tries = [
+            minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
+                     method="L-BFGS-B", options={"maxiter": 2000})
+            for start in starts
+        ]  # fmt: skip
+        return np.asarray(np.exp(min(tries, key=lambda t: float(t.fun)).x))
 
     def _measurement(self, axes: Axes, share: Fraction) -> Measurement:
         factors = [Cells(n) if i in axes else Sum(n) for i, n in enumerate(self.sizes)]

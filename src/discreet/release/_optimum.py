@@ -64,7 +64,7 @@ class Optimum:
     @property
     def gap(self) -> float:
         """Relative distance between error and bound, in RMSE."""
-        return float(np.sqrt(self.error / self.bound) - 1)
+        return float(np.sqrt(self.error / self.bound) - 1) if self.bound else 0.0
 
 
 def gaussian_optimum(V: Array, *, gap: float = 1e-3, rounds: int = 400) -> Optimum:
@@ -79,6 +79,15 @@ def gaussian_optimum(V: Array, *, gap: float = 1e-3, rounds: int = 400) -> Optim
     rounds
         Most iterations; each is one eigendecomposition.
     """
+    asked = np.diag(V) > 0
+    if not asked.all():
+        # cells that no query touches get rows of their own: they cost the others nothing
+        if not asked.any():
+            return Optimum(np.eye(len(V)), 0.0, 0.0)
+        inner = gaussian_optimum(V[np.ix_(asked, asked)], gap=gap, rounds=rounds)
+        whole = np.eye(len(V))
+        whole[np.ix_(asked, asked)] = inner.matrix
+        return Optimum(whole, inner.error, inner.bound)
     n = len(V)
     # a trace of the identity keeps V definite, and only raises the error
     V = V + np.eye(n) * (1e-12 * np.trace(V) / n)

@@ -117,25 +117,32 @@ def plain(n: int) -> PIdentity:
     return PIdentity(np.ones(n, dtype=np.int64), np.zeros((0, n), dtype=np.int64))
 
 
-def optimum(axis: Axis, *, pure: bool, p: int | None = None, patience: int = 250) -> PIdentity:
+def grid_for(axes: int) -> int:
+    """Return the grid of each factor of a product: entries of the product stay below 2^32."""
+    return 1 << max(6, min(14, 32 // axes))
+
+
+def optimum(
+    axis: Axis, *, pure: bool, p: int | None = None, patience: int = 250, scale: int = SCALE
+) -> PIdentity:
     """Return a p-Identity strategy for one axis, from a cache if it was solved before."""
     if isinstance(axis, Mixture) and len(axis.parts) == 1:
         axis = axis.parts[0][1]
     if isinstance(axis, _factors.Identity) or axis.n == 1:
         return plain(axis.n)
     if isinstance(axis, _factors.Total):
-        return PIdentity(np.ones(axis.n, dtype=np.int64), np.full((1, axis.n), SCALE))
+        return PIdentity(np.ones(axis.n, dtype=np.int64), np.full((1, axis.n), scale))
     rows = default_rows(axis.n) if p is None else p
     key = (axis.key(), pure, rows, patience)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
         # the axis is kept with its strategy, so that the identity in its key stays its own
-        _SOLVED[key] = (on_grid(_solve(axis, rows, pure=pure, patience=patience), pure=pure), axis)
-    return _SOLVED[key][0]
+        _SOLVED[key] = (_solve(axis, rows, pure=pure, patience=patience), axis)
+    return on_grid(_SOLVED[key][0], pure=pure, scale=scale)
 
 
-_SOLVED: dict[Any, tuple[PIdentity, Axis]] = {}
+_SOLVED: dict[Any, tuple[Array, Axis]] = {}
 
 
 def default_rows(n: int) -> int:
@@ -143,11 +150,11 @@ def default_rows(n: int) -> int:
     return max(2, min(96, n // 12))
 
 
-def on_grid(B: Array, *, pure: bool) -> PIdentity:
+def on_grid(B: Array, *, pure: bool, scale: int = SCALE) -> PIdentity:
     """Round [I; B]·diag(1/s) to the integer grid."""
     s = _norms(B, pure=pure)
-    d = np.maximum(np.rint(SCALE / s), 1).astype(np.int64)
-    return PIdentity(d, np.rint(SCALE * B / s).astype(np.int64))
+    d = np.maximum(np.rint(scale / s), 1).astype(np.int64)
+    return PIdentity(d, np.rint(scale * B / s).astype(np.int64))
 
 
 def _norms(B: Array, *, pure: bool) -> Array:
@@ -221,10 +228,15 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int) -> Array:
 def objective(B: Array, axis: Axis, diagonal: Array, *, pure: bool) -> tuple[float, Array]:
     """Return f(B) and its gradient."""
     s = _norms(B, pure=pure)
-    MB = np.linalg.solve(np.eye(len(B)) + B @ B.T, B)
+    # I + BBᵀ ⪰ I is well conditioned, and a product is much faster than solving for n columns
+    MB = np.linalg.inv(np.eye(len(B)) + B @ B.T) @ B
     BSV = axis.gram_rows(B * s)
-    value = float((s * s * diagonal).sum() - (MB * BSV * s).sum())
-    ds = 2 * (diagonal * s - (BSV * MB).sum(axis=0))
+    columns = np.einsum("ij,ij->j", BSV, MB)
+    value = float((s * s * diagonal).sum() - (columns * s).sum())
+    ds = 2 * (diagonal * s - columns)
     G = axis.gram_rows(MB * s) * s
-    slope = -2 * (G - (G @ B.T) @ MB) + (ds if pure else ds * B / s)
+    slope = (G @ B.T) @ MB
+    slope -= G
+    slope *= 2
+    slope += ds if pure else ds * B / s
     return value, slope

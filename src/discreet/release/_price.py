@@ -15,12 +15,18 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number, show
 from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
+
+_PIECE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,14 @@ def _rho_below(eps: Fraction, delta: Fraction) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def drawn(law: noise.Law, n: int) -> NDArray[Any]:
+    """Draw n integers in pieces, because a draw needs several times its size in memory."""
+    if n <= _PIECE:
+        return law.sample(n)
+    sizes = [min(_PIECE, n - at) for at in range(0, n, _PIECE)]
+    return np.concatenate([law.sample(size) for size in sizes])
 
 
 def variance(law: noise.Law) -> float:

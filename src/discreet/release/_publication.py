@@ -64,7 +64,7 @@ class Publication:
     loss: p.PrivacyLoss
     plan: Plan
     nonnegative: bool
-    _released: tuple[dict[str, Any], ...]
+    _released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
     tainted: bool = False
 
     @classmethod
@@ -83,10 +83,7 @@ class Publication:
             estimate = _post.nonnegative(plan.workload, estimate)
         answers = np.asarray(plan.mechanism.answers(estimate), dtype=np.float64)
         # questions are not kept: some hold noise that was drawn and not released
-        released = tuple(
-            {**question.record(), "released": [int(v) for v in np.ravel(y).tolist()]}
-            for question, y in asked
-        )
+        released = tuple((question.record(), y) for question, y in asked)
         return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, released, tainted)
 
     @property
@@ -153,7 +150,10 @@ class Publication:
             "neighbours": str(self.plan.neighbours),
             "loss": repr(self.loss),
             "nonnegative": self.nonnegative,
-            "questions": [dict(part) for part in self._released],
+            "questions": [
+                {**part, "released": [int(v) for v in np.ravel(y).tolist()]}
+                for part, y in self._released
+            ],
         }
 
     def to_arrow(self, confidence: Number = 0.95) -> Any:

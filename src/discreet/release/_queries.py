@@ -334,10 +334,28 @@ class Kron(Query):
 
 
 def along(x: NDArray[Any], axis: int, f: Any) -> NDArray[Any]:
-    """Apply `f`, which maps tables of shape (n, k) to (m, k), along one axis of an array."""
+    """Apply `f`, which maps tables of shape (n, k) to (m, k), along one axis of an array.
+
+    Large arrays are done in slices of the first other axis, so that temporaries stay small.
+    """
     moved = np.moveaxis(x, axis, 0)
-    table = f(moved.reshape(moved.shape[0], -1))
-    return np.moveaxis(table.reshape(-1, *moved.shape[1:]), 0, axis)
+    if x.size <= _CHUNK or x.ndim == 1:
+        table = f(moved.reshape(moved.shape[0], -1))
+        return np.moveaxis(table.reshape(-1, *moved.shape[1:]), 0, axis)
+    out: NDArray[Any] | None = None
+    for k in range(moved.shape[1]):
+        part = f(np.ascontiguousarray(moved[:, k]).reshape(moved.shape[0], -1))
+        if out is None:
+            shape = list(x.shape)
+            shape[axis] = part.shape[0]
+            out = np.empty(shape, dtype=part.dtype)
+        # written through a view, in the array's own order
+        np.moveaxis(out, axis, 0)[:, k] = part.reshape(-1, *moved.shape[2:])
+    assert out is not None
+    return out
+
+
+_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from discreet import privacy as p
 from discreet.errors import ParameterError, PrivacyError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts
-from discreet.release._price import Price, cost
+from discreet.release._price import Price, cost, drawn
 from discreet.release._queries import Query
 
 
@@ -97,7 +97,7 @@ class Measurement(Question):
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return Ax + noise."""
         # the draw comes first, so that a mark of test noise survives
-        return np.asanyarray(self.law.sample(self.query.rows) + self.query.apply(counts))
+        return np.asanyarray(drawn(self.law, self.query.rows) + self.query.apply(counts))
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖Ax−Ay‖₁/Δ₁ or ‖Ax−Ay‖²/Δ₂²."""

@@ -17,19 +17,21 @@ from discreet.plan import (
     Count,
     CountDistinct,
     CountUnits,
+    Expr,
     KeyOf,
     Kind,
+    Null,
     Number,
     Of,
+    Operand,
     Out,
     Statistic,
     Text,
     Type,
+    Word,
     build,
     statistic,
 )
-from discreet.plan._build import Null, Operand, Word
-from discreet.plan._expr import Expr
 from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import function_name, identifier, label, only, refuse
@@ -136,33 +138,33 @@ class Outputs:
 
     def make(self, op: Operation, *args: Out) -> Apply:
         """Apply an operation to outputs that it suits."""
-        sorts = [self.sort(a) for a in args]
+        kinds = [self.kind(a) for a in args]
         if op in ("and", "or", "not"):
-            suits = all(s in ("truth", "flag") for s in sorts)
-        elif op in ("=", "<>") and "text" in sorts:
-            suits = sorts == ["text", "text"]
+            suits = all(s in ("truth", "flag") for s in kinds)
+        elif op in ("=", "<>") and "text" in kinds:
+            suits = kinds == ["text", "text"]
         else:
-            suits = all(s in ("number", "flag") for s in sorts)
+            suits = all(s in ("number", "flag") for s in kinds)
         if not suits:
             raise QueryError(
-                f"{op.upper()} does not suit these outputs ({', '.join(sorts)})",
+                f"{op.upper()} does not suit these outputs ({', '.join(kinds)})",
                 hint="HAVING COUNT(*) > 10 AND sex = 'F'",
             )
         return Apply(op, args)
 
-    def sort(self, out: Out) -> str:
+    def kind(self, out: Out) -> str:
         """What an output is: a number, text, a truth value, a flag (0 or 1), or a date."""
         if isinstance(out, Apply):
             return "number" if out.op in "+-*/" or out.op in ("round", "abs") else "truth"
         if isinstance(out, Text):
             return "text"
         if isinstance(out, KeyOf):
-            return _sort(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
+            return _kind(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
         if isinstance(out, Of):
             asked = self.assembly.statistics[out.index]
             if asked.listed:
                 return LISTED
-            return "number" if asked.result is None else _sort(asked.result)
+            return "number" if asked.result is None else _kind(asked.result)
         return "number"
 
     def _rounded(self, node: exp.Expr) -> Out:
@@ -225,7 +227,7 @@ class Outputs:
         return call.lower(kwargs)
 
 
-def _sort(t: Type) -> str:
+def _kind(t: Type) -> str:
     """What an output with values of a type is."""
     if t.kind is Kind.CATEGORY:
         first = t.labels[0]
@@ -264,11 +266,11 @@ class _Call:
             return statistic(Count, self._filtered(passed))
         takes = len(entry.takes)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
-        given = {
+        options = {
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
             for parameter, arg in zip(entry.takes, self.args[1:], strict=False)
         }
-        return statistic(kind, self._value(), **entry.fixed, **given)
+        return statistic(kind, self._value(), **entry.fixed, **options)
 
     def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""

@@ -43,7 +43,7 @@ class Stated:
 
 def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
     """Read ``contribution_bounds_per_row => (lo, hi)`` and its sibling."""
-    found: dict[str, tuple[Fraction, Fraction]] = {}
+    bounds: dict[str, tuple[Fraction, Fraction]] = {}
     for kwarg in kwargs:
         name = kwarg.name.lower()
         key = {
@@ -54,13 +54,13 @@ def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
             near = build.nearest(name, key) or "contribution_bounds_per_row"
             raise refuse(f"argument {build.quote(name)}", f"{near} => (0, 100)")
         pair = kwarg.expression
-        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or key[name] in found:
+        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or key[name] in bounds:
             raise QueryError(f"{name} takes one pair of bounds", hint=f"{name} => (0, 100)")
         low, high = (constant(rows.lower(e), name) for e in pair.expressions)
         if low > high:
             raise QueryError(f"{name}: the lower bound is above the upper one")
-        found[key[name]] = (low, high)
-    return Stated(**found)
+        bounds[key[name]] = (low, high)
+    return Stated(**bounds)
 
 
 @dataclass
@@ -131,21 +131,21 @@ def read_options(hint: exp.Expr | None, assembly: Assembly) -> Options:
     clause = hint.expressions[0] if hint.expressions else None
     if not isinstance(clause, exp.Anonymous) or clause.name != "OPTIONS":
         raise refuse("an optimiser hint", "SELECT COUNT(*) FROM people")
-    given: dict[str, exp.Expr] = {}
+    options: dict[str, exp.Expr] = {}
     for option in clause.expressions:
         name = option.this.name.lower() if isinstance(option, exp.EQ) else ""
-        if name not in _NAMES or name in given:
+        if name not in _NAMES or name in options:
             near = build.nearest(name, _NAMES) or "epsilon"
             raise refuse(f"option {build.quote(name or 'without =')} here", f"OPTIONS({near} = 1)")
-        given[name] = option.expression
-    _check_unit(given.get("privacy_unit_column"), assembly)
+        options[name] = option.expression
+    _check_unit(options.get("privacy_unit_column"), assembly)
     rows = Rows(assembly.scope)
 
     def number(name: str) -> Fraction | None:
-        return constant(rows.lower(given[name]), name) if name in given else None
+        return constant(rows.lower(options[name]), name) if name in options else None
 
     def limit(name: str) -> int | None:
-        n = whole(rows.lower(given[name]), name) if name in given else None
+        n = whole(rows.lower(options[name]), name) if name in options else None
         if n is not None and n < 1:
             raise QueryError(f"{name} must be at least 1", hint=f"{name} = 1")
         return n
@@ -155,7 +155,7 @@ def read_options(hint: exp.Expr | None, assembly: Assembly) -> Options:
         _fraction("delta", number("delta")),
         limit("max_rows_contributed"),
         limit("max_groups_contributed"),
-        _public(given.get("group_selection_strategy")),
+        _public(options.get("group_selection_strategy")),
     )
 
 

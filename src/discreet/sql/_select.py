@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet._text import plain_str
-from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
+from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
@@ -36,7 +36,45 @@ def parse(
     public_fanout: Fanout | None = None,
     other: str | None = None,
 ) -> Parsed:
-    """See :func:`discreet.sql.parse`."""
+    """Read one SELECT into a query, or refuse it by name.
+
+    Parameters
+    ----------
+    text
+        The question.
+    policy
+        What tables and columns exist.
+    public_fanout
+        For joins: a mapping from public table to the most rows that share a key,
+        or a function of table and join columns.
+    other
+        Label of a row that gathers the text keys which are not selected (None: no row).
+
+    Returns
+    -------
+    Parsed
+        ``query``; ``epsilon`` and ``delta`` where BigQuery's clause states them.
+
+    Raises
+    ------
+    QueryError
+        UnknownNameError, UnsupportedQueryError or the error itself. Every message
+        is made of the question and the policy alone.
+
+    Examples
+    --------
+    >>> from discreet.policy import Budget, Category, Integer, Policy, Table
+    >>> people = Table("people", [Category("sex", ["F", "M"]), Integer("age", 0, 115)])
+    >>> policy = Policy(tables=[people], budget=Budget("1"))
+    >>> parsed = parse("SELECT sex, AVG(age) FROM people WHERE age >= 18 GROUP BY sex", policy)
+    >>> [output.name for output in parsed.query.outputs]
+    ['sex', 'avg_age']
+    >>> parse("SELECT AVG(aeg) FROM people", policy)
+    Traceback (most recent call last):
+        ...
+    discreet.errors.UnknownNameError: there is no column "aeg"; known: sex, age
+        try: age
+    """
     root = tree(text)
     if not isinstance(root, exp.Select):
         raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
@@ -51,7 +89,7 @@ def lower(
     try:
         return _Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
-        # the plan's own refusals, told as the question's
+        # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
     except RecursionError:
         raise QueryError("the question is nested too deeply") from None
@@ -85,11 +123,11 @@ class _Select:
     # --- FROM ------------------------------------------------------------------------------
 
     def _read_with(self) -> None:
-        found = self.node.args.get("with_")
-        if found is None:
+        clause = self.node.args.get("with_")
+        if clause is None:
             return
-        only(found, "expressions", hint=_TRIVIAL)
-        for cte in found.expressions:
+        only(clause, "expressions", hint=_TRIVIAL)
+        for cte in clause.expressions:
             only(cte, "this", "alias")
             self.subqueries[(_alias(cte) or "").casefold()] = cte.this
 
@@ -121,8 +159,8 @@ class _Select:
         return other, [join]
 
     def _is_public(self, node: exp.Expr) -> bool:
-        found = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
-        return found is not None and found.public
+        table = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
+        return table is not None and table.public
 
     def _source(self, node: exp.Expr) -> Scope:
         alias = _alias(node)
@@ -142,10 +180,10 @@ class _Select:
         return Scope.of(table, alias)
 
     def _table(self, name: str) -> pol.Table:
-        found = _lookup(self.policy, name)
-        if found is None:
+        table = _lookup(self.policy, name)
+        if table is None:
             raise build.unknown("table", name, list(self.policy.tables))
-        return found
+        return table
 
     def _rows_of(self, node: exp.Expr, alias: str) -> Scope:
         """Rows of a subquery that only selects, computes and filters."""
@@ -290,7 +328,7 @@ class _Select:
         if self.fanout is None or table not in self.fanout:
             raise UnsupportedQueryError(
                 f"how many rows of {build.quote(table)} share a key is not known here",
-                hint=f'public_fanout={{"{table}": 1}}',
+                hint=Hint("public_fanout", {table: 1}),
             )
         return self.fanout[table]
 
@@ -301,16 +339,19 @@ class _Select:
         if len(self.node.expressions) > MAX_OUTPUTS:
             raise QueryError(f"a question has at most {MAX_OUTPUTS} output columns")
         items: list[tuple[exp.Expr, str, bool]] = []
-        taken: set[str] = set()
+        names: set[str] = set()
         for place, item in enumerate(self.node.expressions, 1):
             if isinstance(item, exp.Star):
-                raise refuse("SELECT *: rows never leave", "SELECT COUNT(*) AS n FROM people")
+                raise UnsupportedQueryError(
+                    "SELECT * would let rows out; only statistics leave",
+                    hint="SELECT COUNT(*) AS n FROM " + next(iter(self.policy.tables)),
+                )
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)
             stem, n = name, 2
-            while not chosen and name.casefold() in taken:
+            while not chosen and name.casefold() in names:
                 name, n = f"{stem}_{n}", n + 1
-            taken.add(name.casefold())
+            names.add(name.casefold())
             items.append((value, name, chosen))
         return items
 
@@ -385,7 +426,7 @@ class _Select:
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> Out:
         out = outputs.lower(node)
-        if outputs.sort(out) not in ("truth", "flag"):
+        if outputs.kind(out) not in ("truth", "flag"):
             raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
         return out
 
@@ -407,7 +448,7 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
             )
         return columns[int(place) - 1].expr, descending
     out = outputs.lower(node)
-    if outputs.sort(out) == LISTED:
+    if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
 

@@ -92,26 +92,26 @@ def tree(text: str) -> exp.Expr:
         raise QueryError("the text cannot be read as SQL: an open quote or bad character") from None
     except RecursionError:
         raise too_deep() from None
-    found = [s for s in statements if s is not None]
-    if len(found) != 1:
+    trees = [s for s in statements if s is not None]
+    if len(trees) != 1:
         raise QueryError(
-            "one SELECT is asked at a time" if found else "the question is empty",
+            "one SELECT is asked at a time" if trees else "the question is empty",
             hint="SELECT COUNT(*) AS n FROM people",
         )
-    check_depth(found[0])
-    return found[0]
+    check_depth(trees[0])
+    return trees[0]
 
 
 def fragment(text: str, clause: str) -> exp.Expr:
     """Parse an expression, as it could stand in a clause of a SELECT."""
     text = plain_str(text, clause, QueryError)
-    found = tree(f"SELECT {text}")
-    only = isinstance(found, exp.Select) and {k for k, v in found.args.items() if v}
-    if only != {"expressions"} or len(found.expressions) != 1:
+    select = tree(f"SELECT {text}")
+    only = isinstance(select, exp.Select) and {k for k, v in select.args.items() if v}
+    if only != {"expressions"} or len(select.expressions) != 1:
         raise QueryError(
             f"{clause} takes one expression, got {build.quote(text)}", hint="age >= 18"
         )
-    expression: exp.Expr = found.expressions[0]
+    expression: exp.Expr = select.expressions[0]
     return expression
 
 
