@@ -236,3 +236,9 @@ def test_answers_say_that_noise_chose_their_rows():
         (plain,) = _chosen(text, ask, 1)
         assert plain.chosen == ()
         assert "chosen" not in plain.covers
+
+
+def test_a_median_of_no_selected_key_is_an_empty_answer():
+    text = "SELECT town, MEDIAN(age) AS m, COUNT(*) AS n FROM people GROUP BY town"
+    (answer,) = answers(text, pl.Ask(Fraction(1), Fraction(1, 10**9)), rows=[], n=1)
+    assert answer.to_dicts() == answer.interval() == []

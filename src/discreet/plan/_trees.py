@@ -104,7 +104,9 @@ class Tree(Part):
                 exact[i, _leaf(key)] = values[0]
         levels = []
         for depth in range(1, self.levels + 1):
-            counts = exact.reshape(len(cells), BRANCHING**depth, -1).sum(axis=2)
+            nodes = BRANCHING**depth
+            # the last length is stated: without any cell it could not be inferred
+            counts = exact.reshape(len(cells), nodes, self.leaves // nodes).sum(axis=2)
             noisy = add(counts, draw.sample(priced.law, counts.size).reshape(counts.shape))
             levels.append(tuple(tuple(int(x) for x in row) for row in noisy))
         return Levels(tuple(levels), priced.law, BRANCHING, self.lo, self.width, self.hi)
@@ -173,7 +175,10 @@ class Levels(Release):
 
     @cached_property
     def _counts(self) -> tuple[Ints, ...]:
-        return tuple(np.array(level, dtype=np.int64) for level in self.levels)
+        return tuple(
+            np.array(level, dtype=np.int64).reshape(len(level), self.branching**depth)
+            for depth, level in enumerate(self.levels, start=1)
+        )
 
     @property
     def leaves(self) -> int:
