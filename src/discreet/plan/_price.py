@@ -47,6 +47,7 @@ from discreet.plan._parts import (
     charge,
 )
 from discreet.plan._query import Of
+from discreet.plan._target import level_of_each
 
 Noise = Choice["laplace", "gaussian"]
 
@@ -199,7 +200,11 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
             )
         index, step = _single(lowered, outputs[name], name)
         moves = lowered.parts[index].sensitivity.l1
-        shares[index] = max(shares.get(index, Fraction(0)), _share(moves, margin / step, ask))
+        here = replace(ask, confidence=level_of_each(lowered, outputs[name], ask.confidence))
+        shares[index] = max(
+            shares.get(index, Fraction(0)),
+            _share(moves, margin / step, here),
+        )
     if not shares:
         raise ParameterError("within= needs at least one margin", hint=Hint("within", {"n": 25}))
     least = min(shares.values())
