@@ -22,9 +22,8 @@ import pytest
 from discreet import engines, sql
 from discreet import plan as pl
 from discreet import policy as pol
-from discreet.engines import _duckdb, _sources
 from discreet.engines._dialect import DuckDB
-from discreet.errors import EngineError, SchemaError
+from discreet.errors import EngineError, SchemaError, UnprovenStatementError
 
 SALT = pl.Salt(b"sources")
 POLICY = pol.Policy(
@@ -276,15 +275,14 @@ def test_statistics_of_a_file_do_not_change_what_a_value_means(tmp_path, odd, us
 
 
 def test_without_the_guards_a_nan_stops_the_engine(tmp_path, monkeypatch):
-    """Mutant: statistics are believed, and a comparison alone keeps NaN from the cast."""
+    """Mutant: a comparison alone keeps NaN from the cast; no proof, and no run."""
     monkeypatch.setattr(DuckDB, "rounded", lambda _self, x: f"CAST({x} AS BIGINT)")
     rows = [{"pay": x} for x in (1.0, 2.0, math.nan)]
     own = pol.Policy([pol.Table("people", [pol.Real("pay", 0, 9, step="0.5")])], pol.Budget("1"))
     path = tmp_path / "people.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path)
     (aggregate,) = pl.lower(sql.parse("SELECT SUM(pay) AS s FROM people", own).query).aggregates
-    assert engines.connect(path, own).execute(aggregate, SALT) == {(): (6,)}
-    monkeypatch.setattr(_duckdb, "SWITCHED_OFF", ())
-    monkeypatch.setattr(_sources, "SWITCHED_OFF", ())
+    with pytest.raises(UnprovenStatementError):
+        engines.connect(path, own).proof(aggregate)
     with pytest.raises(EngineError):
         engines.connect(path, own).execute(aggregate, SALT)

@@ -155,6 +155,8 @@ def _said(asked, text, offer):
     rows = [[row[name] for name in keys if name in row] for row in answer.to_dicts()]
     rest = {k: record[k] for k in ("formulas", "outputs", "having", "order", "limit", "cost")}
     plain = {k: v for k, v in record["statement"].items() if k not in ("policy", "fingerprint")}
+    # fresh random bits, drawn beside the noise and never from data: only their shape can be equal
+    plain["coin"] = re.fullmatch("[0-9a-f]+", plain["coin"]) is not None, len(plain["coin"])
     return (repr(quote), quote.sql, quote.error(), keys, shape, trees, rows, rest, plain,
             answer.columns, len(answer), answer.cost, answer.left, answer.covers, answer.cached,
             re.sub(r"[\d.,±∞−\- ─]+", "#", repr(answer).rpartition("\n")[2]))  # fmt: skip

@@ -178,8 +178,8 @@ def _gof(law, p=(0.25, 0.25, 0.25, 0.25), n=1000, known=True, method="auto"):
     return _rejections(pvalue)
 
 
-def _independence(law, known=True, method="auto"):
-    p = np.outer([0.5, 0.3, 0.2], [0.6, 0.4])
+def _independence(law, known=True, method="auto", p=None):
+    p = np.outer([0.5, 0.3, 0.2], [0.6, 0.4]) if p is None else p
 
     def pvalue(rng):
         noise = inf.noisy(0, law=law).noise.simulate(rng, p.shape)
@@ -228,6 +228,26 @@ def _two_sample(first, second, epsilon):
 
 def _same(kind, n, epsilon):
     return _two_sample(lambda rng: DATA[kind](rng, n), lambda rng: DATA[kind](rng, 2 * n), epsilon)
+
+
+def _unequal(*sizes, alternative="greater"):
+    """Two groups of one skewed law, of very unequal size, at an ε that hides the smaller size."""
+    template = inf.moments([5.0], 0, 100, 0.1)
+
+    def group(rng, n):
+        u = np.clip(rng.lognormal(1.5, 1, n), 0, 100) / 50 - 1
+        exact = [u.size, u.sum(), (u**2 - 0.5).sum()]
+        noisy = [
+            inf.Noisy(value + law.simulate(rng, 1)[0], law)
+            for value, law in zip(exact, template.laws, strict=True)
+        ]
+        return inf.Moments(*noisy, 0, 100)
+
+    def pvalue(rng):
+        x, y = (group(rng, n) for n in sizes)
+        return inf.two_sample_test(x, y, draws=199, alternative=alternative, rng=rng).pvalue
+
+    return _rejections(pvalue)
 
 
 def _spread(sd, n):
@@ -294,6 +314,15 @@ ASYMPTOTIC = {
     "χ² fit, private n": _gof(inf.Laplace(10), known=False),
     "χ² fit Gaussian": _gof(inf.Gaussian(10)),
     "χ² fit discrete Gaussian, unequal cells": _gof(DiscreteGaussian(10), p=(0.6, 0.3, 0.1)),
+    "χ² fit Gaussian, private n, (.9, .05, .05)": _gof(
+        DiscreteGaussian(40), p=(0.9, 0.05, 0.05), known=False
+    ),
+    "χ² fit Gaussian, private n, (.97, .01, .01, .01)": _gof(
+        inf.Gaussian(30), p=(0.97, 0.01, 0.01, 0.01), n=1000, known=False
+    ),
+    "χ² independence Gaussian, private n, unequal margins": _independence(
+        inf.Gaussian(6), known=False, p=np.outer([0.8, 0.2], [0.9, 0.1])
+    ),
     "χ² independence Laplace": _independence(inf.Laplace(4)),
     "χ² independence, private n": _independence(DiscreteLaplace(4), known=False),
     "χ² independence Gaussian": _independence(inf.Gaussian(6)),
@@ -303,6 +332,8 @@ ASYMPTOTIC = {
     "two samples, two-point, n=500, ε=2": _same("two-point", 500, 2),
     "two samples, skewed, n=200, ε=1": _same("skewed", 200, 1),
     "two samples, unequal variances": _two_sample(_spread(0.5, 500), _spread(2, 200), 1),
+    "two samples, skewed, 3000 and 100, ε=.1": _unequal(3000, 100),
+    "two samples, skewed, 100 and 3000, ε=.1": _unequal(100, 3000),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),
@@ -408,6 +439,17 @@ def _naive_t_statistic(rng, replicates):
     return rejected
 
 
+def _naive_fit(rng, replicates):
+    # n estimated by the noisy total, and the noise of the cells still taken as independent
+    p, n, sigma = np.array([0.97, 0.01, 0.01, 0.01]), 1000, 30
+    z = rng.multinomial(n, p, replicates) + rng.normal(0, sigma, (replicates, 4))
+    total = z.sum(axis=1, keepdims=True)
+    u = (z - total * p) / np.sqrt(np.maximum(total, 1))
+    u -= u.mean(axis=1, keepdims=True)
+    weight = np.linalg.inv(np.diag(p) - np.outer(p, p) + sigma**2 / n * np.eye(4))
+    return int((special.chdtrc(3, np.einsum("ri,ij,rj->r", u, weight, u)) <= ALPHA).sum())
+
+
 def _naive_independence(rng, replicates):
     rejected = 0
     for _ in range(replicates):
@@ -423,6 +465,7 @@ def _naive_independence(rng, replicates):
         _naive_chisquare,
         _naive_mean,
         _naive_t_statistic,
+        _naive_fit,
         _naive_independence,
     ],
 )
@@ -464,6 +507,23 @@ def _told_half_the_noise(procedure):
 def test_a_wrong_law_fails_the_same_harness(procedure):
     errors = _told_half_the_noise(procedure)
     assert errors > most(600, 0.15), errors / 600
+
+
+def _ratio_of_sums(groups, shift):
+    """Mutant: noisy means, each a ratio, over their standard error."""
+    squared = 0.0
+    for g in groups:
+        n = np.maximum(g.size, 2.0)
+        squared = squared + g.variance(g.mean) / n**2
+    return (groups[0].mean - groups[1].mean - shift) / np.sqrt(squared)
+
+
+def test_a_ratio_of_noisy_sums_fails_the_same_harness(monkeypatch):
+    """One-sided size 11 % instead of 5: seeded, so that it fails in every run or in none."""
+    for module in ("_pivot", "_twosample"):
+        monkeypatch.setattr(f"discreet.inference.{module}.statistic", _ratio_of_sums)
+    errors = _unequal(3000, 100)(np.random.default_rng(5), 1000)
+    assert errors > most(1000, 0.15), errors / 1000
 
 
 def test_adding_variances_fails_the_same_harness():

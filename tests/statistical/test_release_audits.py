@@ -7,6 +7,7 @@ than ten. Honest mechanisms and mutants go through the same harness.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +26,19 @@ ADD = Neighbours.ADD_REMOVE
 
 
 def audited(x, y, draws):
-    return audit.epsilon_lower_bound(x, y, draws=draws, delta=0, confidence=CONFIDENCE)
+    # a claim far above the truth is never violated early, so that all draws count
+    found = audit.estimate(
+        lambda sampler, n: sampler(n), x, y, 30, draws=draws, confidence=CONFIDENCE
+    )
+    return Verdict(found.epsilon_lower_bound)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    epsilon: float
+
+    def refutes(self, claim):
+        return self.epsilon > float(claim)
 
 
 # -- DAWA's partition -----------------------------------------------------------------------

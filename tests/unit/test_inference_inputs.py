@@ -6,8 +6,10 @@ import json
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import discreet as dc
 from discreet import inference as inf
 from discreet import mechanisms as m
 from discreet.answer import Answer, Record
@@ -34,7 +36,7 @@ def record(neighbours="add-remove", unit="row", public=False, law=LAW):
             Total(0, Fraction(1)),
             Total(1, Fraction(1, 100)),
             Mean(2, 0, Fraction(5), step, Fraction(0), Fraction(10)),
-            Spread(2, 3, 0, half * half // 2, step, Fraction(2 * half), sample=True, root=True),
+            Spread(2, 3, 0, 12, Fraction(5), step, Fraction(2 * half), sample=True, root=True),
         ),
         outputs=tuple(Output(n, Of(i)) for i, n in enumerate(("n", "total", "mean", "sd"))),
         having=None,
@@ -87,6 +89,81 @@ def test_moments_of_a_record_are_its_moments():
     found = inf.moments_of(record(), "sd", {"sex": "F"})
     # Σ(y² − 12) = −900 over 100 rows: mean square 3, in units of 5²
     assert found.values == pytest.approx([100, 10 / 5, 100 * (3 / 25 - 0.5)])
+
+
+def _precise(centre, total, squares, n=10_000, widest=100):
+    """One group of `n` values about `centre`, hardly noisy: Σy and Σ(y² − 1250) in whole steps."""
+    law = DiscreteLaplace(Fraction(1, 2))
+    return Record(
+        keys={},
+        parts=(Numbers((n,), law), Numbers((total,), law), Numbers((squares,), law)),
+        formulas=(
+            Spread(
+                1,
+                2,
+                0,
+                1250,
+                Fraction(centre),
+                Fraction(1),
+                Fraction(widest),
+                sample=True,
+                root=True,
+            ),
+        ),
+        outputs=(Output("sd", Of(0)),),
+        having=None,
+        order=(),
+        limit=None,
+        cost={"epsilon": "1", "delta": "0", "rho": "1/2", "rho_delta": "0"},
+        statement={"neighbours": "add-remove", "unit": "row"},
+    )
+
+
+def test_mean_test_of_an_answer_is_about_the_mean_and_not_its_distance_from_the_centre():
+    # mean 30 on 0…100, standard deviation 8: Σ(x − 50) = −20n, Σ(x − 50)² = (64 + 400)n
+    answer = _precise(50, -200_000, 10_000 * (464 - 1250))
+    found = inf.mean_test((answer, "sd"), 30, rng=1)
+    # Monte Carlo of 1999 draws: the statistic is within a hair of 0
+    assert found.pvalue > 0.9
+    assert found.parameters["estimate"] == pytest.approx(30, abs=0.01)
+    ends = found.confidence_interval(0.95)
+    assert ends.low == pytest.approx(30 - 1.96 * 0.08, abs=0.02)
+    assert ends.high == pytest.approx(30 + 1.96 * 0.08, abs=0.02)
+    assert inf.mean_test((answer, "sd"), 31, rng=1).pvalue < 0.01
+    assert inf.mean_test((answer, "sd"), 70, rng=1).pvalue < 0.01
+
+
+def test_two_groups_of_different_ranges_are_compared_in_units():
+    # U(0, 100) and U(50, 150): variances 2500/3, means 50 and 100
+    squares = round(10_000 * (2500 / 3 - 1250))
+    x, y = _precise(50, 0, squares), _precise(100, 0, squares)
+    found = inf.two_sample_test((x, "sd"), (y, "sd"), rng=1)
+    ends = found.confidence_interval(0.95)
+    assert found.parameters["estimate"] == pytest.approx(-50, abs=0.1)
+    assert ends.low < -50 < ends.high
+    assert ends.half_width < 1.5
+    with pytest.raises(ParameterError, match="do not meet"):
+        inf.two_sample_test((x, "sd"), (_precise(200, 0, squares), "sd"))
+
+
+def test_a_centre_off_the_middle_keeps_values_inside_the_range():
+    # 0…5 has its centre at 2 steps: values reach three steps above it
+    found = inf.moments_of(_precise(2, 0, 0, widest=5), "sd")
+    assert (found.low, found.high) == (-1, 5)
+
+
+def test_curators_answers_carry_the_centre():
+    table = pa.table({"x": [30] * 50})
+    policy = {
+        "policy": {"name": "centres"},
+        "budget": {"epsilon": "2e9", "accounting": "pure"},
+        "tables": {"t": {"columns": {"x": {"type": "integer", "min": 0, "max": 100}}}},
+    }
+    curator = dc.open(table, policy=policy, ledger=":memory:")
+    answer = curator.sql("SELECT STDDEV(x) AS sd FROM t", epsilon="1e9")
+    found = inf.moments_of(answer, "sd")
+    assert (found.low, found.high) == (0, 100)
+    assert found.low + (found.values[1] / found.values[0] + 1) * 50 == pytest.approx(30)
 
 
 def test_releases_bring_their_noise():

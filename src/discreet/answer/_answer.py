@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,18 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet._text import visible
 from discreet.answer import _outputs, _show
 from discreet.answer._record import Record, read
-from discreet.plan import Box, Out, damaged
+from discreet.plan import Box, Out, choosing, damaged, shares_noise, statistics_of
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
-COVERS = (
-    "the exact value of this query on the stored table after the policy's clamping and "
-    "contribution limits; it does not cover sampling error"
-)
+COVERS = "the exact value of this query on the stored table after the policy's clamping and limits"
+NOT = "it does not cover sampling error"
 
 
 class Answer:
@@ -35,9 +35,11 @@ class Answer:
     Notes
     -----
     ``interval(c)`` holds per cell with probability at least c over the noise;
-    ``interval(c, simultaneous=True)`` for all cells and columns at once. An
-    interval covers the exact value of the query on the clamped and limited
-    table, not a population.
+    ``interval(c, simultaneous=True)`` for all cells and columns at once. Where noisy
+    numbers chose the rows (HAVING, or ORDER BY with LIMIT), the intervals of the columns
+    that share their noise hold for all rows that could have been chosen at once, hence
+    for those that were. An interval covers the exact value of the query on the clamped
+    and limited table, not a population; :attr:`covers` says what that is here.
     """
 
     def __init__(
@@ -85,15 +87,39 @@ class Answer:
 
     @property
     def covers(self) -> str:
-        """What the intervals cover."""
-        return COVERS
+        """What the intervals cover: limits, clamps and choices by noisy numbers included."""
+        facts = "".join(f"{', ' * (i > 0)}{fact}" for i, fact in enumerate(self.target))
+        parts = [COVERS + (f" ({facts})" if facts else ""), NOT]
+        if chosen := self.chosen:
+            parts.append(
+                f"the rows were chosen by noisy numbers, so the intervals of {', '.join(chosen)} "
+                f"hold for all {self._record.cells} rows that could be shown at once"
+            )
+        return "; ".join(parts)
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """Limits and clamps between the stored table and these numbers, in words."""
+        stated = self._record.statement.get("target")
+        facts = stated if isinstance(stated, list | tuple) else []
+        return tuple(visible(fact) for fact in facts if isinstance(fact, str))
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Columns whose noise helped to choose the rows that are shown."""
+        return tuple(o.name for o in self._record.outputs if self._is_chosen(o.expr))
+
+    def _is_chosen(self, out: Out) -> bool:
+        r = self._record
+        by = choosing(r.having, r.order, r.limit, r.cells)
+        return shares_noise(r.formulas, statistics_of(out), by)
 
     @property
     def exact(self) -> frozenset[str]:
         """Columns that hold public numbers, to which no noise was added."""
         found = set()
         for output in self._record.outputs:
-            used = _outputs.statistics_of(output.expr)
+            used = statistics_of(output.expr)
             if used and not self._noisy(used):
                 found.add(output.name)
         return frozenset(found)
@@ -168,16 +194,16 @@ class Answer:
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
-        statistics = _outputs.statistics_of(out)
-        if not statistics:
+        used = statistics_of(out)
+        if not used:
             return None
+        miss = 1 - level
+        if simultaneous or self._is_chosen(out):
+            # the noise of cells is independent, so their levels multiply
+            miss = -math.expm1(math.log(level) / max(self._record.cells, 1))
         if simultaneous:
-            # every noisy number inside its own interval at once: independent, so
-            # the levels multiply
-            everything = self._noisy(set(range(len(self._record.formulas))))
-            per = 1 - level ** (1 / max(self._record.cells * everything, 1))
-        else:
-            per = (1 - level) / max(self._noisy(statistics), 1)
+            used = set(range(len(self._record.formulas)))
+        per = miss / max(self._noisy(used), 1)
         return _outputs.bounds(out, lambda i: self._box(i, 1 - per), self._record.cells)
 
     def _noisy(self, statistics: set[int]) -> int:

@@ -29,16 +29,6 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def statistics_of(out: Out) -> set[int]:
-    """Indices of the statistics an output reads."""
-    match out:
-        case Of(index):
-            return {index}
-        case Apply(_, args):
-            return set().union(*(statistics_of(a) for a in args))
-    return set()
-
-
 def evaluate(out: Out, statistic: Estimates, keys: Mapping[str, Column], cells: int) -> Column:
     """Value of an output in every cell."""
     match out:

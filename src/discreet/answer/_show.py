@@ -75,7 +75,12 @@ def footer(answer: Answer, level: str = "95 %") -> str:
         parts.append(f"left {answer.left}")
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
-    return " · ".join(parts)
+    lines = [" · ".join(parts)]
+    if answer.target:
+        lines.append(", ".join(answer.target) + "; ± covers noise only")
+    if answer.chosen:
+        lines.append("rows chosen by noisy numbers: ± holds for all that could be shown at once")
+    return "\n".join(lines)
 
 
 def text(answer: Answer) -> str:
@@ -106,9 +111,10 @@ def html(answer: Answer) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{_html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
     )
+    foot = "<br>".join(_html.escape(line) for line in footer(answer).split("\n"))
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"<p><small>{_html.escape(footer(answer))}</small></p>"
+        f"<p><small>{foot}</small></p>"
     )
 
 
@@ -136,7 +142,7 @@ def chart(answer: Answer, confidence: float) -> dict[str, Any]:
         "data": {"values": data},
         "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
         "resolve": {"scale": {"x": "independent"}},
-        "title": {"text": footer(answer, f"{confidence:.0%}"), "fontSize": 11},
+        "title": {"text": footer(answer, f"{confidence:.0%}").split("\n"), "fontSize": 11},
         "spec": {
             "layer": [
                 {

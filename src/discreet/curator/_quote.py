@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.plan import Of, Plan, describe
+from discreet.plan import Of, Plan, describe, level_of_each
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Quote:
         level = self.confidence if confidence is None else confidence
         lowered = self.plan.lowered
         return {
-            output.name: lowered.formulas[output.expr.index].margin(self.plan.parts, level)
+            output.name: lowered.formulas[output.expr.index].margin(
+                self.plan.parts, level_of_each(lowered, output.expr, level)
+            )
             for output in lowered.query.outputs
             if isinstance(output.expr, Of)
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from discreet import noise
 from discreet.answer import Record
 from discreet.engines import Engine
-from discreet.plan import Cells, Draw, Plan, Salt, cells_of
+from discreet.plan import Cells, Draw, Plan, Salt, cells_of, rows_of_one_unit, target
 
 
 def fresh_salt() -> Salt:
@@ -48,5 +48,9 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
             "noise": plan.noise,
             "neighbours": query.neighbours.value,
             "unit": lowered.aggregates[0].unit or "row",
+            "target": target(lowered),
+            "rows_of_one_unit": rows_of_one_unit(lowered),
+            # public, and independent of everything: chances that readers must not toss twice
+            "coin": noise.random_words(2).tobytes().hex(),
         },
     )

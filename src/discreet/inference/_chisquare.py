@@ -19,8 +19,14 @@ projection off the constants, :math:`U^\top\Pi\Sigma^{-1}\Pi U` is asymptoticall
 d − 1 degrees of freedom. For independence it is minimised over the margins, Σ taken
 at their pilot estimate: (r − 1)(c − 1) degrees of freedom.
 
-Where n is private (not given), it is estimated by the noisy total, in the
-simulated tables too.
+Where n is private (not given), it is estimated by the noisy total
+:math:`1^\top z`, in the simulated tables too. Then :math:`z-(1^\top z)p=(x-np)+(I-p1^\top)N`:
+the noise of the cells is no longer independent, and
+
+.. math:: \Sigma=\mathrm{diag}(p)-pp^\top+(\sigma^2/n)(I-p1^\top)(I-1p^\top),
+
+which is singular in the direction of the constants only, in which U is zero. The
+quadratic form is that of its inverse on the other directions.
 
 References
 ----------
@@ -39,7 +45,7 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Description, Noisy, read_n, resolve
+from discreet.inference._inputs import Description, Noisy, read_n, resolve, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._nonnegative import onto_simplex
 from discreet.inference._results import TestResult, read_draws
@@ -88,7 +94,10 @@ def chisquare_gof(
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
     if _choose(method, item) == "quadratic":
-        statistic = _quadratic(z, p, size, item.noise.variance)
+        total = float(size) if n is not None else max(float(z.sum()), 1.0)
+        weight = _weight(p, total, item.noise.variance, known=n is not None)
+        u = (z - total * p) / math.sqrt(total)
+        statistic = float(u @ weight @ u)
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
         source, k = generator(rng), read_draws(draws)
@@ -151,7 +160,7 @@ def chisquare_independence(
             math.nan, 1.0, "greater", "χ² independence of a noisy table (not applied)", parameters
         )
     if _choose(method, item) == "quadratic":
-        statistic = _least_quadratic(z, expected, size, item.noise.variance)
+        statistic = _least_quadratic(z, expected, size, item.noise.variance, known=n is not None)
         pvalue = float(special.chdtrc((rows - 1) * (columns - 1), statistic))
         how = "projected quadratic form"
     else:
@@ -177,6 +186,7 @@ def _table(value: Any, **description: Unpack[Description]) -> Noisy:
     item = resolve(value, **description)
     if item.size < 2:
         raise ParameterError("a χ² test needs at least two cells")
+    sampled(item, across=True)
     return item
 
 
@@ -264,28 +274,34 @@ def _simulate_independence(
     return statistic, _rank(statistic, ((tables - fitted) ** 2 / fitted).sum(axis=(1, 2)))
 
 
-def _projected(p: Floats, size: int, variance: float) -> Floats:
+def _weight(p: Floats, size: float, variance: float, *, known: bool) -> Floats:
+    """Matrix of the quadratic form: d − 1 degrees of freedom, n given or estimated."""
     d = p.size
-    inverse = np.linalg.inv(np.diag(p) - np.outer(p, p) + variance / size * np.eye(d))
-    projection = np.eye(d) - 1 / d
-    return np.asarray(projection @ inverse @ projection)
+    sampling = np.diag(p) - np.outer(p, p)
+    if known:
+        inverse = np.linalg.inv(sampling + variance / size * np.eye(d))
+        projection = np.eye(d) - 1 / d
+        return np.asarray(projection @ inverse @ projection)
+    left = np.eye(d) - np.outer(p, np.ones(d))
+    covariance = sampling + variance / size * (left @ left.T)
+    # a basis of what is orthogonal to the constants: there the covariance is regular
+    basis = np.linalg.qr(np.column_stack([np.ones(d), np.eye(d)[:, 1:]])).Q[:, 1:]
+    return np.asarray(basis @ np.linalg.inv(basis.T @ covariance @ basis) @ basis.T)
 
 
-def _quadratic(z: Floats, p: Floats, size: int, variance: float) -> float:
-    u = (z - size * p) / math.sqrt(size)
-    return float(u @ _projected(p, size, variance) @ u)
-
-
-def _least_quadratic(z: Floats, expected: Floats, size: int, variance: float) -> float:
+def _least_quadratic(
+    z: Floats, expected: Floats, size: int, variance: float, *, known: bool
+) -> float:
     """Minimise the form over the margins by Gauss–Newton steps from the pilot estimate."""
     pilot = expected / expected.sum()
-    values, vectors = np.linalg.eigh(_projected(pilot.ravel(), size, variance))
+    total = float(size) if known else max(float(z.sum()), 1.0)
+    values, vectors = np.linalg.eigh(_weight(pilot.ravel(), total, variance, known=known))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     row, column = np.log(pilot.sum(axis=1)), np.log(pilot.sum(axis=0))
     best = math.inf
     for _ in range(50):
         a, b = special.softmax(row), special.softmax(column)
-        u = root @ (z.ravel() - size * np.outer(a, b).ravel()) / math.sqrt(size)
+        u = root @ (z.ravel() - total * np.outer(a, b).ravel()) / math.sqrt(total)
         if float(u @ u) > best * (1 - 1e-12):
             break
         best = float(u @ u)
@@ -293,6 +309,6 @@ def _least_quadratic(z: Floats, expected: Floats, size: int, variance: float) ->
         down = np.einsum("ik,j->ijk", np.diag(a) - np.outer(a, a), b)
         across = np.einsum("i,jk->ijk", a, np.diag(b) - np.outer(b, b))
         slope = np.concatenate([down, across], axis=2).reshape(z.size, -1)
-        step = np.linalg.lstsq(root @ slope * math.sqrt(size), u, rcond=1e-10)[0]
+        step = np.linalg.lstsq(root @ slope * math.sqrt(total), u, rcond=1e-10)[0]
         row, column = row + step[: a.size], column + step[a.size :]
     return best

@@ -119,7 +119,7 @@ def curated_test(
         try: scipy.stats.ttest_ind
     """
     name = _scipy_name(test)
-    arguments = _options(options) | ALLOWED[name]
+    arguments = {**_options(options), **ALLOWED[name]}
     eps = _exact.epsilon(epsilon)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
     aggregate, query = _rows_of(curator, columns, by, table, where)
@@ -131,7 +131,8 @@ def curated_test(
         samples = _samples(curator, aggregate, split=by is not None)
         rejected = rejecting_parts(samples, lambda *s: test(*s, **arguments), count, level)
         value = int(m.geometric(rejected, sensitivity=1, epsilon=eps).value)
-        return json.dumps({"test of tests": 1, "rejected": value})
+        coin = noise.random_words(2).tobytes().hex()
+        return json.dumps({"test of tests": 1, "rejected": value, "coin": coin})
 
     job = Job(
         plan=f"test-of-tests {json.dumps(request, sort_keys=True)} {digest(aggregate)}",
@@ -142,8 +143,14 @@ def curated_test(
         tables=(_table_name(curator, table),),
         run=run,
     )
-    value = json.loads(travel(curator, job, fresh=fresh).text)["rejected"]
-    item = Noisy(float(value), Noise(law), query.neighbours.value, aggregate.unit or "row")
+    stored = json.loads(travel(curator, job, fresh=fresh).text)
+    item = Noisy(
+        float(stored["rejected"]),
+        Noise(law),
+        query.neighbours.value,
+        aggregate.unit or "row",
+        coin=stored.get("coin"),
+    )
     result = ump_test(item, count, level, alternative="greater", rng=rng)
     return replace(
         result,

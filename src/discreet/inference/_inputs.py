@@ -39,6 +39,11 @@ class Noisy:
         What was protected, None where nobody said.
     n
         Public number of rows behind the number, where the record states it.
+    rows, rows_in_all
+        Most rows of one unit behind one cell, and behind all cells of the column, where
+        the record states it.
+    coin
+        Public random bits of the release, for chances that must not be tossed twice.
     """
 
     value: Any
@@ -46,6 +51,9 @@ class Noisy:
     neighbours: str | None = None
     unit: str | None = None
     n: int | None = None
+    rows: int | None = None
+    rows_in_all: int | None = None
+    coin: str | None = None
 
     @property
     def size(self) -> int:
@@ -57,7 +65,14 @@ class Noisy:
         if not isinstance(other, Noisy):
             return NotImplemented
         relation, unit = shared([self, other])
-        return Noisy(self.value + other.value, add(self.noise, other.noise), relation, unit)
+        return Noisy(
+            self.value + other.value,
+            add(self.noise, other.noise),
+            relation,
+            unit,
+            rows=_most(self.rows, other.rows),
+            rows_in_all=_most(self.rows_in_all, other.rows_in_all),
+        )
 
     def sum(self) -> Noisy:
         """Add up the cells of a vector."""
@@ -70,7 +85,37 @@ class Noisy:
                 total = Noise(Laplace(law.scale, law.copies * k), self.noise.step)
             else:
                 total = Noise(Gaussian(law.sigma * k**0.5), self.noise.step)
-        return Noisy(float(np.sum(self.value)), total, self.neighbours, self.unit, self.n)
+        return Noisy(
+            float(np.sum(self.value)),
+            total,
+            self.neighbours,
+            self.unit,
+            self.n,
+            rows=self.rows_in_all,
+            rows_in_all=self.rows_in_all,
+        )
+
+
+def _most(*rows: int | None) -> int | None:
+    return max((r for r in rows if r is not None), default=None)
+
+
+def sampled(*items: Noisy, across: bool = False) -> None:
+    """Refuse numbers in which one unit may stand for several rows.
+
+    Procedures about a population take what they count as drawn independently.
+    People are; the rows of one person are not, and would pass for more people than
+    there are. `across` asks the same of all cells together.
+    """
+    for item in items:
+        rows = item.rows_in_all if across and item.rows_in_all is not None else item.rows
+        if rows is not None and rows > 1:
+            raise ParameterError(
+                f"one {item.unit or 'unit'} may stand behind {rows} rows of this number, and rows "
+                "of one are no independent sample of a population",
+                hint="ask for one row of each: SELECT WITH DIFFERENTIAL_PRIVACY "
+                "OPTIONS(max_rows_contributed=1) …, or count units: COUNT(DISTINCT …)",
+            )
 
 
 def add(a: Noise, b: Noise) -> Noise:
@@ -311,7 +356,25 @@ def _of_record(record: Record, column: str | None, row: Mapping[str, object] | N
         _stated(record, "neighbours"),
         _stated(record, "unit"),
         None if public is None or cell is None else int(public[cell]),
+        *rows_of(record, formula.vector, one=cell is not None),
+        None if cell is None else coin_of(record, formula.vector, cell),
     )
+
+
+def rows_of(record: Record, part: int, *, one: bool) -> tuple[int | None, int | None]:
+    """Most rows of one unit in a cell and in all cells of a part, as the record states them."""
+    stated = record.statement.get("rows_of_one_unit")
+    entry = stated[part] if isinstance(stated, list) and part < len(stated) else None
+    if not isinstance(entry, list) or len(entry) != 2:
+        return None, None
+    cell, all_cells = (e if type(e) is int else None for e in entry)
+    return (cell if one else all_cells), all_cells
+
+
+def coin_of(record: Record, part: int, cell: int) -> str | None:
+    """Random bits of the record for one of its numbers."""
+    coin = record.statement.get("coin")
+    return f"{coin}/{part}/{cell}" if isinstance(coin, str) and coin else None
 
 
 def _stated(record: Record, what: str) -> str | None:

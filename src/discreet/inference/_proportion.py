@@ -29,7 +29,7 @@ from scipy import special
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Noisy, check_count, read_n, resolve, shared
+from discreet.inference._inputs import Noisy, check_count, read_n, resolve, sampled, shared
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._results import (
     POPULATION,
@@ -88,6 +88,7 @@ def proportion_test(
     (1.99834, 0.09224)
     """
     item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    sampled(item)
     size, side = read_n(n, item), read_alternative(alternative)
     null = _exact.confidence(p0, "p0")
     check_count(item, size)
@@ -199,6 +200,7 @@ def proportion_interval(
     [0.197207, 0.415664] (95 %)
     """
     item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    sampled(item)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")
     level, side = _exact.confidence(confidence), read_alternative(alternative)
@@ -208,6 +210,7 @@ def proportion_interval(
         return _interval(item, size, level, side)
     size_item = resolve(n)
     shared([item, size_item])
+    sampled(size_item)
     return _interval_private_n(item, size_item, level, side)
 
 

@@ -17,7 +17,12 @@ The bootstrap
 -------------
 :func:`parametric_bootstrap` reruns the *whole* mechanism, clamping and noise
 included, on data simulated from the released parameters [1]_. It is asymptotic,
-and as honest as the model it is given.
+and as honest as the model it is given. It needs a mechanism that is nearly unbiased at
+the parameters released: where clamping bites, the released mean is that of clamped
+values, the model that is fitted to it is another one, and neither kind of
+interval finds its way back (a normal mean of 4.5, σ = 2, clamped to ±5, is covered in 33 and
+1.5 % of cases). The bias shows in the replicates themselves, and more than
+:data:`BIAS` of their standard deviations is refused.
 
 References
 ----------
@@ -39,10 +44,14 @@ from scipy import special
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Description, noisy, read_n, resolve, shared
+from discreet.inference._inputs import Description, noisy, read_n, resolve, sampled, shared
 from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import POPULATION, Interval
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Law
+
+BIAS = 0.25
+"""Bias of a mechanism, in standard deviations, beyond which its bootstrap is refused: at
+this bias an interval of 95 % covers 94 %, or 92 % by percentiles, which double it."""
 
 LATTICE = 20_000
 """Lattice points up to which a discrete law is convolved point by point."""
@@ -149,6 +158,7 @@ def mean_interval(
     [46.5049, 53.4951] (95 %)
     """
     item = resolve(value, **description)
+    sampled(item)
     size, level = read_n(n, item), _exact.confidence(confidence)
     spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint=Hint("sd", 1))) / math.sqrt(
         size
@@ -186,8 +196,9 @@ def parametric_bootstrap(
     target
         The number of interest in θ (applied to θ̃ and to each replicate).
     kind
-        "pivot" reflects the simulated errors about the estimate, which also
-        corrects the bias of clamping; "percentile" takes the quantiles.
+        "pivot" reflects the simulated errors about the estimate; "percentile" takes
+        the quantiles. Neither corrects the bias of clamping: bounds that cut off
+        much of the data are refused.
 
     Examples
     --------
@@ -217,6 +228,15 @@ def parametric_bootstrap(
             f"an array of shape {replicates.shape}"
         )
     centre = float(target(estimate))
+    off, spread = abs(float(replicates.mean()) - centre), float(replicates.std())
+    # the mean of the replicates is itself uncertain by spread/√draws
+    if off > BIAS * spread + 3 * spread / math.sqrt(draws):
+        raise ParameterError(
+            f"the mechanism is off by {off:.3g} on average at the released parameters, which is "
+            f"{off / spread if spread else math.inf:.2g} standard deviations: no bootstrap "
+            "interval covers",
+            hint="clamp less: wider bounds cost more noise and no bias",
+        )
     alpha = (1 - level) / 2
     low, high = np.quantile(replicates, [alpha, 1 - alpha])
     if kind == "pivot":

@@ -17,14 +17,10 @@ everything is ε-DP under add-remove.
 
 Test
 ----
-The statistic is the difference of noisy means over its standard error, sampling and
-noise variance together. Its null distribution is simulated: groups with the released
-variances and one common mean, their sums normal (central limit theorem) with the
-covariances of the Beta law that has this mean and variance, plus noise of the very laws
-that were released, and everything recomputed. The third and fourth moments that the Beta
-law supplies matter only for the noise in the standard error. What is tested is the
-mean of *clamped* values; the test is asymptotically exact, and checked by simulation for
-normal, uniform, two-point and skewed data.
+The pivot of :mod:`._pivot`: linear in the released numbers, sampling and noise variance
+together, its null law simulated with the very laws that were released. What is tested
+is the mean of *clamped* values; the test is asymptotically exact, and checked by simulation
+for normal, uniform, two-point and skewed data, for groups of very unequal size too.
 
 Ranks
 -----
@@ -58,8 +54,17 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, TaintedNoiseError
-from discreet.inference._inputs import Noisy, find_cell, noisy, output_formula, shared
+from discreet.inference._inputs import (
+    Noisy,
+    find_cell,
+    noisy,
+    output_formula,
+    rows_of,
+    sampled,
+    shared,
+)
 from discreet.inference._laws import Floats, Noise, Rng, generator
+from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
 from discreet.plan import Spread
 
@@ -170,7 +175,8 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     cell = find_cell(record, row)
     if cell is None:
         raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
-    half = float(formula.widest / formula.step) / 2
+    # the centre is a whole number of steps, so that one end may be half a step further
+    half = max(math.ceil(formula.widest / formula.step / 2), 1)
     scale = (1.0, 1 / half, 1 / half**2)
     parts = []
     for v, unit in zip((formula.count, formula.first, formula.second), scale, strict=True):
@@ -183,14 +189,18 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
                 Noise(vector.law, Fraction(unit)),
                 str(record.statement.get("neighbours")),
                 str(record.statement.get("unit")),
+                None,
+                *rows_of(record, v, one=True),
             )
         )
     count, first, second = parts
     # the record centres squares at `half`, not at ½: shift by what n says
     shift = float(count.value) * (formula.half / half**2 - 0.5)
     second = Noisy(float(second.value) + shift, second.noise, second.neighbours, second.unit)
-    reach = float(formula.widest) / 2
-    return Moments(count, first, second, -reach, reach)
+    reach = half * formula.step
+    return Moments(
+        count, first, second, float(formula.centre - reach), float(formula.centre + reach)
+    )
 
 
 def two_sample_test(
@@ -232,9 +242,13 @@ def two_sample_test(
     if _released(x) != _released(y):
         raise ParameterError("give two private groups, or two released ones")
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
-    if (groups[0].low, groups[0].high) != (groups[1].low, groups[1].high):
-        raise ParameterError("both groups must be clamped to the same range")
+    if max(g.low for g in groups) >= min(g.high for g in groups):
+        raise ParameterError(
+            "the groups are clamped to ranges that do not meet, so their means differ already",
+            hint="groups of one column, or of columns whose ranges overlap",
+        )
     shared([g.count for g in groups])
+    sampled(*(g.count for g in groups), across=True)
     # disjoint groups: one record is in one of them, and both paid the same
     loss = None if _released(x) else groups[0].loss
     result = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
@@ -286,12 +300,12 @@ def mean_test(
 ) -> TestResult:
     """Test whether a mean equals `mu0` (one sample); arguments as :func:`two_sample_test`."""
     group = _group(x, low, high, epsilon)
+    sampled(group.count)
     null = float(_exact.exact(mu0, "mu0"))
     if not group.low < null < group.high:
         raise ParameterError("mu0 must lie inside the clamping range")
-    centre = (null - (group.low + group.high) / 2) / group.half
     side = read_alternative(alternative)
-    result = _mean_test([group], centre, side, draws=draws, rng=rng)
+    result = _mean_test([group], null, side, draws=draws, rng=rng)
     return replace(result, loss=None if _released(x) else group.loss)
 
 
@@ -327,37 +341,30 @@ def _mean_test(
     draws: int,
     rng: Rng,
 ) -> TestResult:
+    """Test that one mean is `null`, or that two means differ by it."""
     source, draws = generator(rng), read_draws(draws)
-    released = np.array([g.values for g in groups])[:, :, None]
-    laws = [g.laws for g in groups]
-    observed, spread = _studentised(released, laws, null)
-    sizes = np.maximum(released[:, 0, 0], 2.0)
-    means = np.clip(released[:, 1, 0] / sizes, -1, 1)
-    centre = float(np.clip((sizes @ means) / sizes.sum(), -1, 1)) if len(groups) == 2 else null
-    simulated = np.array(
-        [
-            _simulate((n, centre, _variance(part[:, 0])), law, draws, source)
-            for n, part, law in zip(sizes, released, laws, strict=True)
-        ]
-    )
-    t = float(observed[0] / spread[0])
-    errors, spreads = _studentised(simulated, laws, null)
-    ratios = errors / spreads
-    pvalue = _tail(t, ratios, side)
-    half = groups[0].half
+    released = [
+        Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2) for g in groups
+    ]
+    t = float(statistic(released, np.array([null]))[0])
+    ratios = null_draws(released, null, draws, source)
+    means = [float(g.mean[0]) for g in released]
+    estimate = means[0] - means[1] if len(groups) == 2 else means[0]
+    # a table of the law at the estimate, drawn now: one result has one interval
+    ends = null_draws(released, estimate, draws, source)
 
     def interval(level: float) -> Interval:
-        low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2])
-        value, unit = float(observed[0]) * half, float(spread[0]) * half
-        covers = _COVERS if len(groups) == 2 else "the distance of the clamped mean from the null"
-        return Interval(plain(value - high * unit), plain(value - low * unit), level, covers)
+        low, high = np.quantile(ends, [(1 - level) / 2, (1 + level) / 2])
+        bottom, top = inverted(released, estimate, float(low), float(high))
+        covers = _COVERS if len(groups) == 2 else "the population mean of the clamped values"
+        return Interval(plain(bottom), plain(top), level, covers)
 
     parameters = {
-        "sizes": ", ".join(f"about {n:.0f}" for n in sizes),
-        "estimate": float(observed[0]) * half,
-        "range": f"clamped to a range of {2 * half:g}",
+        "sizes": ", ".join(f"about {max(float(g.size[0]), 0):.0f}" for g in released),
+        "estimate": estimate,
+        "range": "; ".join(sorted({f"clamped to {g.low:g}…{g.high:g}" for g in groups})),
     }
-    return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
+    return TestResult(t, _tail(t, ratios, side), side, "test of a mean", parameters, None, interval)
 
 
 def _tail(t: float, null: Floats, side: str) -> float:
@@ -366,68 +373,6 @@ def _tail(t: float, null: Floats, side: str) -> float:
     elif side == "less":
         t, null = -t, -null
     return (1 + int((null >= t).sum())) / (null.size + 1)
-
-
-def _variance(part: Floats) -> float:
-    n = max(float(part[0]), 2.0)
-    mean = float(np.clip(part[1] / n, -1, 1))
-    # at least a thousandth of the range: a zero would make the model degenerate
-    return float(np.clip(0.5 + part[2] / n - mean**2, 1e-6, 1.0))
-
-
-def _studentised(
-    parts: Floats, laws: list[tuple[Noise, Noise, Noise]], null: float
-) -> tuple[Floats, Floats]:
-    """Return the difference of noisy means and its standard error, draw by draw."""
-    n = np.maximum(parts[:, 0], 2.0)
-    means = np.clip(parts[:, 1] / n, -1, 1)
-    variance = np.clip(0.5 + parts[:, 2] / n - means**2, 1e-6, 1.0)
-    noise = np.array([law[1].variance for law in laws])[:, None]
-    size = np.array([law[0].variance for law in laws])[:, None]
-    squared = variance / n + (noise + size * means**2) / n**2
-    difference = means[0] - means[1] if len(parts) == 2 else means[0] - null
-    return difference, np.sqrt(squared.sum(axis=0))
-
-
-def _simulate(
-    model: tuple[float, float, float], laws: tuple[Noise, Noise, Noise], draws: int, rng: Any
-) -> Floats:
-    """Draw noisy (size, Σu, Σ(u² − ½)) of n values of given mean and variance."""
-    n, mean, variance = model
-    mean = float(np.clip(mean, -0.9999, 0.9999))
-    mu = _bounded_moments(mean, min(variance, 0.999 * (1 - mean**2)))
-    size = max(2, round(n))
-    covariance = np.array([[mu[1] - mu[0] ** 2, mu[2] - mu[0] * mu[1]], [0, mu[3] - mu[1] ** 2]])
-    covariance[1, 0] = covariance[0, 1]
-    root = np.linalg.svd(covariance)
-    factor = root.U * np.sqrt(root.S)
-    sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
-    first = size * mean + sums[0]
-    second = size * (mu[1] - 0.5) + sums[1]
-    noises = [law.simulate(rng, draws) for law in laws]
-    return np.array([size + noises[0], first + noises[1], second + noises[2]])
-
-
-def _bounded_moments(mean: float, variance: float) -> tuple[float, float, float, float]:
-    """First four moments of the Beta law on [−1, 1] with this mean and variance.
-
-    There is exactly one for every mean and variance a bounded variable can have: near
-    normal when narrow, a coin when as wide as possible.
-
-    >>> [round(v, 4) for v in _bounded_moments(0.0, 1 / 3)]  # uniform
-    [0.0, 0.3333, 0.0, 0.2]
-    """
-    centre, spread = (1 + mean) / 2, variance / 4
-    total = centre * (1 - centre) / spread - 1
-    raw = np.cumprod([(centre * total + i) / (total + i) for i in range(4)])
-    # u = 2B − 1, expanded
-    e1, e2, e3, e4 = (float(r) for r in raw)
-    return (
-        2 * e1 - 1,
-        4 * e2 - 4 * e1 + 1,
-        8 * e3 - 12 * e2 + 6 * e1 - 1,
-        16 * e4 - 32 * e3 + 24 * e2 - 8 * e1 + 1,
-    )
 
 
 # -- ranks --------------------------------------------------------------------------

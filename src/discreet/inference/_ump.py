@@ -27,6 +27,7 @@ References
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from numpy.typing import ArrayLike
 from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Noisy, noisy, read_n
+from discreet.inference._inputs import Noisy, noisy, read_n, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._proportion import binomial_window
 from discreet.inference._results import POPULATION, Interval, TestResult, plain, read_alternative
@@ -96,8 +97,10 @@ def ump_test(
     ----------
     value
         A release of the geometric mechanism with sensitivity 1 (a uniform is
-        added here, from `rng`), or a plain number: a Tulap variable, whose noise
-        is given by `epsilon` and `delta`, or by `tulap`.
+        added here: from the random bits that the record of an answer holds, so that
+        one release has one p-value; for other releases, or if given, from `rng`), or a
+        plain number: a Tulap variable, whose noise is given by `epsilon` and `delta`,
+        or by `tulap`.
     n, p0, alternative
         As for :func:`proportion_test`.
 
@@ -204,8 +207,18 @@ def _read(
         )
     if epsilon is not None or tulap is not None or delta != 0:
         raise ParameterError("the release already says its noise", hint="leave out epsilon")
-    jitter = generator(rng).uniform(-0.5, 0.5)
+    sampled(item)
+    if rng is None and item.coin is not None:
+        jitter = _uniform(item.coin)
+    else:
+        jitter = float(generator(rng).uniform(-0.5, 0.5))
     return float(item.value) + jitter, Tulap(math.exp(-1 / float(law.scale)))
+
+
+def _uniform(coin: str) -> float:
+    """Uniform on (−½, ½) from random bits: the same for the same bits."""
+    bits = int.from_bytes(hashlib.sha256(coin.encode()).digest()[:6], "big")
+    return (bits + 0.5) / 2**48 - 0.5
 
 
 def _above(z: float | Floats, n: int, p: float, law: Tulap) -> float:

@@ -59,6 +59,14 @@ from discreet.plan._statistics import (
     LinearImage,
     Statistic,
 )
+from discreet.plan._target import (
+    choosing,
+    level_of_each,
+    rows_of_one_unit,
+    shares_noise,
+    statistics_of,
+    target,
+)
 from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, rational
 from discreet.plan._vectors import Box, Numbers
@@ -130,6 +138,7 @@ __all__ = [
     "cells_of",
     "charge",
     "check_label",
+    "choosing",
     "corners",
     "damaged",
     "describe",
@@ -140,6 +149,7 @@ __all__ = [
     "functions",
     "ingest",
     "integer",
+    "level_of_each",
     "limits_of",
     "lower",
     "nodes",
@@ -149,7 +159,11 @@ __all__ = [
     "private_tables",
     "rational",
     "reach",
+    "rows_of_one_unit",
     "run",
     "sensitivity",
+    "shares_noise",
     "statistic",
+    "statistics_of",
+    "target",
 ]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from discreet._print import number
 from discreet.plan._parts import Floats, Priced, Release
 from discreet.plan._picks import Labels
-from discreet.plan._trees import Levels
+from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box, Numbers
 
@@ -169,14 +169,16 @@ class Mean(Formula):
 class Spread(Formula):
     """Variance or standard deviation from centred first and second sums.
 
-    With y = code − centre, the vectors hold Σy and Σ(y² − half); the variance is
-    half + Σ(y² − half)/n − (Σy/n)², times n/(n−1) for a sample variance.
+    With y = value − centre in steps, the vectors hold Σy and Σ(y² − half); the
+    variance is half + Σ(y² − half)/n − (Σy/n)², times n/(n−1) for a sample variance.
+    It does not depend on the centre; a test of the mean behind it does.
     """
 
     first: int
     second: int
     count: int
     half: int
+    centre: Fraction
     step: Fraction
     widest: Fraction
     sample: bool
@@ -216,6 +218,12 @@ class Spread(Formula):
         """Not known in advance."""
         return "± follows from noisy moments; see the interval of the answer"
 
+    def check(self, releases: Releases) -> None:
+        """Refuse an empty range."""
+        Formula.check(self, releases)
+        if self.step <= 0 or self.widest < 0:
+            raise damaged("a spread has no range")
+
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Formula):
@@ -241,10 +249,13 @@ class Quantile(Formula):
         """One statement for each quantile."""
         return {("quantile", self.tree, self.at)}
 
-    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - in ranks
-        """Error of the ranks."""
-        ranks = round(4 * float(priced[self.tree].law.variance) ** 0.5)
-        return f"ranks off by about {number(ranks)} rows"
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Error of the ranks, and how far the interval reaches."""
+        part = priced[self.tree].part
+        assert isinstance(part, Tree)
+        off, reach = rank_error(part, priced[self.tree].law, float(self.at), confidence)
+        rows = f"ranks off by about {number(round(off))} rows"
+        return f"{rows} (interval ± {number(round(reach))})"
 
     def check(self, releases: Releases) -> None:
         """Refuse probabilities outside 0 and 1."""

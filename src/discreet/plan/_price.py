@@ -47,6 +47,7 @@ from discreet.plan._parts import (
     charge,
 )
 from discreet.plan._query import Of
+from discreet.plan._target import level_of_each
 
 Noise = Choice["laplace", "gaussian"]
 
@@ -110,7 +111,10 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why)
     if ask.delta is None or noise == "laplace" or not all(x.gaussian for x in lowered.parts):
         return laplace
-    gaussian = _gaussian(lowered, ask.epsilon, ask.delta)
+    try:
+        gaussian = _gaussian(lowered, ask.epsilon, ask.delta)
+    except ParameterError:  # no variance is certified here; Laplace noise keeps the promise
+        return laplace
     best = min((laplace, gaussian), key=_worst)
     return replace(best, why=f"{best.noise.capitalize()} noise is the smaller here")
 
@@ -196,7 +200,11 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
             )
         index, step = _single(lowered, outputs[name], name)
         moves = lowered.parts[index].sensitivity.l1
-        shares[index] = max(shares.get(index, Fraction(0)), _share(moves, margin / step, ask))
+        here = replace(ask, confidence=level_of_each(lowered, outputs[name], ask.confidence))
+        shares[index] = max(
+            shares.get(index, Fraction(0)),
+            _share(moves, margin / step, here),
+        )
     if not shares:
         raise ParameterError("within= needs at least one margin", hint=Hint("within", {"n": 25}))
     least = min(shares.values())

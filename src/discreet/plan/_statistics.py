@@ -256,7 +256,7 @@ class Variance(Statistic):
     def lower(self, low: Lowering) -> Formula:
         """Two centred moments and a count."""
         expr = low.number(self._value)
-        centred, _ = _centred(expr)
+        centred, centre = _centred(expr)
         squares = Square(centred)
         half = squares.type.hi // 2
         shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
@@ -265,6 +265,7 @@ class Variance(Statistic):
             low.sum(Arithmetic("-", squares, shift)),
             low.count(expr),
             half,
+            centre * expr.type.step,
             expr.type.step,
             (expr.type.hi - expr.type.lo) * expr.type.step,
             sample=self.sample,

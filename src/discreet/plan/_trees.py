@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from discreet.noise import DiscreteGaussian
 from discreet.plan._parts import (
@@ -103,7 +104,9 @@ class Tree(Part):
                 exact[i, _leaf(key)] = values[0]
         levels = []
         for depth in range(1, self.levels + 1):
-            counts = exact.reshape(len(cells), BRANCHING**depth, -1).sum(axis=2)
+            nodes = BRANCHING**depth
+            # the last length is stated: without any cell it could not be inferred
+            counts = exact.reshape(len(cells), nodes, self.leaves // nodes).sum(axis=2)
             noisy = add(counts, draw.sample(priced.law, counts.size).reshape(counts.shape))
             levels.append(tuple(tuple(int(x) for x in row) for row in noisy))
         return Levels(tuple(levels), priced.law, BRANCHING, self.lo, self.width, self.hi)
@@ -172,7 +175,10 @@ class Levels(Release):
 
     @cached_property
     def _counts(self) -> tuple[Ints, ...]:
-        return tuple(np.array(level, dtype=np.int64) for level in self.levels)
+        return tuple(
+            np.array(level, dtype=np.int64).reshape(len(level), self.branching**depth)
+            for depth, level in enumerate(self.levels, start=1)
+        )
 
     @property
     def leaves(self) -> int:
@@ -193,23 +199,6 @@ class Levels(Release):
             total += prefix[:, node] - prefix[:, np.minimum(parent * self.branching, node)]
             parent = node
         return total
-
-    def _squares(self, q: float) -> tuple[Floats, Floats]:
-        """Σ of squared and largest absolute noise coefficients of D̂(j), per boundary."""
-        j = np.arange(self.leaves + 1)
-        top = j // self.branching ** (len(self.levels) - 1)
-        squares = (1 - q) ** 2 * top + q**2 * (self.branching - top)
-        node = top
-        for depth in range(2, len(self.levels) + 1):
-            finer = j // self.branching ** (len(self.levels) - depth)
-            squares = squares + (finer - node * self.branching)
-            node = finer
-        largest = (
-            np.ones(self.leaves + 1)
-            if len(self.levels) > 1
-            else np.full(self.leaves + 1, max(q, 1 - q))
-        )
-        return squares.astype(np.float64), largest
 
     def quantile(self, q: float) -> Floats:
         """Estimate per cell: the balanced crossing of a monotone fit, interpolated."""
@@ -232,7 +221,7 @@ class Levels(Release):
         """Ends per cell of an interval for the true quantile of the clamped values."""
         cumulative = self._cumulative()
         difference = cumulative - q * cumulative[:, -1:]
-        squares, largest = self._squares(q)
+        squares, largest = _squares(len(self.levels), self.branching, q)
         margin = tail_margin(self.law, squares, largest, (1 - confidence) / 2)
         possible = (difference[:, :-1] <= margin[:-1]) & (difference[:, 1:] >= -margin[1:])
         nothing = ~possible.any(axis=1)
@@ -245,6 +234,33 @@ class Levels(Release):
     def _value(self, position: NDArray[Any]) -> Floats:
         raw = float(self.lo) + position * float(self.width)
         return np.clip(raw, float(self.lo), float(self.hi))
+
+
+def _squares(levels: int, branching: int, q: float) -> tuple[Floats, Floats]:
+    """Σ of squared and largest absolute noise coefficients of D̂(j), per boundary."""
+    j = np.arange(branching**levels + 1)
+    top = j // branching ** (levels - 1)
+    squares = (1 - q) ** 2 * top + q**2 * (branching - top)
+    node = top
+    for depth in range(2, levels + 1):
+        finer = j // branching ** (levels - depth)
+        squares = squares + (finer - node * branching)
+        node = finer
+    largest = np.ones(j.size) if levels > 1 else np.full(j.size, max(q, 1 - q))
+    return squares.astype(np.float64), largest
+
+
+def rank_error(tree: Tree, law: Law, q: float, confidence: float) -> tuple[float, float]:
+    """Error of a quantile in ranks, and reach of its interval, at an average boundary.
+
+    The first is the normal quantile of the noise of D̂ (a sum of a dozen draws or more), the
+    second the margin by which the interval rules leaves out.
+    """
+    squares, largest = _squares(tree.levels, BRANCHING, q)
+    mean = np.array([squares.mean()])
+    normal = special.ndtri((1 + confidence) / 2) * np.sqrt(mean[0] * float(law.variance))
+    reach = tail_margin(law, mean, largest[:1], (1 - confidence) / 2)
+    return float(normal), float(reach[0])
 
 
 def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floats:

@@ -344,7 +344,7 @@ class _Select:
             if isinstance(item, exp.Star):
                 raise UnsupportedQueryError(
                     "SELECT * would let rows out; only statistics leave",
-                    hint="SELECT COUNT(*) AS n FROM " + next(iter(self.policy.tables)),
+                    hint=f"COUNT(*) … FROM {next(iter(self.policy.tables))}",
                 )
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)

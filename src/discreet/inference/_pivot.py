@@ -1,0 +1,205 @@
+r"""The pivot behind tests of means: linear in what was released, without a ratio.
+
+A group releases noisy versions of n, Σu and Σ(u² − ½) of its values
+:math:`x = c + hu`, u ∈ [−1, 1]. A noisy mean is a ratio, and where the noise of n is as
+large as n itself (a hundred people at ε = 0.1) its law is nothing like normal. The sum
+:math:`D(\mu)=\sum(x-\mu)` is linear in the three numbers, and so is its sampling variance
+:math:`W(\mu)=\sum(x-\mu)^2`; the noise adds
+:math:`h^2(v_1+u_\mu^2v_0)`, known exactly. This is Fieller's way to test a ratio.
+
+One group, mean μ: :math:`T=D(\mu)/\sqrt{V(\mu)}` with V the sum of both variances. Two
+groups whose means differ by δ, with totals A and sizes n:
+
+.. math:: T = \frac{A_1n_2-A_2n_1-\delta n_1n_2}{\sqrt{V_1n_2^2+V_2n_1^2}},
+
+which is the signed root of :math:`\min_\mu\sum_i D_i^2/V_i`; V is taken at the
+minimising μ. The law of T is simulated: normal sums with the covariances of the
+Beta law that has the group's mean and variance, plus noise of the laws that were
+released. The unknown sizes enter only through n·var, which W estimates without dividing.
+
+References
+----------
+E. Fieller, "Some problems in interval estimation", JRSS B 1954.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from discreet.inference._laws import Floats, Noise
+
+_LEAST = 1e-6
+"""Least variance of a value in units of u²: a zero would make the model degenerate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Noisy (n, Σu, Σ(u² − ½)) of values centre + half·u, draw by draw, and their noise."""
+
+    parts: Floats
+    laws: tuple[Noise, Noise, Noise]
+    centre: float
+    half: float
+
+    @property
+    def size(self) -> Floats:
+        """Noisy sizes."""
+        return np.asarray(self.parts[0])
+
+    @property
+    def total(self) -> Floats:
+        """Noisy sums of values."""
+        return np.asarray(self.half * self.parts[1] + self.centre * self.parts[0])
+
+    @property
+    def mean(self) -> Floats:
+        """Noisy means, inside the range."""
+        ratio = self.parts[1] / np.maximum(self.parts[0], 2.0)
+        return np.asarray(self.centre + self.half * np.clip(ratio, -1, 1))
+
+    def sampling(self, mean: Floats) -> Floats:
+        """Estimated variance of a sum of distances from a mean: Σ(u − m)² in units of u²."""
+        n, first, second = self.parts
+        u = self.place(mean)
+        found = second + n / 2 - 2 * u * first + u**2 * n
+        rows = np.maximum(n, 2.0)
+        return np.asarray(np.clip(found, _LEAST * rows, 4 * rows))
+
+    def variance(self, mean: Floats) -> Floats:
+        """Variance of Σ(x − mean), sampling and noise together."""
+        size, first, _ = (law.variance for law in self.laws)
+        u = self.place(mean)
+        return np.asarray(self.half**2 * (self.sampling(mean) + first + u**2 * size))
+
+    def place(self, mean: Floats) -> Floats:
+        """A mean as a value of u."""
+        return np.clip((mean - self.centre) / self.half, -1.0, 1.0)
+
+    def simulated(self, mean: float, draws: int, rng: np.random.Generator) -> Group:
+        """Draw such groups whose population has this mean, and the variance found here."""
+        n = max(float(self.parts[0, 0]), 2.0)
+        at = np.array([mean])
+        variance = float(self.sampling(at)[0]) / n
+        model = (n, float(self.place(at)[0]), variance)
+        return Group(_simulate(model, self.laws, draws, rng), self.laws, self.centre, self.half)
+
+
+def common_mean(groups: Sequence[Group], shift: Floats) -> Floats:
+    """Mean of the second group under the null that the first has this plus `shift`."""
+    a, b = groups
+    n, m = np.maximum(a.size, 0.0), np.maximum(b.size, 0.0)
+    low = np.maximum(a.centre - a.half - shift, b.centre - b.half)
+    high = np.maximum(low, np.minimum(a.centre + a.half - shift, b.centre + b.half))
+    mean = np.clip((n * (a.mean - shift) + m * b.mean) / np.maximum(n + m, 1.0), low, high)
+    for _ in range(2):
+        v, w = a.variance(mean + shift), b.variance(mean)
+        top = (a.total - shift * a.size) * a.size / v + b.total * b.size / w
+        mean = np.clip(top / np.maximum(a.size**2 / v + b.size**2 / w, 1e-300), low, high)
+    return np.asarray(mean)
+
+
+def statistic(groups: Sequence[Group], shift: Floats) -> Floats:
+    """T, draw by draw: of one mean equal to `shift`, or of two that differ by it."""
+    if len(groups) == 1:
+        (only,) = groups
+        return np.asarray(
+            (only.total - shift * only.size) / np.sqrt(only.variance(shift + 0 * only.size))
+        )
+    a, b = groups
+    mean = common_mean(groups, shift)
+    spread = a.variance(mean + shift) * b.size**2 + b.variance(mean) * a.size**2
+    top = a.total * b.size - b.total * a.size - shift * a.size * b.size
+    return np.asarray(top / np.sqrt(np.maximum(spread, 1e-300)))
+
+
+def null_draws(
+    groups: Sequence[Group], shift: float, draws: int, rng: np.random.Generator
+) -> Floats:
+    """Draw T under the null that one mean is `shift`, or that two differ by it."""
+    at = np.array([shift])
+    if len(groups) == 1:
+        means = [shift]
+    else:
+        mean = float(common_mean(groups, at)[0])
+        means = [mean + shift, mean]
+    simulated = [g.simulated(m, draws, rng) for g, m in zip(groups, means, strict=True)]
+    return statistic(simulated, at)
+
+
+def inverted(
+    groups: Sequence[Group], estimate: float, low: float, high: float
+) -> tuple[float, float]:
+    """Hull of the shifts that T between `low` and `high` does not refuse."""
+    first, *rest = groups
+    bottom, top = first.centre - first.half, first.centre + first.half
+    for other in rest:
+        bottom, top = bottom - other.centre - other.half, top - other.centre + other.half
+
+    def kept(shifts: Floats) -> Floats:
+        t = statistic(groups, shifts)
+        return np.asarray((low <= t) & (t <= high))
+
+    steps = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 600)])
+
+    def end(limit: float) -> float:
+        places = estimate + (limit - estimate) * steps
+        good = np.flatnonzero(kept(places))
+        if good.size == 0:
+            return estimate
+        if good[-1] == places.size - 1:
+            return limit
+        inside, outside = float(places[good[-1]]), float(places[good[-1] + 1])
+        for _ in range(30):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if kept(np.array([middle]))[0] else (inside, middle)
+        return outside
+
+    return end(bottom), end(top)
+
+
+def _simulate(
+    model: tuple[float, float, float],
+    laws: tuple[Noise, Noise, Noise],
+    draws: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Draw noisy (size, Σu, Σ(u² − ½)) of n values of given mean and variance."""
+    n, mean, variance = model
+    mean = float(np.clip(mean, -0.9999, 0.9999))
+    mu = bounded_moments(mean, min(variance, 0.999 * (1 - mean**2)))
+    size = max(2, round(n))
+    covariance = np.array([[mu[1] - mu[0] ** 2, mu[2] - mu[0] * mu[1]], [0, mu[3] - mu[1] ** 2]])
+    covariance[1, 0] = covariance[0, 1]
+    root = np.linalg.svd(covariance)
+    factor = root.U * np.sqrt(root.S)
+    sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
+    first = size * mean + sums[0]
+    second = size * (mu[1] - 0.5) + sums[1]
+    drawn = [law.simulate(rng, draws) for law in laws]
+    return np.array([size + drawn[0], first + drawn[1], second + drawn[2]])
+
+
+def bounded_moments(mean: float, variance: float) -> tuple[float, float, float, float]:
+    """First four moments of the Beta law on [−1, 1] with this mean and variance.
+
+    There is exactly one for every mean and variance a bounded variable can have: near
+    normal when narrow, a coin when as wide as possible.
+
+    >>> [round(v, 4) for v in bounded_moments(0.0, 1 / 3)]  # uniform
+    [0.0, 0.3333, 0.0, 0.2]
+    """
+    centre, spread = (1 + mean) / 2, variance / 4
+    total = centre * (1 - centre) / spread - 1
+    raw = np.cumprod([(centre * total + i) / (total + i) for i in range(4)])
+    # u = 2B − 1, expanded
+    e1, e2, e3, e4 = (float(r) for r in raw)
+    return (
+        2 * e1 - 1,
+        4 * e2 - 4 * e1 + 1,
+        8 * e3 - 12 * e2 + 6 * e1 - 1,
+        16 * e4 - 32 * e3 + 24 * e2 - 8 * e1 + 1,
+    )
