@@ -6,11 +6,15 @@ import difflib
 import re
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, ParameterError
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+OBEYED: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""C1 controls, marks that turn or hide text, line separators, halves of surrogate pairs."""
 
 
 def plain_str(
@@ -43,6 +47,15 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
+def json_safe(text: str) -> str:
+    r"""Escape in JSON text what a terminal or an editor would obey instead of show.
+
+    >>> json_safe('"a\u202eb"')
+    '"a\\u202eb"'
+    """
+    return OBEYED.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
 def quote(text: object) -> str:
     """Name something in a message: in double quotes, on one line, never long.
 
@@ -51,22 +64,6 @@ def quote(text: object) -> str:
     """
     name = text if isinstance(text, str) else type(text).__name__
     return f'"{printable(name if len(name) <= 60 else name[:57] + "...")}"'
-
-
-def without_password(url: str, *, login: bool = True) -> str:
-    """Take passwords out of a URL, and the user's name unless `login` is to stay.
-
-    >>> without_password("postgresql://ana:secret@db/clinic?sslpassword=x&sslmode=require")
-    'postgresql://ana@db/clinic?sslmode=require'
-    >>> without_password("postgresql://ana@db/clinic?user=ana", login=False)
-    'postgresql://db/clinic'
-    """
-    secret = {"password", "passfile", "sslpassword"} | ({"user"} if not login else set())
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    name = f"{user.partition(':')[0]}@" if user and login else ""
-    query = [(k, v) for k, v in parse_qsl(parts.query) if k.lower() not in secret]
-    return urlunsplit((parts.scheme, name + host, parts.path, urlencode(sorted(query)), ""))
 
 
 def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:

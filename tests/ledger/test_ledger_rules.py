@@ -13,7 +13,7 @@ import pytest
 
 from discreet import errors, ledger
 from discreet import policy as pol
-from discreet.ledger import _ledger
+from discreet.ledger import _turn
 from discreet.plan import Cost
 
 
@@ -281,7 +281,7 @@ def test_the_pasted_fix_works(path, given):
 def test_a_clock_set_back_changes_nothing(opened, monkeypatch):
     book = opened.open()
     for year in (2030, 1970, 2001):
-        monkeypatch.setattr(_ledger, "_now", lambda year=year: f"{year}-01-01T00:00:00+00:00")
+        monkeypatch.setattr(_turn, "now", lambda year=year: f"{year}-01-01T00:00:00+00:00")
         book.debit(opened.entry("0.3", plan=str(year)))
     with pytest.raises(errors.BudgetExceededError):
         book.debit(opened.entry("0.2", plan="more"))
@@ -340,7 +340,7 @@ def test_only_what_was_asked_is_written(opened):
     book = opened.open()
     book.debit(opened.entry("0.1", key="k"))
     allowed = {"fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source", "key",
-               "tables", "cost", "accounting", "charge"}  # fmt: skip
+               "tables", "cost", "accounting", "charge", "question"}  # fmt: skip
     assert set(book.lines[-1].content) == allowed
 
 

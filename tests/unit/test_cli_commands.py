@@ -341,7 +341,7 @@ def test_owner_decisions_are_lines_of_the_chain():
     assert told["shares"] == {"ana": "0.5", "ben": "0.25"}
     assert told["analysts"]["ana"]["epsilon"]["total"] == "1.5"
     verified = data("budget", "verify")["result"]
-    assert (verified["lines"], verified["debits"]) == (7, 1)
+    assert (verified["lines"], verified["debits"]) == (8, 1)
     out = call("budget").stdout
     assert "new totals or shares: second wave" in out
     assert "eva" in out
@@ -364,7 +364,7 @@ def test_export_gives_every_line_and_no_formulas(folder):
     data("ask", COUNT, "-e", "1", "--analyst", "=cmd()")
     text = call("budget", "export").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert [r["kind"] for r in rows] == ["open", "debit"]
+    assert [r["kind"] for r in rows] == ["open", "debit", "settle"]
     assert rows[1]["analyst"] == "'=cmd()"
     assert rows[1]["epsilon"] == "1"
     call("budget", "export", "--format", "json", "-o", "out.json")
@@ -386,7 +386,7 @@ def test_the_ledger_may_be_named_before_or_after_the_command(folder):
         ["budget", "-p", "people.toml", "verify"],
         ["budget", "verify", "-p", "people.toml"],
     ):
-        assert data(*order)["result"]["lines"] == 2
+        assert data(*order)["result"]["lines"] == 3
 
 
 # -- explain and meaning ------------------------------------------------------------------
@@ -465,7 +465,8 @@ def test_charts_go_through_the_renderer(folder, monkeypatch):
         def vegalite_to_html(spec, *, bundle):
             assert bundle
             assert spec
-            return "<!DOCTYPE html><html><head></head></html>"
+            script = "const spec = {};\ndraw(spec)"
+            return f"<!DOCTYPE html><html><head></head><script>{script}</script></html>"
 
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", Renderer)
     data("ask", GROUPED, "-e", "0.5", "--chart", "c.svg")

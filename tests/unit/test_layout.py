@@ -19,6 +19,7 @@ ROAD = (
     "errors",
     "_exact",
     "_canonical",
+    "_address",
     "_text",
     "_lazy",
     "_print",

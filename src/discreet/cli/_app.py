@@ -63,13 +63,16 @@ PolicyFile = Annotated[
 Source = Annotated[
     str | None,
     typer.Option(
-        metavar="PATH|URL", help="Where the data are, if not where the policy says they are."
+        envvar="DISCREET_SOURCE",
+        metavar="PATH|URL",
+        help="Where the data are, if not where the policy says they are.",
     ),
 ]
 LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
+        envvar="DISCREET_LEDGER",
         metavar="PATH|URL",
         help="The ledger. Left out: POLICY.ledger, beside it.",
     ),
@@ -555,7 +558,8 @@ def _run(arguments: list[str]) -> int:
             hint = "discreet --help"
             fail(Exit.USAGE, "usage", error.format_message(), hint, as_json=True)
         except (typer.Abort, KeyboardInterrupt):
-            fail(Exit.INTERRUPTED, "interrupted", "interrupted", as_json=as_json)
+            told = "interrupted; what was debited is not lost: the same question is taken up again"
+            fail(Exit.INTERRUPTED, "interrupted", told, as_json=as_json)
     except typer.Exit as left:
         return left.exit_code
     except SystemExit as left:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
+from discreet._text import json_safe
 from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
@@ -69,7 +70,7 @@ def ask(
     level = str(offer["confidence"])
     files = []
     if save is not None:
-        write(save, json.dumps(answer.record(), ensure_ascii=False, indent=1) + "\n")
+        write(save, json_safe(json.dumps(answer.record(), ensure_ascii=False, indent=1)) + "\n")
         files.append(save)
     if chart is not None:
         _charts.draw(answer.chart(level), chart)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import _print
 from discreet._exact import show as exactly
+from discreet._text import json_safe
 from discreet.cli._console import (
     bar,
     facts,
@@ -210,6 +211,10 @@ def _description(line: Line) -> str:
         case "debit":
             tables = ", ".join(body.get("tables") or ()) or "?"
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
+        case "settle":
+            return f"line {body['debit']} {'is answered' if body['record'] else 'has failed'}"
+        case "format":
+            return f"format {body['format']} begins"
         case "budget":
             words = "new totals or shares"
         case "close" | "reopen":
@@ -255,7 +260,11 @@ def export(where: Where, *, form: str, output: str | None) -> Reply:
     """Write every line of the ledger."""
     ledger = ledger_of(where)
     rows = [_row(line) for line in ledger.lines]
-    text = _csv(rows) if form == "csv" else json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
+    text = (
+        _csv(rows)
+        if form == "csv"
+        else json_safe(json.dumps(rows, ensure_ascii=False, indent=1)) + "\n"
+    )
     data: dict[str, Any] = {"policy": ledger.identity, "lines": rows}
     if output is None or output == "-":
         return Reply(data, lambda console: verbatim(console, text.rstrip("\n")))

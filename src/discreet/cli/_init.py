@@ -9,12 +9,15 @@ What cannot be known stays a comment or a blank that ``discreet check`` refuses.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from discreet._text import without_password
+from discreet._address import address
+from discreet._text import visible
 from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._schema import Schema, read_schemas
@@ -34,6 +37,9 @@ _SHAPES: Final[Mapping[str, str]] = {
     "timestamp": '{ type = "timestamp", min = …, max = …, step = … }',
     "category": '{ type = "category", values = […] }',
 }
+_TYPE: Final = re.compile(
+    r"[a-z]\w*( [a-z]+)*(\(\d+(, ?\d+)?\)|\[[a-z]+\])?", re.ASCII | re.IGNORECASE
+)
 _WHY: Final = """\
 # Drafted from names and types alone: no value was read. Bounds and lists of
 # categories must come from what you know without looking (a law, a form, a
@@ -123,9 +129,9 @@ def _target(source: str, output: str | None) -> Path | None:
 
 
 def _source_text(source: str, policy: Path | None) -> str:
-    """Write a path as seen from the policy's folder; a URL without its password."""
+    """Write a path as seen from the policy's folder; a URL as host, port and database."""
     if "://" in source:
-        return without_password(source)
+        return address(source)
     folder = (policy.parent if policy is not None else Path()).resolve()
     full = Path(source).resolve()
     return str(full.relative_to(folder)) if full.is_relative_to(folder) else str(full)
@@ -143,9 +149,27 @@ def draft_text(
 ) -> str:
     """Write the policy with its blanks and the reasons for them."""
     name = path.name if path is not None else "policy.toml"
-    parts = [_WHY.format(name=name), _budget_text(epsilon, delta)]
+    parts = [_WHY.format(name=visible(name)), _budget_text(epsilon, delta)]
     parts += [_table_text(draft, source) for draft in drafts]
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    _check_shape(text, drafts, source)
+    return text
+
+
+def _check_shape(text: str, drafts: Sequence[_Draft], source: str) -> None:
+    """Refuse a text that says more than was meant: names come from files of anybody's."""
+    read = tomllib.loads(text)
+    tables = {
+        name: (table.get("source"), set(table) - {"source", "unit", "max_rows_per_unit"})
+        for name, table in read["tables"].items()
+    }
+    meant = {draft.schema.table: (source, {"columns"}) for draft in drafts}
+    columns = all(
+        set(read["tables"][d.schema.table]["columns"]) <= {c.name for c in d.schema.columns}
+        for d in drafts
+    )
+    if set(read) != {"budget", "tables"} or tables != meant or not columns:
+        raise UsageError("a policy for these names cannot be drafted")
 
 
 def _budget_text(epsilon: str | None, delta: str | None) -> str:
@@ -153,7 +177,7 @@ def _budget_text(epsilon: str | None, delta: str | None) -> str:
 
     Budget(epsilon or "1", delta=delta or 0)
     total = toml.string(epsilon or "1")
-    command = f"discreet meaning --epsilon {epsilon or 1}"
+    command = f"discreet meaning --epsilon {visible(epsilon or '1')}"
     lines = [
         "[budget]",
         f"epsilon = {total}  # for everything ever asked; what it means: {command}",
@@ -201,7 +225,7 @@ def _unit_text(draft: _Draft) -> list[str]:
 
 
 def _column_text(name: str, kind: str | None, native: str) -> list[str]:
-    key = toml.key(name)
+    key, native = toml.key(name), _type_name(native)
     match kind:
         case "boolean":
             return [f'{key} = {{ type = "boolean" }}']
@@ -215,6 +239,12 @@ def _column_text(name: str, kind: str | None, native: str) -> list[str]:
         case None:
             return [f"# {key} = {{ type = … }}  # a CSV file does not say its types"]
     return [f"# {key}: {native} cannot be asked about"]
+
+
+def _type_name(native: str) -> str:
+    """Name a type without what it is made of: names of fields, and labels, which are values."""
+    found = _TYPE.match(native)
+    return found[0].strip() if found else "this type"
 
 
 def _likely_unit(names: Sequence[str]) -> str | None:
@@ -300,6 +330,6 @@ def _checked(name: str, given: dict[str, Any]) -> str | None:
 
 def _input(question: str) -> str:
     try:
-        return input(question).strip()
+        return input(visible(question)).strip()
     except EOFError:
         return ""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from discreet import errors
+from discreet._text import json_safe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,8 +171,8 @@ def fail(
 
 def print_json(envelope: Mapping[str, Any]) -> None:
     """Print one JSON object on one line per key level, strict JSON always."""
-    sys.stdout.write(json.dumps(plain(envelope), ensure_ascii=False, indent=2, allow_nan=False))
-    sys.stdout.write("\n")
+    text = json.dumps(plain(envelope), ensure_ascii=False, indent=2, allow_nan=False)
+    sys.stdout.write(f"{json_safe(text)}\n")
 
 
 def plain(value: Any) -> Any:

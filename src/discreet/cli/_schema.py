@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from discreet._text import without_password
+from discreet._address import address
 from discreet.cli._outcome import UsageError
 
 _HEADER_BYTES: Final = 2**20
@@ -137,7 +137,7 @@ def _postgres(url: str) -> list[Schema]:
         with psycopg.connect(url, autocommit=True) as connection:
             return connection.execute(_CATALOGUE).fetchall()
 
-    return _grouped(_quietly(rows, without_password(url)), "public")
+    return _grouped(_quietly(rows, address(url)), "public")
 
 
 def _quietly(read: Any, where: object) -> Any:

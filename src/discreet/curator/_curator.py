@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, Hint, QueryError
+from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
@@ -71,6 +72,7 @@ class Curator:
         self.ledger = ledger
         self.analyst = analyst
         self._engine = engine
+        self._process = os.getpid()
         self._closed = False
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
@@ -304,6 +306,12 @@ class Curator:
     @property
     def _road(self) -> Road:
         """The one way to a release under this curator's policy."""
+        if os.getpid() != self._process:
+            # an engine's threads do not follow a fork: it would hang, after the debit
+            raise EngineError(
+                "this curator was opened by another process, before a fork; nothing was charged",
+                hint="open a curator in each process, after the fork",
+            )
         policy = self.policy
         return Road(
             self.ledger,

@@ -9,7 +9,7 @@ from typing import Any
 
 from discreet import engines
 from discreet import policy as pol
-from discreet._text import without_password
+from discreet._address import address
 from discreet.curator._curator import Curator
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger, MemoryLedger, claim, open_ledger
@@ -84,7 +84,7 @@ def _label(source: Any, policy: pol.Policy, folder: Path) -> str | None:
         return repr(labels) if len(labels) == len(parts) else None
     if isinstance(data, str | os.PathLike):
         text = os.fspath(data)
-        return without_password(text, login=False) if "://" in text else os.path.realpath(text)
+        return address(text) if "://" in text else os.path.realpath(text)
     return None
 
 

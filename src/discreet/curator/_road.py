@@ -7,11 +7,17 @@ its outcome is stored, and only what is stored is returned. See
 Nothing is free: a job costs at least the policy's least price, and so does every
 further run of a job whose outcome was never stored. A channel that remains (time, a
 failure for want of memory) is thereby metered.
+
+An interrupt from the keyboard is no outcome: when it comes is decided outside, as for
+a kill, and the same question is taken up again under its debit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from discreet import noise
@@ -45,6 +51,26 @@ class Outcome:
     cached: bool
 
 
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Note interrupts from the keyboard, also those that an engine hides in its own errors."""
+    seen: list[int] = []
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield seen
+        return
+
+    def note(number: int, _frame: object) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @dataclass(frozen=True)
 class Road:
     """The way from a job to its outcome, under one policy and one ledger."""
@@ -69,13 +95,17 @@ class Road:
             )
         if not receipt.charged:
             again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
-            self.ledger.debit(replace(again, fresh=True))
+            self.ledger.debit(replace(again, fresh=True, runs=False))
         failure: Exception | None = None
-        try:
-            # our own errors are built from public facts alone; others may hold data
-            text = sealed(job.run, but=(DiscreetError,))
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failure = error
+        with _interrupts() as interrupted:
+            try:
+                # our own errors are built from public facts alone; others may hold data
+                text = sealed(job.run, but=(DiscreetError,))
+            except Exception as error:  # noqa: BLE001 - raised again below
+                failure = error
+        if failure is not None and interrupted:
+            # an engine turned it into an error of its own; the run has no outcome
+            raise KeyboardInterrupt from None
         if failure is not None:
             # an outcome too: if it cannot be stored it is not told, not even as a context
             self.ledger.settle(receipt, None)

@@ -3,8 +3,11 @@
 A *mark* says "this policy's ledger, which began with line G, had line n with
 hash h". It is kept in two places: beside the ledger (``people.toml.ledger.anchor``)
 and in the user's state directory (``$XDG_STATE_HOME/discreet``), by policy
-identity. Marks only move forward, after each commit, so a mark is never ahead of
-the ledger. At every use each mark must be met: the ledger has at least n lines,
+identity. Whoever writes holds both from before the check until they are moved, after
+the commit: a mark is never ahead of the ledger, only moves forward, and copies of
+one ledger take turns at the mark that they share. The first to write goes on; the
+others then miss a line, or have another one of the same number, and are refused.
+At every use each mark must be met: the ledger has at least n lines,
 it began with G, and its line n has hash h.
 
 Detected, as long as one of the two marks survives unchanged:
@@ -34,6 +37,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,7 +45,7 @@ from pathlib import Path
 from typing import Final
 
 from discreet._canonical import canonical, digest
-from discreet.errors import LedgerError
+from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 
 try:
     import fcntl
@@ -51,6 +55,10 @@ except ImportError:  # pragma: no cover - not on this platform: marks may then l
 _SLOT: Final = 8192
 _sync_data = getattr(os, "fdatasync", os.fsync)
 _MODE: Final = 0o600
+_OWN: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
+"""No link is followed: it could lead to a file of somebody else's choice."""
+_SHORTEST: Final = 0.0005
+_LONGEST: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,54 +90,134 @@ class Anchor:
     def read(self) -> Mark | None:
         """Give the mark; None if there is none that can be read."""
         try:
-            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - on every debit's way
-                raw = file.read(2 * _SLOT)
+            with own_file(self.path) as file:
+                return _latest(read_at(file, 2 * _SLOT, 0))[1]
         except FileNotFoundError:
             return None
         except OSError:
             raise _unusable(self.path) from None
-        return _latest(raw)[1]
 
-    def write(self, mark: Mark) -> None:
-        """Move the mark forward; one that is further already stays."""
-        try:
-            with locked(self.path) as file:
-                turn, known = _latest(os.pread(file, 2 * _SLOT, 0))
-                if known is not None and known.first == mark.first and known.number > mark.number:
-                    return
-                if known == mark:
-                    return
-                if known is None:
-                    # both slots, so that the file has its full size from the start
-                    os.pwrite(file, _written(0, mark) + _written(1, mark), 0)
-                else:
-                    os.pwrite(file, _written(turn + 1, mark), (turn + 1) % 2 * _SLOT)
-                if self.durable:
-                    # written in place: once the file exists, its data alone must be synced
-                    _sync_data(file) if known is not None else os.fsync(file)
-        except OSError:
-            raise _unusable(self.path) from None
+    @contextlib.contextmanager
+    def held(self, wait: float) -> Iterator[Held]:
+        """Keep everybody else from moving the mark."""
+        with locked(self.path, wait) as file:
+            try:
+                mark = _latest(read_at(file, 2 * _SLOT, 0))[1]
+            except OSError:
+                raise _unusable(self.path) from None
+            yield Held(self, file, mark)
 
     def remove(self) -> None:
         """Delete the file that holds the mark."""
         Path(self.path).unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An anchor that we hold, and the mark that it had."""
+
+    anchor: Anchor
+    file: int
+    mark: Mark | None
+
+    def move(self, mark: Mark) -> None:
+        """Move the mark forward, if it still is what it was."""
+        try:
+            turn, known = _latest(read_at(self.file, 2 * _SLOT, 0))
+            if known != self.mark or _behind(mark, known):
+                raise LedgerIntegrityError(
+                    f"another copy of the ledger {mark.where!r} was used at the same time: only "
+                    "one of them can go on; nothing was released"
+                )
+            if known == mark:
+                return
+            if known is None:
+                # both slots, so that the file has its full size from the start
+                write_at(self.file, _written(0, mark) + _written(1, mark), 0)
+            else:
+                write_at(self.file, _written(turn + 1, mark), (turn + 1) % 2 * _SLOT)
+            if self.anchor.durable:
+                # written in place: once the file exists, its data alone must be synced
+                _sync_data(self.file) if known is not None else os.fsync(self.file)
+        except OSError:
+            raise _unusable(self.anchor.path) from None
+
+
+def _behind(mark: Mark, known: Mark | None) -> bool:
+    """Whether a mark is not ahead of a known one of the same ledger, nor the same."""
+    if known is None or known.first != mark.first:
+        return False
+    return known.number > mark.number or (known.number == mark.number and known.hash != mark.hash)
+
+
+def read_at(file: int, length: int, place: int) -> bytes:
+    """Read from a file of our own, on every system."""
+    os.lseek(file, place, os.SEEK_SET)
+    return os.read(file, length)
+
+
+def write_at(file: int, data: bytes, place: int) -> None:
+    """Write into a file of our own, on every system."""
+    os.lseek(file, place, os.SEEK_SET)
+    while data:
+        data = data[os.write(file, data) :]
+
+
 @contextlib.contextmanager
-def locked(path: str) -> Iterator[int]:
-    """Open a file of our own, made if need be, and keep others out of it."""
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+def own_file(path: str) -> Iterator[int]:
+    """Open a file of our own to read it."""
+    file = os.open(path, os.O_RDONLY | _OWN)
     try:
-        file = os.open(path, flags, _MODE)
-    except FileNotFoundError:
-        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(path, flags, _MODE)
-    try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
         yield file
     finally:
         os.close(file)
+
+
+@contextlib.contextmanager
+def locked(path: str, wait: float = 30.0) -> Iterator[int]:
+    """Open a file of our own, made if need be, and keep others out of it."""
+    try:
+        file = _own(path, time.monotonic() + wait)
+    except OSError:
+        raise _unusable(path) from None
+    if file is None:
+        raise LedgerBusyError(f"{path!r} was in use for {wait:g} s; nothing was charged")
+    try:
+        yield file
+    finally:
+        if fcntl is not None:
+            # by word, not by closing alone: a process forked meanwhile has it open too
+            fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
+
+
+def _own(path: str, deadline: float) -> int | None:
+    """Open and lock the file that now has this name; None if others keep it too long."""
+    pause = _SHORTEST
+    while True:
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | _OWN, _MODE)
+        except FileNotFoundError:
+            Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | _OWN, _MODE)
+        try:
+            if fcntl is None:
+                return file
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                named = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - on every debit's way
+                if os.path.samestat(os.fstat(file), named):
+                    return file
+        except BlockingIOError:
+            pass
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST)
 
 
 def _written(turn: int, mark: Mark) -> bytes:

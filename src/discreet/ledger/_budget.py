@@ -113,10 +113,10 @@ def check_total(state: State) -> None:
         raise BudgetExceededError("more was spent than the budget holds")
 
 
-def admit(state: State, entry: Entry, body: Mapping[str, Any]) -> State:
+def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | None = None) -> State:
     """Refuse `entry` unless its tables are open and it fits the whole and its share.
 
-    Returns the state after its line, whose `body` this is.
+    Returns the state after its line, whose `body` and `number` these are.
     """
     shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
     if shut:
@@ -130,7 +130,7 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any]) -> State:
             "this query needs a delta, but the policy's accounting is pure",
             hint='accounting = "zcdp" and delta = "1e-6" in the policy',
         )
-    spent = after(state, "debit", body)
+    spent = after(state, "debit", body, number)
     _room("the budget", balance(state), balance(spent), price)
     if budget.shares:
         who = entry.analyst or ""

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from discreet._canonical import digest
 from discreet.errors import LedgerError, LedgerIntegrityError
-from discreet.ledger._anchor import locked, state_directory
+from discreet.ledger._anchor import locked, own_file, read_at, state_directory, write_at
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20
@@ -37,18 +38,15 @@ def claim(sources: Iterable[str], policy: Policy) -> None:
     for source in sorted(set(sources)):
         path = str(state_directory() / "data" / f"{digest(source)[:32]}.policies")
         try:
-            with locked(path) as file:
-                names = os.pread(file, _LONGEST, 0).decode("utf-8", "replace").split("\n")
-                others = [name for name in names if name and name not in known]
-                if not others and policy.identity not in names:
-                    end = os.fstat(file).st_size
-                    os.pwrite(file, f"{policy.identity}\n".encode(), end)
-                    os.fsync(file)
+            names = _listed(path)
+            if policy.identity not in names:
+                names = _entered(path, policy, known)
         except OSError:
             raise LedgerError(
                 "the list of policies over this source cannot be used; nothing was released",
                 hint="export XDG_STATE_HOME=/a/writable/folder",
             ) from None
+        others = [name for name in names if name not in known]
         if others:
             raise LedgerIntegrityError(
                 f"this source has a budget already, under policy {others[0]!r}: a policy of "
@@ -57,3 +55,27 @@ def claim(sources: Iterable[str], policy: Policy) -> None:
                 if not others[0].startswith("sha256:")
                 else '[policy] name = "…" in both, then beside = ["…"]',
             )
+
+
+def _listed(path: str) -> list[str]:
+    """Policies on a list; only looking needs no write access."""
+    try:
+        with own_file(path) as file:
+            return _names(file)
+    except FileNotFoundError:
+        return []
+
+
+def _entered(path: str, policy: Policy, known: AbstractSet[str]) -> list[str]:
+    """Enter a policy, unless one is there that it does not know; give the list."""
+    with locked(path) as file:
+        names = _names(file)
+        if policy.identity not in names and known >= set(names):
+            write_at(file, f"{policy.identity}\n".encode(), os.fstat(file).st_size)
+            os.fsync(file)
+    return names
+
+
+def _names(file: int) -> list[str]:
+    text = read_at(file, _LONGEST, 0).decode("utf-8", "replace")
+    return [name for name in text.split("\n") if name]

@@ -6,7 +6,8 @@ The order of events of a question is: *debit* (durable) → engine and noise →
 (durable) → answer. A caller only ever receives what :meth:`ChainedLedger.settle`
 or :meth:`ChainedLedger.debit` returns, and that is what is stored. Outcomes are
 inserted only if the debit has none, inside a transaction that excludes other
-writers, and are never changed. Hence at most one outcome per debit is ever
+writers, are never changed, and are sealed by a line of their own
+(:mod:`discreet.ledger._outcomes`). Hence at most one outcome per debit is ever
 released, however many runs were begun for it.
 
 *Claim.* Running a question again under the debit of a run whose outcome was never
@@ -18,6 +19,9 @@ power cut or a race is decided by time, not by the noise drawn, whose drawing ta
 time independent of its value), the stored outcome has the law of M(x), which was
 paid for. ∎ A lease is not needed for this; two live runs with one key both
 release whichever outcome was stored first.
+
+An equal question whose run was cut short is therefore taken up again under the debit
+that it has, with or without a key; the curator meters the further run.
 
 A run that fails *and lives to say so* has released something: the failure. It is
 stored as the outcome, and the same key gives the same failure for ever. If storing
@@ -36,35 +40,45 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from discreet._canonical import canonical, digest
 from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
     IdempotencyError,
+    LedgerBusyError,
     LedgerError,
     LedgerIntegrityError,
     ParameterError,
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import Anchor, Mark
+from discreet.ledger._anchor import Anchor, Held, Mark
 from discreet.ledger._chain import (
     Head,
     Line,
     check_head,
     check_links,
-    check_replay,
+    damaged,
     next_line,
+    reached,
+)
+from discreet.ledger._outcomes import (
+    asked,
+    check_store,
+    outcome_of,
+    question_of,
+    settling,
+    slot_of,
+    waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
 from discreet.ledger._state import (
     EVERYTHING,
+    FORMAT,
     State,
     budget_body,
     coarse,
@@ -73,13 +87,12 @@ from discreet.ledger._state import (
     read_budget,
 )
 from discreet.ledger._store import Store, Transaction
+from discreet.ledger._turn import Turn, now
 from discreet.policy import Budget, Policy
 
 _LONGEST_KEY: Final = 200
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+_TRIES: Final = 3
+"""How often an outcome is offered to a ledger that is busy or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,62 +157,102 @@ class ChainedLedger:
     # -- opening ------------------------------------------------------------------
 
     def _open(self, policy: Policy | None, *, adopt: bool) -> str:
-        create = policy is not None and not self._marks()
-        body: dict[str, Any] = {"policy": self.identity}
-        if create and policy is not None:  # before the lock: it may take a moment
-            body |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
-        with self._store.writing(create=create) as tx:
-            head = tx.head()
-            if head is None:
-                if not create or self._marks():
-                    raise LedgerIntegrityError(
-                        f"the ledger {self.where!r} holds no line of policy {self.identity!r}, "
-                        "although it is known to have had some"
-                    )
-                line, head = next_line(None, _now(), "open", body)
-                tx.append(line, head, None, None)
-                first = line.hash
-            else:
-                first = self._reopen(tx, head, policy, adopt=adopt)
-                head = tx.head()
-                assert head is not None
-        self._first = first
-        self._mark(head)
-        return first
+        first, complete = (None, False) if adopt else self._look(policy)
+        if first is not None and complete:
+            return first
+        try:
+            return self._enter(policy, adopt=adopt)
+        except LedgerError as error:
+            # who may not write the marks may still look; every debit will be refused
+            if first is None or type(error) is not LedgerError:
+                raise
+            return first
 
-    def _reopen(self, tx: Transaction, head: Head, policy: Policy | None, *, adopt: bool) -> str:
-        marks = self._marks()
-        self._check(marks, tx, head)
-        check_links(tx.lines(), head)
+    def _enter(self, policy: Policy | None, *, adopt: bool) -> str:
+        """Open, and write what is missing: the first line, a newer format, marks."""
+        opening: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
+        if policy is not None:  # before the locks: it may take a moment
+            opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
+        with self._held() as anchors:
+            marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
+            create = policy is not None and not marks
+            self._store.prepare()
+            with self._store.writing(create=create) as tx:
+                head = tx.head()
+                if head is None:
+                    if not create:
+                        raise LedgerIntegrityError(
+                            f"the ledger {self.where!r} holds no line of policy "
+                            f"{self.identity!r}, although it is known to have had some"
+                        )
+                    line, head = next_line(None, now(), "open", opening)
+                    tx.append(line, head)
+                    self._first = line.hash
+                else:
+                    turn = Turn(tx, head)
+                    self._first = self._reopen(turn, policy, marks, adopt=adopt)
+                    head = turn.head
+            self._move(anchors, head)
+        return self._first
+
+    def _look(self, policy: Policy | None) -> tuple[str | None, bool]:
+        """Open without writing: hash of the first line, and whether every mark is up to date."""
+        marks = [anchor.read() for anchor in self._anchors]
+        if not any(marks) or not self._store.ready():
+            return None, False
+        with self._reading() as (tx, head):
+            first, here = self._fit(tx, head, policy), (head.hash, self.where)
+            return first, all(mark and (mark.hash, mark.where) == here for mark in marks)
+
+    def _fit(self, tx: Transaction, head: Head, policy: Policy | None) -> str:
+        """Refuse a ledger of another policy or budget; name it by its first line."""
         state = head.content
         if state.policy != self.identity:
             raise foreign(self.where, state.policy, self.identity)
         if policy is not None:
             _agree(self.where, state, policy.budget)
+        first = tx.line(1)
+        if first is None:
+            raise damaged(1)
+        return first.hash
+
+    def _reopen(
+        self, turn: Turn, policy: Policy | None, marks: Sequence[Mark], *, adopt: bool
+    ) -> str:
+        self._check(marks, turn.tx, turn.head)
+        first = self._fit(turn.tx, turn.head, policy)
+        if turn.head.content.format < FORMAT:
+            turn.upgrade()
         beside = any(anchor.durable for anchor in self._anchors)
-        if beside and not marks and head.number > 1:
+        if beside and not marks and turn.head.number > 1:
             if not adopt:
                 raise LedgerIntegrityError(
-                    f"the ledger {self.where!r} has {head.number} lines but no anchor: nobody "
-                    "here can tell whether it is the latest one",
+                    f"the ledger {self.where!r} has {turn.head.number} lines but no anchor: "
+                    "nobody here can tell whether it is the latest one",
                     hint=f'discreet.ledger.adopt("{self.where}")',
                 )
-            check_replay(tx.lines(), head)
-            line, end = next_line(head, _now(), "adopt", {})
-            tx.append(line, end, None, None)
-        first = tx.line(1)
-        assert first is not None
-        return first.hash
+            lines = tuple(turn.tx.lines())
+            check_links(lines, turn.head)
+            check_store(turn.tx, lines, turn.head)
+            turn.append("adopt", {})
+        return first
 
     # -- anchors ------------------------------------------------------------------
 
     def _marks(self) -> list[Mark]:
         return [mark for anchor in self._anchors if (mark := anchor.read()) is not None]
 
-    def _mark(self, head: Head) -> None:
+    @contextmanager
+    def _held(self) -> Iterator[list[Held]]:
+        """Hold all anchors, the one that copies of the ledger share before their own."""
+        with ExitStack() as stack:
+            order = sorted(self._anchors, key=lambda anchor: anchor.durable)
+            yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+
+    def _move(self, anchors: Sequence[Held], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where)
-        for anchor in self._anchors:
-            anchor.write(mark)
+        for anchor in anchors:
+            anchor.move(mark)
 
     def _check(self, marks: Sequence[Mark], tx: Transaction, head: Head) -> None:
         """Refuse a head that is damaged, or a ledger that misses a mark."""
@@ -213,11 +266,10 @@ class ChainedLedger:
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
                     hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
-            line = tx.line(mark.number) if mark.number != head.number else None
-            if (head.hash if line is None else line.hash) != mark.hash:
+            if reached(tx.line, head, mark.number).hash != mark.hash:
                 raise LedgerIntegrityError(
                     f"line {mark.number} of the ledger {self.where!r} is not the one that was "
-                    "written: the ledger was edited, or another one took its place"
+                    "written: the ledger was edited or copied, or another one took its place"
                 )
 
     @contextmanager
@@ -229,11 +281,19 @@ class ChainedLedger:
             yield tx, head
 
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Transaction, Head]]:
-        with self._store.writing() as tx:
-            head = self._head(tx)
-            self._check(self._marks(), tx, head)
-            yield tx, head
+    def _writing(self) -> Iterator[Turn]:
+        """Take a turn: the anchors are held from before the check until they are moved.
+
+        Whoever cannot move them is refused before anything is written.
+        """
+        with self._held() as anchors:
+            with self._store.writing() as tx:
+                turn = Turn(tx, self._head(tx))
+                marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
+                self._check(marks, tx, turn.head)
+                yield turn
+            # also before an answer is given out that nobody has seen yet
+            self._move(anchors, turn.head)
 
     def _head(self, tx: Transaction) -> Head:
         head = tx.head()
@@ -256,19 +316,17 @@ class ChainedLedger:
             The ledger cannot be used; nothing may be released.
         """
         self._acceptable(entry)
-        slot = None if entry.key is None else digest(canonical([entry.analyst or "", entry.key]))
-        with self._writing() as (tx, head):
-            state = head.content
+        slot = slot_of(entry.analyst, entry.key)
+        with self._writing() as turn:
+            state = turn.head.content
             body = _debit_body(state.limits, entry)
-            question = _question(state, entry, body["cost"])
-            receipt = self._found(tx, entry, slot, question)
-            if receipt is not None:
-                return receipt
-            then = _budget.admit(state, entry, body)
-            line, end = next_line(head, _now(), "debit", body, then)
-            tx.append(line, end, slot, question)
-        self._mark(end)
-        return Receipt(line.number, line.hash, line.when)
+            question = body["question"] = question_of(state, entry, body["cost"])
+            receipt = self._found(turn.tx, turn.head, entry, slot, question)
+            if receipt is None:
+                then = _budget.admit(state, entry, body, turn.head.number + 1)
+                line = turn.append("debit", body, then, slot=slot, question=question)
+                receipt = Receipt(line.number, line.hash, line.when)
+        return receipt
 
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
@@ -284,41 +342,59 @@ class ChainedLedger:
             raise ParameterError(f"a key is a text of 1 to {_LONGEST_KEY} characters")
 
     def _found(
-        self, tx: Transaction, entry: Entry, slot: str | None, question: str
+        self, tx: Transaction, head: Head, entry: Entry, slot: str | None, question: str
     ) -> Receipt | None:
         """The line that has paid for this question already, if there is one."""
         number = None if slot is None else tx.in_slot(slot)
         keyed = number is not None
         if number is None and not entry.fresh:
-            number = tx.answered(question)
+            number = tx.answered(question) or waiting_for(tx, head, question)
         if number is None:
             return None
         line = tx.line(number)
-        assert line is not None
-        if keyed and _asked_by(line.entry(self.identity)) != _asked_by(entry):
+        if line is None or line.kind != "debit":
+            raise damaged(number)
+        outcome = outcome_of(tx, head, line, None if keyed else question)
+        paid = line.entry(self.identity)
+        if keyed and slot_of(paid.analyst, paid.key) != slot:
+            raise damaged(number)
+        if keyed and asked(paid) != asked(entry):
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question or price",
                 hint="use a new key for a new question",
             )
-        outcome = tx.outcome(number)
-        finished, record = (False, None) if outcome is None else outcome
-        failed = outcome is not None and not finished
+        done, record = (False, None) if outcome is None else outcome
+        failed = outcome is not None and not done
         return Receipt(number, line.hash, line.when, charged=False, stored=record, failed=failed)
 
     def settle(self, receipt: Receipt, record: str | None) -> str | None:
         """Store the outcome of a run (None: it failed), unless one is stored.
 
-        Returns the outcome that is stored. Only that may be released.
+        Returns the outcome that is stored. Only that may be released. It is paid for,
+        so we try more than once.
         """
-        with self._writing() as (tx, _):
-            line = tx.line(receipt.number)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._settle(receipt, record)
+            except LedgerIntegrityError:
+                raise
+            except LedgerError as error:
+                if not tries_left:
+                    raise _unsettled(error) from None
+        raise AssertionError("unreachable")
+
+    def _settle(self, receipt: Receipt, record: str | None) -> str | None:
+        with self._writing() as turn:
+            line = turn.tx.line(receipt.number)
             if line is None or line.hash != receipt.hash or line.kind != "debit":
                 raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-            outcome = tx.outcome(receipt.number)
-            if outcome is not None:
-                return outcome[1]
-            tx.settle(receipt.number, record)
-        return record
+            outcome = outcome_of(turn.tx, turn.head, line)
+            if outcome is None:
+                # a debit of format 1 does not say its question
+                question = line.content.get("question") or _asked_in(turn.tx, line.number)
+                turn.append("settle", settling(line, question, record), settles=line.number)
+                turn.tx.settle(line.number, record)
+        return record if outcome is None else outcome[1]
 
     # -- reading --------------------------------------------------------------------
 
@@ -346,11 +422,17 @@ class ChainedLedger:
         return tuple(line.entry(self.identity) for line in self.lines if line.kind == "debit")
 
     def verify(self) -> Verified:
-        """Recompute every hash, every total and every admission; compare the anchors."""
+        """Recompute every hash, total and admission; compare answers, indices and anchors.
+
+        Raises
+        ------
+        LedgerIntegrityError
+            Names the first thing that is not as it was written.
+        """
         with self._reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
-            check_replay(lines, head)
+            check_store(tx, lines, head)
             debits = sum(line.kind == "debit" for line in lines)
             return Verified(len(lines), debits, head.content.period, head.hash)
 
@@ -432,26 +514,13 @@ class ChainedLedger:
     def _decide(
         self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
     ) -> None:
-        with self._writing() as (tx, head):
-            body = {**decide(head.content), "by": by, "note": note}
-            line, end = next_line(head, _now(), kind, body)
-            tx.append(line, end, None, None)
-        self._mark(end)
+        with self._writing() as turn:
+            turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
 
 
-def _asked(entry: Entry, cost: Mapping[str, str]) -> list[object]:
-    """Question, price and noise: equal for equal releases."""
-    return [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit, cost]
-
-
-def _asked_by(entry: Entry) -> list[object]:
-    return _asked(entry, cost_body(entry.cost))
-
-
-def _question(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
-    """Hash under which a stored answer may be given out again."""
-    group = _budget.group_of(state.limits, entry.analyst)
-    return digest(canonical([state.period, group, entry.source, *_asked(entry, cost)]))
+def _asked_in(tx: Transaction, number: int) -> str:
+    """Question that a debit of format 1 is found by."""
+    return next(question for n, _, question, _ in tx.index() if n == number) or ""
 
 
 def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
@@ -464,7 +533,19 @@ def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
         "cost": cost_body(entry.cost),
         "accounting": budget.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
+        **({} if entry.runs else {"runs": False}),
     }
+
+
+def _unsettled(error: LedgerError) -> LedgerError:
+    """Say of an outcome that could not be stored what is true of it: it is paid for."""
+    kind = LedgerBusyError if isinstance(error, LedgerBusyError) else LedgerError
+    why = "is in use" if kind is LedgerBusyError else "cannot be written"
+    return kind(
+        f"the ledger {why}, so the outcome of this run could not be stored and is not released; "
+        "its debit stands, and the same question will be taken up under it",
+        hint="ask the same question again",
+    )
 
 
 def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:

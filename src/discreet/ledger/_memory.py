@@ -23,6 +23,7 @@ class _Book:
     slots: dict[str, int] = field(default_factory=dict)
     questions: dict[str, list[int]] = field(default_factory=dict)
     outcomes: dict[int, str | None] = field(default_factory=dict)
+    settlements: dict[int, int] = field(default_factory=dict)
 
     def head(self) -> Head | None:
         return self.end
@@ -33,13 +34,42 @@ class _Book:
     def lines(self) -> Iterator[Line]:
         return iter(tuple(self.chain))
 
-    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
         self.chain.append(line)
         self.end = head
         if slot is not None:
             self.slots[slot] = line.number
         if question is not None:
             self.questions.setdefault(question, []).append(line.number)
+        if settles is not None:
+            self.settlements[settles] = line.number
+
+    def asked(self, question: str) -> list[int]:
+        return self.questions.get(question, [])[::-1]
+
+    def settled(self, number: int) -> int | None:
+        return self.settlements.get(number)
+
+    def index(self) -> Iterator[tuple[int, str | None, str | None, int | None]]:
+        slots = {n: slot for slot, n in self.slots.items()}
+        questions = {n: q for q, past in self.questions.items() for n in past}
+        debits = {n: debit for debit, n in self.settlements.items()}
+        for line in self.lines():
+            n = line.number
+            yield n, slots.get(n), questions.get(n), debits.get(n)
+
+    def answers(self) -> Iterator[tuple[int, str | None]]:
+        return iter(sorted(self.outcomes.items()))
+
+    def check(self) -> None:
+        pass
 
     def in_slot(self, slot: str) -> int | None:
         return self.slots.get(slot)
@@ -84,6 +114,15 @@ class MemoryStore:
     owner: int = field(default_factory=os.getpid)
 
     where = ":memory:"
+
+    wait = 30.0
+
+    def ready(self) -> bool:
+        """Whether there is nothing to prepare."""
+        return True
+
+    def prepare(self) -> None:
+        """Nothing: no earlier format lives in this process."""
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:

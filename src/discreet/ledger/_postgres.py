@@ -2,7 +2,9 @@
 
 A writer locks the policy's head row (``SELECT … FOR UPDATE``) before it reads
 anything, and moves the head by a conditional update, so two hosts are as
-exclusive as two threads. ``synchronous_commit`` is on for every transaction. One
+exclusive as two threads. The level of isolation is ours, not the server's default:
+under a stricter one a writer that has waited would be refused.
+``synchronous_commit`` is on for every transaction. One
 connection per operation: nothing is shared across threads and forks.
 """
 
@@ -12,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
+from discreet._address import address
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head
+from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import SqlTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -31,10 +34,13 @@ _SCHEMA: Final = (
         state text NOT NULL CHECK (length(state) = 64),
         previous text NOT NULL CHECK (length(previous) = 64),
         hash text NOT NULL CHECK (length(hash) = 64),
+        jump text CHECK (length(jump) = 64),
         slot text CHECK (slot IS NULL OR kind = 'debit'),
         question text CHECK ((question IS NOT NULL) = (kind = 'debit')),
+        settles bigint CHECK ((settles IS NOT NULL) = (kind = 'settle')),
         PRIMARY KEY (policy, number),
-        UNIQUE (policy, slot)
+        UNIQUE (policy, slot),
+        UNIQUE (policy, settles)
     )""",
     "CREATE INDEX discreet_questions ON discreet_lines (policy, question)",
     """CREATE TABLE discreet_heads (
@@ -51,6 +57,18 @@ _SCHEMA: Final = (
         PRIMARY KEY (policy, number),
         FOREIGN KEY (policy, number) REFERENCES discreet_lines (policy, number)
     )""",
+    "CREATE TABLE discreet_format (version integer NOT NULL)",
+    f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
+)
+_FROM_1: Final = (
+    "ALTER TABLE discreet_lines DROP CONSTRAINT discreet_lines_kind_check",
+    f"ALTER TABLE discreet_lines ADD CHECK (kind IN {KINDS})",
+    "ALTER TABLE discreet_lines ADD COLUMN jump text CHECK (length(jump) = 64)",
+    """ALTER TABLE discreet_lines ADD COLUMN settles bigint
+        CHECK ((settles IS NOT NULL) = (kind = 'settle'))""",
+    "ALTER TABLE discreet_lines ADD UNIQUE (policy, settles)",
+    "CREATE TABLE discreet_format (version integer NOT NULL)",
+    f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
 _LOCK: Final = 0x646973637265
 """Advisory lock under which tables and first lines are made."""
@@ -84,9 +102,35 @@ class PostgresStore:
 
     @property
     def where(self) -> str:
-        """Server and database, without user and password."""
-        parts = urlsplit(self.url)
-        return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        """Host, port and database."""
+        return address(self.url)
+
+    def ready(self) -> bool:
+        """Whether the tables are of the present format."""
+        with self._connection() as connection:
+            return self._format(connection) == FORMAT
+
+    def prepare(self) -> None:
+        """Bring tables of an earlier format to the present one; refuse those of a newer one."""
+        with self._connection() as connection:
+            if self._format(connection) in (FORMAT, None):
+                return
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            if self._format(connection) == 1:  # nobody was faster
+                for statement in _FROM_1:
+                    connection.execute(statement.encode())
+
+    def _format(self, connection: psycopg.Connection[Any]) -> int | None:
+        """Version of the tables; None when there are none."""
+        sql = "SELECT to_regclass('discreet_answers'), to_regclass('discreet_format')"
+        tables, named = connection.execute(sql).fetchone() or (None, None)
+        if named is None:
+            return None if tables is None else 1
+        row = connection.execute("SELECT version FROM discreet_format").fetchone()
+        version = 0 if row is None else int(row[0])
+        if version > FORMAT:
+            raise newer(f"the ledger {self.where!r}", version)
+        return version
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
@@ -108,20 +152,33 @@ class PostgresStore:
         with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
+    def _limits(self) -> dict[str, Any]:
+        """How long a server may be silent, in connecting and in answering."""
+        seconds = max(2, int(self.wait))
+        return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
+
     @contextmanager
     def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with psycopg.connect(self.url, connect_timeout=max(2, int(self.wait))) as connection:
-                if snapshot:
-                    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                    connection.read_only = True
+            with psycopg.connect(self.url, **self._limits()) as connection:
+                # ours, whatever the server's default is: a writer that has waited for the
+                # head must see it as it is then, a reader one state throughout
+                levels = psycopg.IsolationLevel
+                connection.isolation_level = (
+                    levels.REPEATABLE_READ if snapshot else levels.READ_COMMITTED
+                )
+                connection.read_only = snapshot
                 connection.execute("SET LOCAL synchronous_commit TO on")
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
                 yield connection
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        except (
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.DeadlockDetected,
+            psycopg.errors.SerializationFailure,
+        ):
             raise LedgerBusyError(
                 f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"
             ) from None

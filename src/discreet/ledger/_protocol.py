@@ -40,6 +40,9 @@ class Entry:
         Idempotency key of the caller: one key, one debit, one answer.
     fresh
         Pay for a new answer even if an equal question has been answered.
+    runs
+        Whether a run follows whose outcome will be stored; otherwise the debit
+        meters something that another debit has paid for.
     """
 
     policy: str
@@ -55,6 +58,7 @@ class Entry:
     source: str = ""
     key: str | None = None
     fresh: bool = False
+    runs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

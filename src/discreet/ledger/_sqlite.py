@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 from discreet.ledger._chain import KINDS
+from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import SqlTransaction, Transaction
 
 PRAGMAS: Final = {
@@ -45,12 +46,16 @@ _SCHEMA: Final = (
         state TEXT NOT NULL CHECK (length(state) = 64),
         previous TEXT NOT NULL CHECK (length(previous) = 64),
         hash TEXT NOT NULL CHECK (length(hash) = 64),
+        jump TEXT CHECK (jump IS NULL OR length(jump) = 64),
         slot TEXT CHECK (slot IS NULL OR kind = 'debit'),
-        question TEXT CHECK ((question IS NOT NULL) = (kind = 'debit'))
+        question TEXT CHECK ((question IS NOT NULL) = (kind = 'debit')),
+        settles INTEGER CHECK ((settles IS NOT NULL) = (kind = 'settle'))
     ) STRICT""",
     "CREATE INDEX IF NOT EXISTS discreet_questions ON discreet_lines (question)",
     """CREATE UNIQUE INDEX IF NOT EXISTS discreet_slots ON discreet_lines (slot)
         WHERE slot IS NOT NULL""",
+    """CREATE UNIQUE INDEX IF NOT EXISTS discreet_settlements ON discreet_lines (settles)
+        WHERE settles IS NOT NULL""",
     """CREATE TABLE IF NOT EXISTS discreet_heads (
         one INTEGER NOT NULL PRIMARY KEY DEFAULT 1 CHECK (one = 1),
         policy TEXT NOT NULL,
@@ -69,7 +74,39 @@ _SCHEMA: Final = (
         for table in ("discreet_lines", "discreet_answers")
         for event in ("UPDATE", "DELETE")
     ),
+    f"PRAGMA user_version = {FORMAT}",
 )
+
+_KEPT: Final = {
+    "discreet_lines": "policy, number, at, kind, body, state, previous, hash, slot, question",
+    "discreet_heads": "one, policy, number, hash, state",
+    "discreet_answers": "policy, number, record",
+}
+"""Columns of format 1, in an order that keeps references whole."""
+
+_FROM_1: Final = (
+    *(f"DROP TRIGGER IF EXISTS {table}_{event}" for table in ("discreet_lines", "discreet_answers")
+      for event in ("UPDATE", "DELETE")),
+    "DROP INDEX IF EXISTS discreet_questions",
+    "DROP INDEX IF EXISTS discreet_slots",
+    *(f"ALTER TABLE {table} RENAME TO {table}_1" for table in _KEPT),
+    *_SCHEMA,
+    *(f"INSERT INTO {table} ({names}) SELECT {names} FROM {table}_1"  # noqa: S608 - names of ours
+      for table, names in _KEPT.items()),
+    *(f"DROP TABLE {table}_1" for table in reversed(_KEPT)),
+)  # fmt: skip
+"""From format 1 to 2, in one transaction: a table cannot change what its columns allow."""
+
+
+class _SqliteTransaction(SqlTransaction):
+    def check(self) -> None:
+        """Refuse a file whose pages or indices do not fit together."""
+        told = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if told is None or told[0] != "ok":
+            raise LedgerIntegrityError(
+                "the ledger's file is damaged: its pages or indices do not fit together",
+                hint="restore the latest backup of the ledger together with its .anchor file",
+            )
 
 
 class _Kept:
@@ -127,7 +164,39 @@ class SqliteStore:
         )
         for name, value in PRAGMAS.items():
             connection.execute(f"PRAGMA {name} = {value}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
+            connection.close()
+            raise newer(f"the ledger {self.where!r}", version)
         return connection
+
+    def ready(self) -> bool:
+        """Whether the file is of the present format."""
+        with self._connection() as connection:
+            return self._format(connection) != 1
+
+    def prepare(self) -> None:
+        """Bring a file of an earlier format to the present one."""
+        if self._file() is None:
+            return
+        with self._connection() as connection:
+            if self._format(connection) == FORMAT:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if self._format(connection) == 1:  # nobody was faster
+                    for statement in _FROM_1:
+                        connection.execute(statement)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _format(self, connection: sqlite3.Connection) -> int | None:
+        """Version of the file's tables; None when it has none."""
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        made = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
+        return version or (1 if connection.execute(made).fetchone() is not None else None)
 
     @contextmanager
     def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -153,7 +222,7 @@ class SqliteStore:
                 if create:
                     for statement in _SCHEMA:
                         connection.execute(statement)
-                yield SqlTransaction(connection, self.policy)
+                yield _SqliteTransaction(connection, self.policy)
                 connection.execute("COMMIT")
                 if file is not None and self._file() != file:
                     # the debit went into a file that nobody will see again
@@ -170,7 +239,7 @@ class SqliteStore:
         with self._connection() as connection:
             connection.execute("BEGIN")
             try:
-                yield SqlTransaction(connection, self.policy)
+                yield _SqliteTransaction(connection, self.policy)
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -217,7 +286,7 @@ class SqliteStore:
             raise LedgerError(
                 f"the ledger {self.where!r} cannot record: {reasons}; nothing was released"
             ) from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise _damaged(self.where) from None
         except OSError:
             raise LedgerError(f"the ledger {self.where!r} cannot be reached") from None

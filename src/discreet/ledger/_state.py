@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from discreet._canonical import canonical
-from discreet.errors import LedgerIntegrityError, ParameterError
+from discreet._canonical import canonical, digest
+from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
 from discreet.plan import Cost
 from discreet.policy import Budget
 
@@ -25,9 +25,22 @@ EVERYTHING: Final = "*"
 
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
+FORMAT: Final = 2
+"""Version of the format: 1 did not seal outcomes, 2 does."""
+
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
+
+
+def hashed(body: Mapping[str, Any]) -> str:
+    """Hash of a line's body."""
+    return digest(canonical(body))
+
+
+def _runs(state: State, body: Mapping[str, Any]) -> bool:
+    """Whether an outcome is to follow a debit."""
+    return state.format > 1 and bool(body.get("runs", True))
 
 
 def rational(value: Fraction) -> str:
@@ -95,7 +108,9 @@ class State:
     ``declared`` is the budget of the policy when the ledger was opened first;
     ``budget`` is the one in force and ``caps`` what it allows of each currency,
     computed once, when it was decided. ``spent`` holds this period's spending of
-    every analyst ("" for nobody named).
+    every analyst ("" for nobody named). ``format`` is the version that the lines
+    are written in; since version 2, ``open`` maps the number of each debit whose
+    outcome is not stored yet to the hash of its body.
     """
 
     policy: str
@@ -105,6 +120,8 @@ class State:
     closed: tuple[str, ...] = ()
     period: int = 1
     spent: Mapping[str, Cost] = field(default_factory=dict)
+    format: int = 1
+    open: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def limits(self) -> Budget:
@@ -113,17 +130,17 @@ class State:
 
     def to_text(self) -> str:
         """Write the state in its one spelling."""
-        return canonical(
-            {
-                "policy": self.policy,
-                "declared": self.declared,
-                "budget": self.budget,
-                "caps": self.caps,
-                "closed": list(self.closed),
-                "period": self.period,
-                "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
-            }
-        )
+        data = {
+            "policy": self.policy,
+            "declared": self.declared,
+            "budget": self.budget,
+            "caps": self.caps,
+            "closed": list(self.closed),
+            "period": self.period,
+            "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
+        }
+        since = {"format": self.format, "open": self.open} if self.format > 1 else {}
+        return canonical({**data, **since})
 
     @classmethod
     def from_text(cls, text: str) -> State:
@@ -137,6 +154,9 @@ class State:
 @lru_cache(maxsize=8)
 def _read_state(text: str) -> State:
     data = json.loads(text)
+    version = data.get("format", 1)
+    if version > FORMAT:
+        raise newer("the ledger", version)
     return State(
         policy=data["policy"],
         declared=data["declared"],
@@ -145,27 +165,50 @@ def _read_state(text: str) -> State:
         closed=tuple(data["closed"]),
         period=data["period"],
         spent={who: read_cost(cost) for who, cost in data["spent"].items()},
+        format=version,
+        open=data.get("open", {}),
     )
 
 
-def after(state: State | None, kind: str, body: Mapping[str, Any]) -> State:
-    """State after one more line; the only place where lines get their meaning."""
+def newer(what: str, version: int) -> LedgerError:
+    """Refusal of a format that this version does not know."""
+    return LedgerError(
+        f"{what} is of format {version}, written by a newer discreet; this one knows formats "
+        f"up to {FORMAT}",
+        hint='pip install --upgrade "discreet"',
+    )
+
+
+def after(
+    state: State | None, kind: str, body: Mapping[str, Any], number: int | None = None
+) -> State:
+    """State after one more line; the only place where lines get their meaning.
+
+    `number` is that of the line; without it a debit is not entered as open.
+    """
     if state is None:
         if kind != "open":
             raise LedgerIntegrityError("the ledger's first line does not open it")
-        return State(body["policy"], body["budget"], body["budget"], body["caps"])
+        version = body.get("format", 1)
+        return State(body["policy"], body["budget"], body["budget"], body["caps"], format=version)
     match kind:
         case "debit":
             who = body["analyst"] or ""
             total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
-            return replace(state, spent={**state.spent, who: total})
+            own = {str(number): hashed(body)} if number and _runs(state, body) else {}
+            return replace(state, spent={**state.spent, who: total}, open={**state.open, **own})
+        case "settle":
+            left = {n: h for n, h in state.open.items() if n != str(body["debit"])}
+            return replace(state, open=left)
+        case "format":
+            return replace(state, format=body["format"], open=body["open"])
         case "budget":
             return replace(state, budget=body["budget"], caps=body["caps"])
         case "close":
             return replace(state, closed=tuple(sorted({*state.closed, body["table"]})))
         case "reopen":
-            left = () if body["table"] == EVERYTHING else set(state.closed) - {body["table"]}
-            return replace(state, closed=tuple(sorted(left)))
+            shut = () if body["table"] == EVERYTHING else set(state.closed) - {body["table"]}
+            return replace(state, closed=tuple(sorted(shut)))
         case "period":
             return replace(state, period=state.period + 1, spent={})
         case "adopt":

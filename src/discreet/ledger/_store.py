@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from discreet.errors import LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
 
 
@@ -24,8 +25,31 @@ class Transaction(Protocol):
         """All lines, oldest first."""
         ...
 
-    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
-        """Add a line, with its idempotency slot and the question it answers."""
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
+        """Add a line, with what it is found by: slot, question, or the debit it settles."""
+        ...
+
+    def settled(self, number: int) -> int | None:
+        """Line that settles a debit."""
+        ...
+
+    def index(self) -> Iterator[tuple[int, str | None, str | None, int | None]]:
+        """Number, slot, question and settled debit of all lines, oldest first."""
+        ...
+
+    def answers(self) -> Iterator[tuple[int, str | None]]:
+        """All outcomes, by the number of their debit."""
+        ...
+
+    def check(self) -> None:
+        """Refuse a place whose own structure is damaged."""
         ...
 
     def in_slot(self, slot: str) -> int | None:
@@ -34,6 +58,10 @@ class Transaction(Protocol):
 
     def answered(self, question: str) -> int | None:
         """Latest line that answered a question."""
+        ...
+
+    def asked(self, question: str) -> list[int]:
+        """All lines that asked a question, latest first."""
         ...
 
     def outcome(self, number: int) -> tuple[bool, str | None] | None:
@@ -51,6 +79,19 @@ class Store(Protocol):
     @property
     def where(self) -> str:
         """Path, server or ``":memory:"``."""
+        ...
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait for others."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether the place is there and of the present format."""
+        ...
+
+    def prepare(self) -> None:
+        """Bring tables of an earlier format to the present one."""
         ...
 
     def writing(self, *, create: bool = False) -> AbstractContextManager[Transaction]:
@@ -76,25 +117,32 @@ class SqlTransaction:
     def head(self) -> Head | None:
         """End of the chain; None when there is no line."""
         row = self._run(self._head_sql).fetchone()
-        return None if row is None else Head(*row)
+        return None if row is None else Head(*_typed(row, int, str, str))
 
     _head_sql = "SELECT number, hash, state FROM discreet_heads WHERE policy = ?"
 
     def line(self, number: int) -> Line | None:
         """The line of this number, or None."""
         row = self._run(f"{_LINES} AND number = ?", number).fetchone()
-        return None if row is None else Line(*row)
+        return None if row is None else Line(*_typed(row, *_LINE))
 
     def lines(self) -> Iterator[Line]:
         """All lines, oldest first."""
         for row in self._run(f"{_LINES} ORDER BY number"):
-            yield Line(*row)
+            yield Line(*_typed(row, *_LINE))
 
-    def append(self, line: Line, head: Head, slot: str | None, question: str | None) -> None:
-        """Add a line, with its idempotency slot and the question it answers."""
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
+        """Add a line, with what it is found by: slot, question, or the debit it settles."""
         self._run(
             "INSERT INTO discreet_lines (policy, number, at, kind, body, state, previous, hash,"
-            " slot, question) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " jump, slot, question, settles) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             line.number,
             line.when,
             line.kind,
@@ -102,8 +150,10 @@ class SqlTransaction:
             line.state,
             line.previous,
             line.hash,
+            line.jump,
             slot,
             question,
+            settles,
         )
         if line.number == 1:
             self._run(
@@ -136,11 +186,41 @@ class SqlTransaction:
         ).fetchone()
         return None if row[0] is None else int(row[0])
 
+    def asked(self, question: str) -> list[int]:
+        """All lines that asked a question, latest first."""
+        sql = (
+            "SELECT number FROM discreet_lines WHERE policy = ? AND question = ?"
+            " ORDER BY number DESC"
+        )
+        return [int(row[0]) for row in self._run(sql, question)]
+
+    def settled(self, number: int) -> int | None:
+        """Line that settles a debit."""
+        sql = "SELECT number FROM discreet_lines WHERE policy = ? AND settles = ?"
+        row = self._run(sql, number).fetchone()
+        return None if row is None else int(row[0])
+
+    def index(self) -> Iterator[tuple[int, str | None, str | None, int | None]]:
+        """Number, slot, question and settled debit of all lines, oldest first."""
+        sql = (
+            "SELECT number, slot, question, settles FROM discreet_lines WHERE policy = ?"
+            " ORDER BY number"
+        )
+        return iter(self._run(sql))
+
+    def answers(self) -> Iterator[tuple[int, str | None]]:
+        """All outcomes, by the number of their debit."""
+        sql = "SELECT number, record FROM discreet_answers WHERE policy = ? ORDER BY number"
+        return (_typed(row, int, str | None) for row in self._run(sql))
+
+    def check(self) -> None:
+        """Refuse a place whose own structure is damaged."""
+
     def outcome(self, number: int) -> tuple[bool, str | None] | None:
         """Whether the run of a line succeeded, and its record; None: not known."""
         sql = "SELECT record FROM discreet_answers WHERE policy = ? AND number = ?"
         row = self._run(sql, number).fetchone()
-        return None if row is None else (row[0] is not None, row[0])
+        return None if row is None else (row[0] is not None, *_typed(row, str | None))
 
     def settle(self, number: int, record: str | None) -> None:
         """Store the outcome of a line; None: it failed."""
@@ -148,4 +228,20 @@ class SqlTransaction:
         self._run(sql, number, record)
 
 
-_LINES = "SELECT number, at, kind, body, state, previous, hash FROM discreet_lines WHERE policy = ?"
+_LINE = (int, *[str] * 6, str | None)
+
+
+def _typed(row: Any, *kinds: Any) -> Any:
+    """Refuse a row whose values are not what the tables allow: only damage makes them so."""
+    if not all(map(isinstance, row, kinds)):
+        raise LedgerIntegrityError(
+            "a row of the ledger is damaged",
+            hint="restore the latest backup of the ledger together with its .anchor file",
+        )
+    return row
+
+
+_LINES = (
+    "SELECT number, at, kind, body, state, previous, hash, jump FROM discreet_lines"
+    " WHERE policy = ?"
+)

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+from discreet._text import OBEYED
 from discreet.policy._check import FloatText, plain
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_ESCAPED: Final = re.compile(r'["\\\x00-\x1f\x7f\ud800-\udfff]')
+_ESCAPED: Final = re.compile(rf'["\\\x00-\x1f]|{OBEYED.pattern}')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 

@@ -1,0 +1,180 @@
+r"""Outcomes under seal: what a line says about the answer that it paid for.
+
+A debit's body holds the hash of its question. Settling appends a line which holds
+the debit's number and hash, the same question, and the hash of the stored record (null: the
+run failed). The state, which every line seals, lists the debits that are still open.
+
+*Claim.* Whoever knows the head :math:`(n, h_n)` can tell, for each debit, whether
+it is settled and with which record, however the store was changed. *Proof.* The
+head seals the state. A debit in its list is not settled, and the list holds the
+hash of its body. A debit outside of it must be named by a settling line that links
+lead to from the head (:func:`discreet.ledger._chain.reached`); each link is a
+hash, and so are the debit and the record in that line. A change that passes is a SHA-256
+collision. ∎ So an answer that was deleted, edited or moved to another question is
+refused, and never made again for free. A backup from between debit and settling
+has fewer lines than the anchors know.
+
+What finds a line (slot, question, settled debit) is stored beside it. What is found
+is compared with the sealed body; what is *not* found although it is there can only
+cost a second price, and :func:`check_store` sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from discreet._canonical import canonical, digest
+from discreet.errors import LedgerIntegrityError
+from discreet.ledger import _budget
+from discreet.ledger._chain import Head, Line, damaged, reached, replayed, seals
+from discreet.ledger._protocol import Entry
+from discreet.ledger._state import State, cost_body
+from discreet.ledger._store import Transaction
+
+
+def slot_of(analyst: str | None, key: str | None) -> str | None:
+    """Hash under which an idempotency key is found."""
+    return None if key is None else digest(canonical([analyst or "", key]))
+
+
+def asked(entry: Entry, cost: Mapping[str, str] | None = None) -> list[object]:
+    """Question, price and noise: equal for equal releases."""
+    price = cost_body(entry.cost) if cost is None else cost
+    return [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit, price]
+
+
+def question_of(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
+    """Hash under which a stored answer may be given out again."""
+    group = _budget.group_of(state.limits, entry.analyst)
+    return digest(canonical([state.period, group, entry.source, *asked(entry, cost)]))
+
+
+def settling(line: Line, question: str, record: str | None) -> dict[str, object]:
+    """Body of the line that settles a debit."""
+    return {
+        "debit": line.number,
+        "line": line.hash,
+        "question": question,
+        "record": None if record is None else digest(record),
+    }
+
+
+def outcome_of(
+    tx: Transaction, head: Head, line: Line, question: str | None = None
+) -> tuple[bool, str | None] | None:
+    """Whether the run of a debit succeeded, and its record; None: it is open.
+
+    With `question`, refuse a debit that was sealed for another one.
+    """
+    number, stored = line.number, tx.outcome(line.number)
+    body = head.content.open.get(str(number))
+    if body is not None:
+        if digest(line.body) != body or not seals(line):
+            raise damaged(number)
+        if stored is not None:
+            raise _spoilt(number, "was not settled, but has an answer")
+        if question is not None and line.content.get("question") != question:
+            raise _spoilt(number, "is found under another question")
+        return None
+    by = tx.settled(number)
+    if by is None or not number < by <= head.number:
+        raise _spoilt(number, "was settled, but the line that says so is not found")
+    told = reached(tx.line, head, by).content
+    if (told.get("debit"), told.get("line")) != (number, line.hash) or not seals(line):
+        raise damaged(number)
+    if question is not None and told["question"] != question:
+        raise _spoilt(number, "is found under another question")
+    if stored is None:
+        raise _spoilt(number, "was settled, but its stored answer is gone")
+    if told["record"] != (None if stored[1] is None else digest(stored[1])):
+        raise _spoilt(number, "was settled with another answer than the stored one")
+    return stored
+
+
+def waiting_for(tx: Transaction, head: Head, question: str) -> int | None:
+    """Latest debit for a question whose outcome is still to come.
+
+    Its run was cut short, or is not done yet. A debit of format 1 does not seal its
+    question and is found by its key alone.
+    """
+    open_debits = head.content.open
+    for number in tx.asked(question) if open_debits else ():
+        line = tx.line(number) if str(number) in open_debits else None
+        if line is not None and "question" in line.content:
+            return number
+    return None
+
+
+def check_store(tx: Transaction, lines: Sequence[Line], head: Head) -> None:
+    """Replay the lines, and compare with them all that the store holds besides."""
+    tx.check()
+    records: dict[int, str | None] = {}
+    questions: dict[int, str] = {}
+    pairs = zip_longest(replayed(lines, head), tx.index())
+    for found, row in pairs:
+        if found is None or row is None:
+            raise damaged(head.number)
+        before, line = found
+        if row != (line.number, *_columns(before, line, questions)):
+            raise _spoilt(line.number, "is found under another key, question or debit")
+        if line.kind == "settle":
+            body = line.content
+            debit = body["debit"]
+            own = lines[debit - 1] if 0 < debit < line.number else None
+            if own is None or debit in records or debit not in questions:
+                raise damaged(line.number)
+            if (body["line"], body["question"]) != (own.hash, questions[debit]):
+                raise damaged(line.number)
+            records[debit] = body["record"]
+    if head.content.format > 1:
+        _check_answers(tx, head, lines, records, questions)
+    elif any(number not in questions for number, _ in tx.answers()):
+        raise damaged(head.number)
+
+
+def _columns(
+    before: State | None, line: Line, questions: dict[int, str]
+) -> tuple[str | None, str | None, int | None]:
+    """Slot, question and settled debit that follow from a line."""
+    body = line.content
+    if line.kind == "settle":
+        return None, None, body["debit"]
+    if line.kind != "debit" or before is None:
+        return None, None, None
+    entry = line.entry(before.policy)
+    question = question_of(before, entry, body["cost"])
+    if body.get("question", question) != question:
+        raise damaged(line.number)
+    questions[line.number] = question
+    return slot_of(entry.analyst, entry.key), question, None
+
+
+def _check_answers(
+    tx: Transaction,
+    head: Head,
+    lines: Sequence[Line],
+    records: dict[int, str | None],
+    questions: Mapping[int, str],
+) -> None:
+    """Every debit is open, or settled with exactly the stored answer."""
+    state = head.content
+    for number in questions:
+        waits = str(number) in state.open
+        runs = lines[number - 1].content.get("runs", True)
+        if waits == (number in records) and (runs or waits):
+            raise _spoilt(number, "is neither open nor settled, or both")
+    for number, record in tx.answers():
+        if number not in records:
+            raise _spoilt(number, "has a stored answer that no line settles")
+        if records.pop(number) != (None if record is None else digest(record)):
+            raise _spoilt(number, "was settled with another answer than the stored one")
+    if records:
+        raise _spoilt(min(records), "was settled, but its stored answer is gone")
+
+
+def _spoilt(number: int, what: str) -> LedgerIntegrityError:
+    return LedgerIntegrityError(
+        f"debit {number} of the ledger {what}: the ledger was edited or damaged",
+        hint="restore the latest backup of the ledger together with its .anchor file",
+    )

@@ -1,0 +1,66 @@
+"""A writer's turn: lines are chained to the head, one after another, in one transaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from discreet._canonical import digest
+from discreet.ledger._chain import (
+    GENESIS,
+    Head,
+    Line,
+    check_links,
+    damaged,
+    jump_of,
+    next_line,
+    seals,
+)
+from discreet.ledger._outcomes import check_store, settling
+from discreet.ledger._state import FORMAT, State
+from discreet.ledger._store import Transaction
+
+
+def now() -> str:
+    """Give the time as lines state it."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(slots=True)
+class Turn:
+    """The transaction of one writer, and the end of the chain as it grows."""
+
+    tx: Transaction
+    head: Head
+
+    def append(
+        self,
+        kind: str,
+        body: Mapping[str, Any],
+        then: State | None = None,
+        **found_by: Any,
+    ) -> Line:
+        """Chain one more line, and store it."""
+        far = jump_of(self.head.number + 1)
+        target = self.tx.line(far) if far else None
+        if far and (target is None or not seals(target)):
+            raise damaged(far)
+        jump = GENESIS if target is None else target.hash
+        line, self.head = next_line(self.head, now(), kind, body, then, jump=jump)
+        self.tx.append(line, self.head, **found_by)
+        return line
+
+    def upgrade(self) -> None:
+        """Bring a chain of format 1 to format 2: check it whole, then seal every outcome."""
+        lines = tuple(self.tx.lines())
+        check_links(lines, self.head)
+        check_store(self.tx, lines, self.head)
+        stored = dict(self.tx.answers())
+        asked = {n: question for n, _, question, _ in self.tx.index() if question is not None}
+        waiting = {str(n): digest(lines[n - 1].body) for n in asked if n not in stored}
+        self.append("format", {"format": FORMAT, "open": waiting})
+        for number, record in stored.items():
+            body = settling(lines[number - 1], asked[number], record)
+            self.append("settle", body, settles=number)
