@@ -65,7 +65,6 @@ def walk(expr):
         yield from walk(child)
 
 
-
 def named(engine):
     return (PEOPLE + REGION).replace("rows-review", f"rows-{engine}")
 
