@@ -140,7 +140,7 @@ def test_numbers_as_people_say_them(call, expected):
     assert call == expected
 
 
-@pytest.mark.parametrize("bad", [0, -1, "x", float("inf"), None])
+@pytest.mark.parametrize("bad", [-1, "x", float("inf"), None])
 def test_bad_epsilon_is_refused(bad):
     with pytest.raises(ParameterError):
         meaning.page(bad)
