@@ -277,7 +277,7 @@ def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floa
     scale = float(law.scale)
     r = np.exp(-1 / scale)
     theta = np.linspace(1e-4, 0.999, 400)[:, None] / (scale * largest)
-    u = 4 * r * np.sinh(theta * largest / 2) ** 2 / (1 - r) ** 2
+    u = 4 * r * (np.sinh(theta * largest / 2) / np.expm1(-1 / scale)) ** 2
     usable = u < 1
     log_mgf = np.where(usable, -np.log1p(-np.where(usable, u, 0)), np.inf)
     bound = (need + squares / largest**2 * log_mgf) / theta
