@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
-import contextlib
+import json
 import multiprocessing
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from discreet import errors, ledger
-from discreet.cli import main
 from discreet.ledger import _anchor, _sqlite
 
 FORK = multiprocessing.get_context("fork")
@@ -233,12 +234,37 @@ age = { type = "integer", min = 0, max = 115 }
 """
 
 
+LOOKING = """
+import contextlib, json, os, sys
+from discreet.cli import main
+from discreet.ledger import _sqlite
+wanted, user = json.loads(sys.argv[1]), int(sys.argv[2])
+out = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+if user and os.geteuid() == 0:
+    for command in wanted[:-1]:  # modules are read while we may
+        with contextlib.suppress(SystemExit):
+            main([*command, "--json"])
+    _sqlite._THREADS.kept.clear()
+    os.setgid(user)
+    os.setuid(user)
+for command in wanted:
+    try:
+        main([*command, "--json"])
+    except SystemExit as left:
+        code = left.code
+    except BaseException as error:
+        code = repr(error)
+    os.write(out, (json.dumps([command[0], code]) + "\\n").encode())
+"""
+
+
 def test_commands_that_only_look_need_no_write_access():
     """``budget``, ``verify``, ``preview`` and ``check`` where nothing can be written."""
     folder = Path(tempfile.mkdtemp(prefix="looking-"))
     (folder / "people.toml").write_text(POLICY)
     pq.write_table(pa.table({"age": [31, 47]}), folder / "people.parquet")
-    count, told = "SELECT COUNT(*) AS n FROM people", FORK.SimpleQueue()
+    count = "SELECT COUNT(*) AS n FROM people"
     commands = (
         ["budget", "-p", "people.toml"],
         ["budget", "verify", "-p", "people.toml"],
@@ -247,30 +273,17 @@ def test_commands_that_only_look_need_no_write_access():
         ["ask", count, "-e", "1", "-p", "people.toml", "--fresh"],
     )
 
-    def run(*wanted, user=None):
-        os.environ["XDG_STATE_HOME"] = str(folder / "state")
-        os.chdir(folder)
-        if user is not None and os.geteuid() == 0:
-            for command in wanted[:-1]:  # modules are read while we may
-                with contextlib.suppress(SystemExit):
-                    main([*command, "--json"])
-            _sqlite._THREADS.kept.clear()
-            os.setgid(user)
-            os.setuid(user)
-        for command in wanted:
-            try:
-                main([*command, "--json"])
-            except SystemExit as left:
-                told.put((command[0], left.code))
-            except BaseException as error:  # noqa: BLE001 - shown by the assertion
-                told.put((command[0], repr(error)))
-
-    def child(*wanted, **more):
-        worker = FORK.Process(target=run, args=wanted, kwargs=more)
-        worker.start()
-        codes = [told.get() for _ in wanted]
-        worker.join()
-        return codes
+    def child(*wanted, user=0):
+        # a process of its own: a fork of this one would inherit other tests' threads
+        done = subprocess.run(
+            [sys.executable, "-c", LOOKING, json.dumps(wanted), str(user)],
+            cwd=folder,
+            env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+            stdout=subprocess.PIPE,
+            timeout=300,
+            check=True,
+        )
+        return [tuple(json.loads(line)) for line in done.stdout.decode().splitlines()]
 
     try:
         assert child(["ask", count, "-e", "1", "-p", "people.toml"]) == [("ask", 0)]
