@@ -117,9 +117,8 @@ def _quantised(raw: object, outside: str, kind: Type, step: Fraction) -> int | N
     low, high = float(kind.lo * step), float(kind.hi * step)
     assert isinstance(raw, int | float | Decimal)
     x = float(raw)
-    if outside == "null" and not low <= x <= high:
-        return None
-    x = min(max(x, low), high)
+    if not low <= x <= high:  # a bound beyond 2^53 need not be a double itself
+        return None if outside == "null" else kind.lo if x < low else kind.hi
     scaled = x * float(1 / step) if step < 1 else x / float(step)
     return min(max(round(scaled), kind.lo), kind.hi)
 
