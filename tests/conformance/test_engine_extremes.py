@@ -362,6 +362,21 @@ def soak(folder, source, seed, count, only=None):
     assert world.check(make(world, folder, draw), draw, count) == count
 
 
+@pytest.mark.parametrize("outside", ["clamp", "null"])
+@pytest.mark.parametrize("bound", [2**53 + 1, 2**60 + 1, 2**62 - 1])
+def test_a_bound_that_is_no_double_is_the_bound(bound, outside):
+    """What lies below or above is the bound itself, not its nearest double."""
+    values = [-math.inf, -9e18, -float(bound), 0.0, float(bound), 9e18, math.inf, math.nan, None]
+    column = pol.Integer("x", -bound, bound, outside=outside)
+    policy = pol.Policy([pol.Table("people", [column])], pol.Budget("1"))
+    asked = plan.lower(sql.parse("SELECT SUM(x / 2) AS s FROM people", policy).query).aggregates[0]
+    for value in values:
+        engine = engines.connect(pa.table({"x": pa.array([value], pa.float64())}), policy)
+        rows = {"people": [{"x": value}]}
+        assert engine.execute(asked, SALT) == plan.run(asked, rows, SALT), value
+        engine.close()
+
+
 # -- PostgreSQL ------------------------------------------------------------------------------
 
 ENDS = {"infinity": FAR[0], "-infinity": FAR[1]}
