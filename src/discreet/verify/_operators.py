@@ -61,6 +61,8 @@ class Operators(Rules):
             if left == right:  # a value times itself is never negative
                 ends = sorted((_times(a.lo, a.lo), _times(a.hi, a.hi)))
                 out = out._replace(lo=0 if a.lo <= 0 <= a.hi else ends[0], hi=ends[1])
+            if kind == "i128" and out.lo <= INTEGERS[kind][0]:
+                self.fail("DuckDB's product is never the least integer", node, a, b)
             return self.fit(out, node, a, b)
         if sign == "%":
             return self._remainder(a, b, node, out)
