@@ -377,8 +377,8 @@ GUARDED = [
     ),
     "SELECT sum(CASE WHEN {safe} THEN CASE WHEN {risk} > 3 THEN {risk} + 1 END END) FROM meters",
     (
-        f"SELECT count(*) FROM (SELECT CASE WHEN {{safe}} THEN {{risk}} END AS y FROM ({JOINED}) AS s) "
-        "AS q WHERE y BETWEEN 1 AND 20"
+        "SELECT count(*) FROM (SELECT CASE WHEN {safe} THEN {risk} END AS y "
+        f"FROM ({JOINED}) AS s) AS q WHERE y BETWEEN 1 AND 20"
     ),
     (
         "SELECT count(*) FROM (SELECT CASE WHEN {safe} THEN {risk} END AS y, day FROM meters) AS q "
