@@ -10,7 +10,7 @@ BSTAMP := $(BENCH)/.installed
 # the tests run side by side already: linear algebra with threads of its own only gets in their way
 ONE    := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long check format bench bench-release clean
+.PHONY: help demo test test-long races check format bench bench-release clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -35,6 +35,9 @@ test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
 
 test-long: $(STAMP)  ## soak and high-power statistical runs
 	DISCREET_FRESH=1 $(ONE) $(BIN)/python -m pytest -n auto -m long
+
+races: $(STAMP)  ## what depends on processes, threads, clocks or servers, 30 times in a row
+	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto -m "(races or fresh) and not long" || exit 1; done
 
 check: $(STAMP)  ## lint, format and strict types
 	$(BIN)/ruff check .

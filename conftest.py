@@ -10,6 +10,13 @@ Tests that need fresh entropy say so, and how often they fail though all is well
 
 These probabilities, added up over everything collected, must not pass 1e-6, or nothing
 runs. ``DISCREET_FRESH=1`` gives every test fresh entropy (``make test-long`` does).
+
+Races
+-----
+Whatever starts a process or a thread, sends a signal, opens a socket or talks to
+PostgreSQL depends on more than its code. Such tests are marked ``races``, so that exactly
+these can be run many times (``pytest -m "races and not long"``). Who forgets is told: an
+audit hook watches every test. Those who wait or read a clock mark themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +45,44 @@ class _SameEachTime(_deterministic.DeterministicSource):
     tainted = False
 
 
+RACING = frozenset({
+    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.system",
+    "pty.spawn", "signal.pthread_kill", "socket.bind", "socket.connect", "subprocess.Popen",
+})  # fmt: skip
+"""Audit events of tests that depend on more than their code."""
+
+_raced: set[str] = set()
+
+
+def _watch(event: str, _arguments: object) -> None:
+    if event in RACING:
+        _raced.add(event)
+
+
+def _start(thread: threading.Thread) -> None:
+    _raced.add("threading.Thread")  # threads are not audited
+    _begin(thread)
+
+
+_begin = threading.Thread.start
+threading.Thread.start = _start  # type: ignore[method-assign]
+sys.addaudithook(_watch)
+
+
+@pytest.fixture(autouse=True)
+def _races_are_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse a test that races and does not say so."""
+    _raced.clear()
+    yield
+    if unmarked(request.node):
+        pytest.fail(f"{', '.join(sorted(_raced))}: mark this test with pytest.mark.races")
+
+
+def unmarked(item: pytest.Item) -> bool:
+    """Return whether a test that has just run races, and does not say so."""
+    return bool(_raced) and item.get_closest_marker("races") is None
+
+
 @pytest.fixture(autouse=True)
 def _noise_of_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
     """Give a test the same noise in every run, unless it asks for fresh entropy."""
@@ -54,8 +100,12 @@ def false_alarm(item: pytest.Item) -> float:
     return 0.0 if marker is None else float(marker.args[0])
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a suite (without its long runs) whose false alarms add up to too much."""
+    for item in items:
+        if "postgres_url" in getattr(item, "fixturenames", ()) or "tests/ledger/" in item.nodeid:
+            item.add_marker("races")
     total = math.fsum(false_alarm(i) for i in items if not i.get_closest_marker("long"))
     if total > FALSE_ALARMS:
         raise pytest.UsageError(f"false alarms add up to {total:.2g}, more than {FALSE_ALARMS}")

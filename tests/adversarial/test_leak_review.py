@@ -375,13 +375,14 @@ def test_exit_codes_and_output_of_the_command_line(tmp_path, monkeypatch):
 def _median(asked, text, epsilon, times=40):
     taken = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()  # however busy the machine is
         with pytest.raises(DiscreetError):
             asked.sql(text, epsilon=epsilon)
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     return statistics.median(taken)
 
 
+@pytest.mark.races
 @pytest.mark.parametrize(
     ("text", "epsilon"),
     [(QUESTIONS[0], 10**6), ("SELECT nope FROM people", 1), ("SELECT * FROM people", 1)],

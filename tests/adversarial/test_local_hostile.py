@@ -241,6 +241,7 @@ def test_parquet_is_read_piece_by_piece(tmp_path, monkeypatch):
 # -- the doors stay light --------------------------------------------------------------
 
 
+@pytest.mark.races
 def test_clients_load_neither_scipy_nor_arrow():
     import subprocess
     import sys

@@ -41,6 +41,7 @@ def correlation(draw, draws=DRAWS):
     return float(stats.spearmanr(values, times - trend).statistic)
 
 
+@pytest.mark.races
 @pytest.mark.fresh(1e-11)
 @pytest.mark.parametrize("scale", ["1", "10", "1e3", "1e6"])
 @pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
@@ -49,6 +50,7 @@ def test_time_does_not_tell_the_value(kind, scale):
     assert any(abs(correlation(lambda: law.sample(1)[0])) < 0.05 for _ in range(3))
 
 
+@pytest.mark.races
 def test_the_test_sees_a_leaking_sampler():
     """A textbook sampler that counts trials until failure is caught at once."""
 

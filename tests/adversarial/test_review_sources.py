@@ -509,6 +509,7 @@ def test_nothing_runs_in_the_engine_before_the_debit(monkeypatch):
     assert log == ["debit", "engine"]
 
 
+@pytest.mark.races
 def test_a_preview_does_not_wait_for_a_run():
     """The engine's lock is held, as by a long statement; the preview ends all the same."""
     curator = dc.open(TABLES, policy=BOTH, ledger=":memory:")

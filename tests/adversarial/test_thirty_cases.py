@@ -334,6 +334,7 @@ def test_case_14_ledger_sum():
     assert asked.budget.left["epsilon"] == 0
 
 
+@pytest.mark.races
 def test_case_15_race_crash_and_restored_ledger(tmp_path, monkeypatch):
     asked = curator(budget=pol.Budget("1"))
     asked.sql(COUNT, epsilon="0.9")
@@ -507,6 +508,7 @@ def test_case_23_exponential_extremes():
     assert len({m.exponential([0] * 100_000, 1, 1).value for _ in range(3)}) > 1
 
 
+@pytest.mark.races
 @pytest.mark.fresh(1e-10)
 def test_case_24_timing():
     """|Spearman| ≥ 0.12 over 3000 independent draws has probability 5e-11; two tries."""
@@ -534,6 +536,7 @@ def test_case_24_timing():
             refusing.sql(text, epsilon=epsilon)
 
 
+@pytest.mark.races
 @pytest.mark.fresh(1e-11)
 def test_case_25_seeds_and_forks():
     asked = curator()

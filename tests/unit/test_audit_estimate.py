@@ -300,6 +300,7 @@ def test_progress_is_shown_when_it_takes_long(capsys, monkeypatch):
     assert not capsys.readouterr().err
 
 
+@pytest.mark.races
 def test_events_print_and_results_print():
     verdict = audit.estimate(noisy, 0, 1, 1, draws=20_000)
     assert repr(verdict).startswith("VIOLATED: claimed ε = 1; certified ε ≥")

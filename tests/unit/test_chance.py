@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -22,6 +26,8 @@ def rules(request):
 
 class Item:
     """A collected test with markers."""
+
+    nodeid = "tests/unit/test_chance.py::test"
 
     def __init__(self, **markers):
         self.markers = {name: getattr(pytest.mark, name)(*args) for name, args in markers.items()}
@@ -52,3 +58,20 @@ def test_a_suite_that_fails_too_often_by_chance_does_not_run(rules):
 def test_this_suite_states_less_than_a_millionth(request, rules):
     items = [i for i in request.session.items if not i.get_closest_marker("long")]
     assert math.fsum(map(rules.false_alarm, items)) <= rules.FALSE_ALARMS
+
+
+RACES = {
+    "threading.Thread": lambda: threading.Thread(target=int).start(),
+    "subprocess.Popen": lambda: subprocess.run([sys.executable, "-S", "-c", ""], check=True),
+    "os.kill": lambda: os.kill(os.getpid(), 0),
+}
+
+
+@pytest.mark.races
+@pytest.mark.parametrize("event", RACES)
+def test_what_races_must_say_so(rules, event):
+    assert not rules.unmarked(Item())
+    RACES[event]()
+    assert event in rules._raced
+    assert rules.unmarked(Item())
+    assert not rules.unmarked(Item(races=()))

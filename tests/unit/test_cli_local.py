@@ -82,6 +82,7 @@ def test_a_pipe_from_one_command_to_the_other():
     assert read["result"]["n"] == N
 
 
+@pytest.mark.races
 def test_a_real_pipe_shares_one_specification(folder):
     """The reader waits for the first report, before which the specification is written."""
     program = f"{sys.executable} -m discreet local"

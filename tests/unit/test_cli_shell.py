@@ -50,6 +50,7 @@ def commands(group=None, prefix="discreet"):
         yield from commands(command, f"{prefix} {name}")
 
 
+@pytest.mark.races
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
@@ -123,6 +124,7 @@ def test_usage_errors_are_code_two_in_both_forms(capsys, arguments):
     assert json.loads(out)["error"] == "usage"
 
 
+@pytest.mark.races
 def test_the_demonstration_is_plain_in_a_pipe_and_leaves_nothing(tmp_path):
     out = shell("demo", "--people", "500", cwd=tmp_path, NO_COLOR="1").stdout
     assert "\x1b" not in out
@@ -133,6 +135,7 @@ def test_the_demonstration_is_plain_in_a_pipe_and_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.races
 def test_the_demonstration_as_data_and_kept(tmp_path):
     done = shell("demo", "--people", "400", "--keep", "clinic", "--json", cwd=tmp_path)
     told = json.loads(done.stdout)["result"]
@@ -146,11 +149,13 @@ def test_the_demonstration_as_data_and_kept(tmp_path):
     shell("demo", "--keep", "clinic", cwd=tmp_path, code=2)
 
 
+@pytest.mark.races
 def test_a_terminal_without_greek_still_gets_an_answer(tmp_path):
     done = shell("meaning", "-e", "0.5", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert "What ? = 0.5 means" in done.stdout
 
 
+@pytest.mark.races
 def test_a_reader_who_leaves_early_causes_no_noise(tmp_path):
     command = f"{sys.executable} -m discreet meaning -e 0.5 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True,
@@ -159,6 +164,7 @@ def test_a_reader_who_leaves_early_causes_no_noise(tmp_path):
     assert not done.stderr
 
 
+@pytest.mark.races
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
     import pty
@@ -232,6 +238,7 @@ def _until(screen, expected, seconds=60.0):
     pytest.fail(f"waited for {expected!r}, saw {seen!r}")
 
 
+@pytest.mark.races
 def test_completion_scripts_are_there(tmp_path):
     done = shell(cwd=tmp_path, _DISCREET_COMPLETE="complete_bash", COMP_WORDS="discreet bud",
                  COMP_CWORD="1", _TYPER_COMPLETE_ARGS="discreet bud")  # fmt: skip

@@ -153,12 +153,14 @@ def test_the_check_of_private_attributes_can_fail():
     assert read - defined == {"_engine"}
 
 
+@pytest.mark.races
 @pytest.mark.parametrize(("part", "door"), [(p, d) for p, doors in DOORS.items() for d in doors])
 def test_doors_stay_closed_until_called(part, door):
     code = f"import discreet.{part}, sys; sys.exit('discreet.{door}' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.races
 def test_import_discreet_is_light():
     heavy = {
         "scipy",
@@ -179,6 +181,7 @@ def test_import_discreet_is_light():
     assert not heavy & loaded
 
 
+@pytest.mark.races
 def test_core_never_imports_scipy_stats_or_engines():
     code = (
         "import discreet.noise, discreet.privacy, discreet.mechanisms, discreet.audit, sys;"

@@ -160,6 +160,7 @@ def test_interactive_sparse_vector_refuses_after_its_last_answer():
         watch.ask(-9000)
 
 
+@pytest.mark.races
 def test_threads_cannot_share_the_last_answer():
     watch = m.SparseVector(0, 1, 10, cutoff=5)
 

@@ -93,6 +93,7 @@ def _in_child(work):
     return data
 
 
+@pytest.mark.races
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_forked_children_never_share_noise():
     random_words(1)
@@ -113,12 +114,14 @@ def test_a_fork_behind_pythons_back_is_noticed(monkeypatch):
     assert source._pid == -1
 
 
+@pytest.mark.races
 def test_a_lock_held_while_forking_does_not_stop_the_child():
     with _entropy._SYSTEM._lock:
         data = _in_child(lambda: random_words(3).tobytes())
     assert len(data) == 24
 
 
+@pytest.mark.races
 def test_threads_never_share_words():
     taken: list[np.ndarray] = []
 
@@ -232,6 +235,7 @@ def test_marked_integers_stay_marked_through_arithmetic():
         assert is_tainted(y)
 
 
+@pytest.mark.races
 def test_other_threads_do_not_see_the_deterministic_source():
     seen = []
     with deterministic(1):

@@ -257,6 +257,7 @@ def test_lines_are_right_whatever_stands_above(noise):
     assert locate(text)["budget", "epsilon"] == text.split("\n").index("epsilon = 0") + 1
 
 
+@pytest.mark.races
 def test_importing_policy_needs_no_engine():
     code = "import discreet.policy, sys; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

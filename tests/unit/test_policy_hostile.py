@@ -234,6 +234,7 @@ def test_a_hundred_thousand_values_are_fine_and_more_bytes_than_that_are_not(tmp
             pol.load(source)
 
 
+@pytest.mark.races
 @pytest.mark.parametrize(
     "text",
     [
@@ -249,7 +250,7 @@ def test_a_hundred_thousand_values_are_fine_and_more_bytes_than_that_are_not(tmp
 )
 def test_refusing_takes_no_longer_than_reading(text):
     """The square of the length would take minutes; the bound leaves room for a busy machine."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(PolicyError):
         pol.loads(START + text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

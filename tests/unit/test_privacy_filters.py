@@ -148,6 +148,7 @@ def test_a_filter_cannot_be_copied_into_a_second_budget():
             duplicate(budget)
 
 
+@pytest.mark.races
 def test_threads_racing_for_the_last_tenth_share_it_once():
     budget = p.BasicFilter(1)
     budget.spend(p.Pure("0.9"))

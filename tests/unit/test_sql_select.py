@@ -261,6 +261,7 @@ def test_a_subquery_hides_what_it_does_not_select():
         query("WITH a AS (SELECT sex FROM people) SELECT AVG(age) FROM a")
 
 
+@pytest.mark.races
 def test_equal_questions_have_equal_hashes_in_every_process():
     text = "SELECT sex, AVG(income) AS a FROM people WHERE age BETWEEN 18 AND 65 GROUP BY sex"
     same = "select sex, avg(income) as a from People where age >= 18 and age <= 65 group by 1"
@@ -313,6 +314,7 @@ def test_a_question_prints_itself():
     )
 
 
+@pytest.mark.races
 def test_importing_the_front_ends_does_not_load_the_parser():
     code = "import discreet.sql, discreet.frame, sys; print('sqlglot' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
