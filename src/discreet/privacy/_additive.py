@@ -42,7 +42,6 @@ positive integers with Σmᵢ² ≤ Δ² and at most d members. In one dimension
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -363,7 +362,7 @@ class DiscreteGaussian(PrivacyLoss):
         if self.summed:
             sums = [_sum_profile(atoms, epsilon) for atoms in self._atoms()]
             return np.asarray(np.max(sums, axis=0))
-        return smoothed_log_delta([(self, 1)], epsilon)
+        return Smoothed.of(((self, 1),)).log_delta(epsilon)
 
     def _atoms(self) -> list[Atoms]:
         shapes = _shapes(int(self.sensitivity2), self.dimension)
@@ -377,18 +376,38 @@ class DiscreteGaussian(PrivacyLoss):
         return (Pair.symmetric(self, atoms[0] if len(atoms) == 1 else None),)
 
 
-def smoothed_log_delta(terms: Sequence[tuple[DiscreteGaussian, int]], epsilon: Array) -> Array:
-    """Bound ln δ(ε) of discrete Gaussians with counts by the lemma, and by the sum of ρ."""
-    best = zcdp_to_log_delta(sum((k * loss.rho for loss, k in terms), Fraction(0)), epsilon)
-    least = min(loss.sigma2 for loss, _ in terms)
-    for s2 in SMOOTHING:
-        if s2 < least:
-            mu2 = sum((k * t.sensitivity2 / (t.sigma2 - s2) for t, k in terms), Fraction(0))
-            factor, shift = smoothing_price(s2, sum(k * t.dimension for t, k in terms))
-            if shift < math.inf:
-                tail = log_gaussian_delta(sqrt_up(mu2), epsilon - shift) + factor
-                best = np.minimum(best, tail)
-    return np.minimum(best, 0.0)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Smoothed(PrivacyLoss):
+    """Discrete Gaussians with counts, bounded together by the lemma and by the sum of ρ."""
+
+    terms: tuple[tuple[DiscreteGaussian, int], ...]
+
+    @classmethod
+    def of(cls, terms: tuple[tuple[DiscreteGaussian, int], ...]) -> Smoothed:
+        """Build from losses with their counts."""
+        made = object.__new__(cls)
+        assign(made, terms=terms)
+        return made
+
+    def _shown(self) -> dict[str, str]:
+        return {"of": repr(self.terms)}
+
+    @property
+    def top(self) -> float:
+        return math.inf
+
+    def log_delta(self, epsilon: Array) -> Array:
+        rho = sum((k * loss.rho for loss, k in self.terms), Fraction(0))
+        best = zcdp_to_log_delta(rho, epsilon)
+        least = min(loss.sigma2 for loss, _ in self.terms)
+        dimension = sum(k * loss.dimension for loss, k in self.terms)
+        for s2 in SMOOTHING:
+            factor, shift = smoothing_price(s2, dimension)
+            if s2 < least and shift < math.inf:
+                squares = (k * t.sensitivity2 / (t.sigma2 - s2) for t, k in self.terms)
+                mu = sqrt_up(sum(squares, Fraction(0)))
+                best = np.minimum(best, log_gaussian_delta(mu, epsilon - shift) + factor)
+        return np.minimum(best, 0.0)
 
 
 def smoothing_price(s2: Fraction, dimension: int) -> tuple[float, float]:
