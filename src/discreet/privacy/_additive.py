@@ -51,7 +51,7 @@ import numpy as np
 from discreet import _exact, noise
 from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet._lazy import special
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up
 from discreet.privacy._pair import Atoms, Pair
@@ -124,7 +124,7 @@ class Gaussian(PrivacyLoss):
     mu2: Fraction
 
     def __init__(self, mu: Number) -> None:
-        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint='mu="0.1"') ** 2)
+        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint=Hint("mu", "0.1")) ** 2)
 
     @classmethod
     def from_square(cls, mu2: Number) -> Gaussian:
@@ -158,7 +158,7 @@ class Gaussian(PrivacyLoss):
     def tradeoff(self, fpr: float) -> float:
         """Return Φ(Φ⁻¹(1−α) − μ), rounded down."""
         if not 0 <= fpr <= 1:
-            raise ParameterError(f"fpr must lie in [0, 1], got {fpr}", hint="fpr=0.05")
+            raise ParameterError(f"fpr must lie in [0, 1], got {fpr}", hint=Hint("fpr", 0.05))
         return max(0.0, float(special.ndtr(-special.ndtri(fpr) - self.mu)) - 16 * ULP)
 
 
@@ -226,7 +226,7 @@ class DiscreteLaplace(PrivacyLoss):
     def __init__(self, scale: Number, sensitivity: Number = 1) -> None:
         assign(
             self,
-            scale=_exact.positive(exact(scale, "scale"), "scale", hint="scale=10"),
+            scale=_exact.positive(exact(scale, "scale"), "scale", hint=Hint("scale", 10)),
             sensitivity=_lattice_steps(sensitivity),
         )
 
@@ -270,7 +270,7 @@ class DiscreteLaplace(PrivacyLoss):
 
 def _lattice_steps(x: Number) -> int:
     """Read a sensitivity on ℤ: integer outputs move by a whole number of steps."""
-    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint="sensitivity=1")
+    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint=Hint("sensitivity", 1))
     steps = math.floor(value)
     if steps < 1:
         raise ParameterError(
@@ -301,7 +301,7 @@ class DiscreteGaussian(PrivacyLoss):
     dimension: int
 
     def __init__(self, sigma: Number, sensitivity: Number = 1, dimension: int = 1) -> None:
-        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint="sigma=10")
+        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 10))
         reach = _exact.positive(exact(sensitivity, "sensitivity"), "sensitivity")
         self._fill(root**2, reach**2, dimension)
 
@@ -312,7 +312,7 @@ class DiscreteGaussian(PrivacyLoss):
         """Build from σ² and Δ₂², which may be rational when σ and Δ₂ are not."""
         made = object.__new__(cls)
         made._fill(
-            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint="sigma2=100"),
+            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint=Hint("sigma2", 100)),
             _exact.positive(exact(sensitivity2, "sensitivity2"), "sensitivity2"),
             dimension,
         )
@@ -320,7 +320,7 @@ class DiscreteGaussian(PrivacyLoss):
 
     def _fill(self, sigma2: Fraction, sensitivity2: Fraction, dimension: int) -> None:
         if not isinstance(dimension, int) or dimension < 1:
-            raise ParameterError("dimension must be a positive integer", hint="dimension=1")
+            raise ParameterError("dimension must be a positive integer", hint=Hint("dimension", 1))
         # squared distances between integer points are integers, each coordinate adds one or more
         steps2 = math.floor(sensitivity2)
         dimension = max(min(dimension, steps2), 1)
