@@ -74,8 +74,11 @@ class Hint(str):
     epsilon="0.1", max_rows=3
     >>> hint.shell(), Hint("within", {"n": 25}).shell()
     ('--epsilon 0.1 --max-rows 3', '--within n=25')
-    >>> Hint.call("ledger.raise_budget", "discreet budget raise", epsilon="3").shell()
-    'discreet budget raise --epsilon 3'
+    >>> call = Hint.call("curator.sql", "discreet ask", "SELECT 1", epsilon="3")
+    >>> print(call)
+    curator.sql("SELECT 1", epsilon="3")
+    >>> call.shell()
+    "discreet ask 'SELECT 1' --epsilon 3"
     """
 
     __slots__ = ("command", "parameters")
@@ -93,16 +96,26 @@ class Hint(str):
         parameters: tuple[tuple[str, object], ...],
         python: str | None = None,
         command: str | None = None,
+        first: tuple[str, ...] = (),
     ) -> Self:
-        inner = ", ".join(f"{name}={_literal(value)}" for name, value in parameters)
+        named = (f"{name}={_literal(value)}" for name, value in parameters)
+        inner = ", ".join((*map(_literal, first), *named))
         hint = str.__new__(cls, inner if python is None else f"{python}({inner})")
         hint.parameters, hint.command = parameters, command
         return hint
 
     @classmethod
-    def call(cls, python: str, command: str | None = None, /, **parameters: object) -> Self:
-        """Write a call: `python` with these parameters; in a shell `command` with them."""
-        return cls._make(tuple(parameters.items()), python, command)
+    def of(cls, parameters: Mapping[str, object]) -> Self:
+        """Write several parameters."""
+        return cls._make(tuple(parameters.items()))
+
+    @classmethod
+    def call(
+        cls, python: str, command: str | None = None, /, *first: str, **parameters: object
+    ) -> Self:
+        """Write a call: `python` with these arguments; in a shell `command` with them."""
+        line = command and " ".join((command, *map(shlex.quote, first)))
+        return cls._make(tuple(parameters.items()), python, line, first)
 
     def also(self, parameter: str, value: object) -> Self:
         """Add a parameter."""
@@ -269,7 +282,7 @@ class PolicyError(DiscreetError):
         fix: Mapping[str, object] | None = None,
     ) -> None:
         if hint is None and fix:
-            hint = ", ".join(f"{key}={value!r}" for key, value in fix.items())
+            hint = Hint.of(fix)
         super().__init__(message, hint=hint)
         self.line = line
         self.path = path

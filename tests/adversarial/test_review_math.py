@@ -5,6 +5,7 @@ Everything here is exact computation or repeats itself: no test is a matter of c
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -19,7 +20,7 @@ from discreet import mechanisms as m
 from discreet import noise
 from discreet import privacy as p
 from discreet.errors import BudgetExceededError, ParameterError
-from discreet.privacy import _sampling
+from discreet.privacy import _compose, _sampling
 
 mp.mp.dps = 40
 
@@ -195,6 +196,62 @@ def test_several_parts_are_certified_by_their_own_losses():
                 for v, s, d in zip(variances, parts, coordinates, strict=True)
             ]
             assert p.compose(losses).delta(epsilon) <= 1e-6
+
+
+def exact_pair_profile(variances, shifts, epsilon):
+    """δ(ε) of two integers with discrete Gaussian noise, summed with 40 digits."""
+    laws = []
+    for variance, shift in zip(map(many_digits, variances), shifts, strict=True):
+        reach = int(12 * mp.sqrt(variance)) + shift
+        x = range(-reach, reach + 1)
+        weights = [mp.exp(-(i * i) / (2 * variance)) for i in x]
+        total = mp.fsum(weights)
+        losses = [shift * (shift - 2 * i) / (2 * variance) for i in x]
+        laws.append(([w / total for w in weights], losses))
+    (first, losses), (second, others) = laws
+    # the losses fall with x; up to each of them the mass under P, and under Q
+    heads = list(itertools.accumulate(second, initial=mp.mpf(0)))
+    tilted = (mass * mp.exp(-loss) for mass, loss in zip(second, others, strict=True))
+    backs = list(itertools.accumulate(tilted, initial=mp.mpf(0)))
+    found = mp.mpf(0)
+    for mass, loss in zip(first, losses, strict=True):
+        count = bisect.bisect_left(others, loss - epsilon, key=lambda other: -other)
+        found += mass * (heads[count] - mp.exp(epsilon - loss) * backs[count])
+    return found
+
+
+@pytest.mark.parametrize(("shifts", "epsilon"), [((36, 48), "1"), ((2, 3), "0.1")])
+def test_two_parts_of_unlike_steps_are_calibrated_to_the_exact_sum(shifts, epsilon):
+    """Their losses share no grid, and rounding onto one may not decide that nothing is enough."""
+    squares, delta = [m * m for m in shifts], Fraction("1e-9")
+    variances = p.discrete_gaussian_variances(squares, epsilon, delta, coordinates=[1, 1])
+    assert exact_pair_profile(variances, shifts, many_digits(epsilon)) <= many_digits(delta)
+    # and not more than enough: a fiftieth less noise breaks the promise
+    less = [v * Fraction(98, 100) for v in variances]
+    assert exact_pair_profile(less, shifts, many_digits(epsilon)) > many_digits(delta)
+
+
+def test_mutant_convolution_alone_certifies_no_variance_that_the_lemma_proves(monkeypatch):
+    monkeypatch.setattr(_compose.Composition, "_closed", lambda self: [self.zcdp()])
+    with pytest.raises(ParameterError, match="below what can be certified"):
+        p.discrete_gaussian_variances([1296, 2304], 1, "1.01e-9", coordinates=[1, 1])
+
+
+# one of them found no variance while a grid decided alone
+@pytest.mark.parametrize("seed", range(40))
+def test_every_reasonable_target_is_met(seed):
+    rng = random.Random(seed)
+    count = rng.choice([2, 2, 3, 6])
+    squares = [int(10 ** rng.uniform(0, rng.choice([1, 3, 20]))) for _ in range(count)]
+    coordinates = [rng.choice([1, 1, 2, 50]) for _ in squares]
+    epsilon = Fraction(f"{10 ** rng.uniform(-4, 1.5):.3g}")
+    delta = Fraction(f"{10 ** rng.uniform(rng.choice([-3, -12, -110]), -0.2):.3g}")
+    variances = p.discrete_gaussian_variances(squares, epsilon, delta, coordinates=coordinates)
+    ideal = Fraction(p.gaussian_sigma(1, epsilon, delta)) ** 2
+    # the lemma's s² of the smallest part, and a hair, above the continuous law
+    room = Fraction(4, min(math.isqrt(square) for square in squares) ** 2)
+    for v, square in zip(variances, squares, strict=True):
+        assert v <= square * (count * ideal * Fraction(1001, 1000) + room)
 
 
 def test_the_calibrated_variance_falls_in_epsilon_and_delta():

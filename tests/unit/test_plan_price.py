@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import pytest
@@ -120,6 +121,14 @@ def test_all_rows_of_a_unit_may_meet_in_one_node_of_a_tree(relation):
     twice = 2 if relation == "change-one" else 1
     for found in (part.sensitivity for part in low.parts):
         assert (found.l1, found.l2_squared, found.linf) == (4 * twice, 8 * twice, 2)
+
+
+def test_many_sums_of_unlike_steps_are_priced_with_gaussian_noise():
+    """No variance was certified for them, and Laplace noise was taken in its place."""
+    pairs = itertools.product(("age", "pay"), range(8))
+    sums = [f"SUM({x}) FILTER (WHERE age > {i}) AS {x}{i}" for x, i in pairs]
+    low = lowered(f"SELECT {', '.join(sums)} FROM t", {}, "add-remove")
+    assert pl.price(low, pl.Ask(Fraction(4), delta=Fraction(1, 10**6))).noise == "gaussian"
 
 
 def test_mutant_half_noise_would_be_refused_by_the_accountant():

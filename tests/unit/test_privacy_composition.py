@@ -203,10 +203,12 @@ def test_an_accountant_without_tilt_understates_small_delta():
 
 def test_targets_below_the_numerical_floor_fall_back_or_refuse():
     assert p.compose([p.Pure("0.1")] * 3).epsilon("1e-200") == pytest.approx(0.3, rel=1e-15)
+    both = p.compose([p.Pure(1), p.Gaussian(1)])
+    assert p.Gaussian(1).epsilon("1e-200") < both.epsilon("1e-200") == both.zcdp().epsilon("1e-200")
     from discreet.errors import ParameterError
 
     with pytest.raises(ParameterError, match="numerical floor"):
-        p.compose([p.Pure(1), p.Gaussian(1)]).epsilon("1e-200")
+        p.compose([p.Renyi({2: 1}), p.Gaussian(1)]).epsilon("1e-200")
 
 
 # -- brute force ------------------------------------------------------------------------

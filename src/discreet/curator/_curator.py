@@ -113,7 +113,9 @@ class Curator:
         if not isinstance(query, str):
             raise QueryError(
                 f"sql takes text, not {type(query).__name__}",
-                hint='curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.1")',
+                hint=Hint.call(
+                    "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
+                ),
             )
         parsed = self._question(query)
         offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)

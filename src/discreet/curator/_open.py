@@ -11,7 +11,7 @@ from discreet import engines
 from discreet import policy as pol
 from discreet._address import address
 from discreet.curator._curator import Curator
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.ledger import Ledger, MemoryLedger, claim, open_ledger
 
 
@@ -47,7 +47,7 @@ def open_curator(
     if policy is None:
         raise ParameterError(
             "a policy says what is public and how much may be lost; none was given",
-            hint='dc.open("people.parquet", policy="people.toml")',
+            hint=Hint.call("dc.open", None, "people.parquet", policy="people.toml"),
         )
     folder = Path(policy).parent if isinstance(policy, str | Path) and _is_file(policy) else Path()
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
@@ -70,8 +70,8 @@ def _place(policy: Any) -> str:
         return f"{Path(policy).resolve()}.ledger"
     raise ParameterError(
         "this policy has no file, so its ledger has no natural place; without a lasting ledger "
-        "every start would be a fresh budget",
-        hint='dc.open(…, ledger="people.ledger"), or ledger=":memory:" to try things out',
+        'every start would be a fresh budget (":memory:" is one to try things out)',
+        hint=Hint("ledger", "people.ledger"),
     )
 
 

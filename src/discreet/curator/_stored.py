@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from discreet._canonical import canonical
 from discreet.answer import Record, read
-from discreet.errors import LedgerIntegrityError, ParameterError
+from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
         return [_typed(r, plan) for r, plan in zip(records, plans, strict=True)]
     except (ParameterError, ValueError, TypeError):
         raise LedgerIntegrityError(
-            "the stored answer was edited or damaged", hint="ask again with fresh=True"
+            "the stored answer was edited or damaged", hint=Hint("fresh", True)
         ) from None
 
 

@@ -104,7 +104,9 @@ class Table:
         listed = [on] if isinstance(on, str) else list(on)
         pairs = tuple((item, item) if isinstance(item, str) else item for item in listed)
         if not pairs:
-            raise QueryError("a join needs columns", hint='.join("regions", on="region")')
+            raise QueryError(
+                "a join needs columns", hint=Hint.call(".join", None, "regions", on="region")
+            )
         return replace(self, joins=(*self.joins, (public, pairs, how)))
 
     @property
@@ -123,7 +125,7 @@ class Table:
     def _asker(self) -> Asker:
         if self.asker is None:
             raise QueryError(
-                "this table belongs to no curator", hint='curator.table("people").agg(n=count())'
+                "this table belongs to no curator", hint=Hint.call("curator.table", None, "people")
             )
         return self.asker
 
@@ -145,9 +147,11 @@ def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
     if type(question) is not Table:
         raise QueryError(
             f"a question is SQL text or a table of the fluent API, not {type(question).__name__}",
-            hint='curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.1")',
+            hint=Hint.call(
+                "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
+            ),
         )
     if not question.outputs:
-        raise QueryError("the question asks for no statistic", hint=".agg(n=count())")
+        raise QueryError("the question asks for no statistic", hint="end with .agg(count())")
     rest = None if question.rest is None else plain_str(question.rest, "the label of other keys")
     return lower(select(question), policy, fanout, rest)

@@ -218,7 +218,7 @@ def _size(n: object, item: Noisy, z: Floats) -> int:
     if abs(float(z.sum()) - size) > 50 * spread + 1e-6 * size:
         raise ParameterError(
             f"n={size} contradicts the counts: they add up to {float(z.sum()):.6g}",
-            hint="n=None if the number of people is private",
+            hint=Hint("n", None),
         )
     return size
 

@@ -178,7 +178,7 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
         if name not in OPTIONS:
             raise PrivacyError(
                 f"option {name!r} may decide how long a test takes, and so tell about the data",
-                hint='options={"equal_var": False}',
+                hint=Hint("options", {"equal_var": False}),
             )
         # anything else could carry code into the test
         if type(value) not in (bool, int, float, str):

@@ -163,7 +163,7 @@ def read_law(law: object, step: Number = 1) -> Noise:
     if not isinstance(law, noise.Law | Laplace | Gaussian):
         raise ParameterError(
             f"unknown noise law: {type(law).__name__}",
-            hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace' with epsilon",
+            hint=Hint("noise", "laplace").also("epsilon", 1),
         )
     return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", 1)))
 
@@ -213,7 +213,7 @@ def noisy(
     if law is None:
         raise ParameterError(
             "a plain number does not say how it was noised",
-            hint="law=discreet.noise.DiscreteLaplace(10), or noise='laplace', epsilon=1",
+            hint=Hint("noise", "laplace").also("epsilon", 1),
         )
     return Noisy(_numbers(source), read_law(law, step), neighbours, unit)
 
@@ -245,12 +245,14 @@ def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
         if described or law is not None:
             raise ParameterError(
                 "the release already says its noise; a second description could contradict it",
-                hint="leave out law=, noise= and epsilon=",
+                hint="leave out law, noise and epsilon",
             )
         return noisy(value)
     if law is not None:
         if described:
-            raise ParameterError("give the law, or noise and epsilon, not both", hint="law=law")
+            raise ParameterError(
+                "give the law, or noise and epsilon, not both", hint="leave out noise and epsilon"
+            )
         return noisy(value, law=law)
     return Noisy(_numbers(value), named(given.pop("noise", "laplace"), **given))
 

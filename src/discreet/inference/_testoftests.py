@@ -167,7 +167,7 @@ def _columns(data: Any) -> _Table:
             return _Table([([s], lambda c: c[0]) for s in samples], spread=True)
     raise ParameterError(
         "data must be an array, a mapping of columns or a sequence of samples",
-        hint="inf.test_of_tests((x, y), scipy.stats.ttest_ind, epsilon=1)",
+        hint="inf.test_of_tests((x, y), scipy.stats.ttest_ind, 1)",
     )
 
 

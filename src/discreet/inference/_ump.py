@@ -203,7 +203,7 @@ def _read(
     if not isinstance(law, noise.DiscreteLaplace) or item.noise.step != 1 or item.size != 1:
         raise ParameterError(
             "the most powerful test needs one count released by the geometric mechanism",
-            hint="m.geometric(count, sensitivity=1, epsilon=1); otherwise inf.proportion_test",
+            hint="m.geometric(count, 1, 1), or inf.proportion_test",
         )
     if epsilon is not None or tulap is not None or delta != 0:
         raise ParameterError("the release already says its noise", hint="leave out epsilon")

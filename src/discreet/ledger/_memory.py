@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from discreet.errors import LedgerIntegrityError
+from discreet.errors import Hint, LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
 from discreet.ledger._store import Transaction
 
@@ -134,7 +134,7 @@ class MemoryStore:
                 raise LedgerIntegrityError(
                     "a ledger in memory belongs to the process that opened it; elsewhere it "
                     "would be a second budget",
-                    hint='dc.open(…, ledger="people.ledger")',
+                    hint=Hint("ledger", "people.ledger"),
                 )
             yield book
 

@@ -184,7 +184,7 @@ def _has_content(path: str) -> bool:
 def _elsewhere(identity: str, asked: str, known: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"policy {identity!r} keeps its ledger at {known!r}; one at {asked!r} would be a second "
-        "budget for the same data",
-        hint=f'ledger="{known}", or another [policy] name if these are other data, or, if '
-        f'ledger and data are gone: discreet.ledger.forget("{identity}")',
+        "budget for the same data; other data need another [policy] name, and a policy whose "
+        f"ledger and data are gone is forgotten by discreet.ledger.forget({identity!r})",
+        hint=Hint("ledger", known),
     )

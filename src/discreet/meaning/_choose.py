@@ -124,7 +124,7 @@ def epsilon_for(
     if len(asked) != 1 or any(v is None for v in given[asked[0]]):
         raise ParameterError(
             "give exactly one complete tolerance: " + "; ".join(given),
-            hint="epsilon_for(increase=1.25)",
+            hint=Hint("increase", 1.25),
         )
     values = tuple(v for v in given[asked[0]] if v is not None)
     if asked[0] in ("increase", "prior, ceiling"):
@@ -158,7 +158,7 @@ def _log_increase(increase: Number) -> float:
     ratio = decimal(increase, "increase")
     if ratio <= 1:
         raise ParameterError(
-            f"increase is a ratio above 1, got {show(ratio)}", hint="increase=1.25  # 25 % more"
+            f"increase is a ratio above 1, got {show(ratio)}", hint=Hint("increase", 1.25)
         )
     return _log(ratio)
 
@@ -199,9 +199,7 @@ def _log(ratio: Fraction) -> float:
 def _rate(rate: Number) -> float:
     value = decimal(rate, "rate")
     if not 0 < value <= 1:
-        raise ParameterError(
-            f"rate must lie in (0, 1], got {show(value)}", hint="rate=0.05  # one in twenty"
-        )
+        raise ParameterError(f"rate must lie in (0, 1], got {show(value)}", hint=Hint("rate", 0.05))
     return float(value)
 
 

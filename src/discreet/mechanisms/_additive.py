@@ -35,7 +35,7 @@ from typing import Any
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_sensitivity, sqrt_up
@@ -222,7 +222,8 @@ def gaussian(
         price = f"ε={_exact.show(eps)}, δ={_exact.show(dlt)}"
     else:
         raise ParameterError(
-            "gaussian needs either epsilon and delta, or rho", hint='epsilon="1", delta="1e-6"'
+            "gaussian needs either epsilon and delta, or rho",
+            hint=Hint("epsilon", "1").also("delta", "1e-6"),
         )
     law = noise.DiscreteGaussian.from_variance(variance)
     loss = p.DiscreteGaussian.from_variance(variance, m2, max(query.values.size, 1))

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
@@ -98,7 +98,7 @@ class Exponential:
     def temperature(self) -> Fraction:
         """2Δ/ε, or Δ/ε for monotone scores: the score difference worth a factor e."""
         if self.epsilon == 0:
-            raise ParameterError("epsilon must be positive, got 0", hint='epsilon="0.1"')
+            raise ParameterError("epsilon must be positive, got 0", hint=Hint("epsilon", "0.1"))
         return (1 if self.monotone else 2) * self.sensitivity / self.epsilon
 
     def probabilities(self, scores: Any) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._exact import ceil_float
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms._parameters import sqrt_up
 from discreet.privacy import Neighbours, read_neighbours
 
@@ -63,9 +63,9 @@ def sensitivity(B: Any, neighbours: Neighbours | str, norm: int = 1) -> int | fl
     """
     relation = read_neighbours(neighbours)
     if relation is None:
-        raise ParameterError("state the relation", hint='neighbours="change-one"')
+        raise ParameterError("state the relation", hint=Hint("neighbours", "change-one"))
     if norm not in (1, 2):
-        raise ParameterError("norm must be 1 or 2", hint="norm=1")
+        raise ParameterError("norm must be 1 or 2", hint=Hint("norm", 1))
     columns = _Columns(_read_matrix(B), norm)
     power = columns.largest() if relation is Neighbours.ADD_REMOVE else columns.farthest()
     return _root(power, columns, norm)

@@ -60,7 +60,7 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.mechanisms import _lattice, _refine
 from discreet.mechanisms._release import Release
 from discreet.privacy import read_neighbours
@@ -107,7 +107,7 @@ def smooth_median(
     if read_neighbours(neighbours) is not p.Neighbours.CHANGE_ONE:
         raise NotProvedError(
             "smooth_median is proved for change-one only: it treats n as public",
-            hint='neighbours="change-one"',
+            hint=Hint("neighbours", "change-one"),
         )
     eps = _exact.epsilon(epsilon)
     low, high = _read_bounds(lower, upper)
@@ -163,7 +163,7 @@ def _read_beta(beta: float) -> float:
     if not _LEAST_BETA <= beta < 700:
         raise ParameterError(
             f"beta = {beta:.3g} is outside what smooth sensitivity can use",
-            hint='epsilon="1"',
+            hint=Hint("epsilon", "1"),
         )
     return beta - _SLACK
 
@@ -173,10 +173,12 @@ def _read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
     if low >= high:
         raise ParameterError(
             f"lower must be below upper, got {_exact.show(low)} and {_exact.show(high)}",
-            hint="lower=0, upper=120",
+            hint=Hint("lower", 0).also("upper", 120),
         )
     if max(abs(low), abs(high)) > _LARGEST:
-        raise ParameterError("lower and upper must lie within ±1e300", hint="lower=0, upper=120")
+        raise ParameterError(
+            "lower and upper must lie within ±1e300", hint=Hint("lower", 0).also("upper", 120)
+        )
     # bounds become doubles, as the records do; one rounding for everybody is public
     return Fraction(float(low)), Fraction(float(high))
 

@@ -38,7 +38,7 @@ from discreet import _exact
 from discreet import noise as laws
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._additive import laplace
 from discreet.mechanisms._orders import first_largest, random_orders
@@ -130,7 +130,7 @@ def _law(kind: str, scale: Fraction) -> Any:
         return laws.Geometric(scale)
     if kind == "laplace":
         return laws.DiscreteLaplace(scale)
-    raise ParameterError("noise must be 'geometric' or 'laplace'", hint='noise="geometric"')
+    raise ParameterError("noise must be 'geometric' or 'laplace'", hint=Hint("noise", "geometric"))
 
 
 def winners(k: _lattice.IntArray, law: Any, runs: int) -> NDArray[np.int64]:

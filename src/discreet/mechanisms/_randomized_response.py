@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet import privacy as p_
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice, _refine
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
@@ -91,7 +91,9 @@ class RandomizedResponse:
         self, p: Number | None = None, epsilon: Number | None = None, *, categories: int = 2
     ) -> None:
         if (p is None) == (epsilon is None):
-            raise ParameterError("randomized response needs either p or epsilon", hint='p="0.5"')
+            raise ParameterError(
+                "randomized response needs either p or epsilon", hint=Hint("p", "0.5")
+            )
         put = object.__setattr__
         put(self, "categories", read_count(categories, "categories", least=2))
         put(self, "p", None if p is None else _read_probability(p))
@@ -148,7 +150,7 @@ class RandomizedResponse:
         if not n:
             raise ParameterError("there are no answers to estimate from")
         if p == 0:
-            raise ParameterError("with p = 0 the answers say nothing", hint='p="0.5"')
+            raise ParameterError("with p = 0 the answers say nothing", hint=Hint("p", "0.5"))
         observed = float(np.mean(values.flat == category))
         share = (observed - (1 - p) / self.categories) / p
         return Estimate(share, math.sqrt(observed * (1 - observed) / n) / p, n)
@@ -216,7 +218,7 @@ def _read_probability(p: Number) -> Fraction:
     value = _exact.decimal(p, "p")
     if not 0 < value < 1:
         raise ParameterError(
-            f"p must lie strictly between 0 and 1, got {_exact.show(value)}", hint='p="0.5"'
+            f"p must lie strictly between 0 and 1, got {_exact.show(value)}", hint=Hint("p", "0.5")
         )
     return value
 

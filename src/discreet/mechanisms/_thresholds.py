@@ -32,7 +32,7 @@ from typing import Any, Literal
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
@@ -157,19 +157,19 @@ class KeyThreshold:
         """Calibrate; the parameters are those of :func:`threshold_keys`."""
         relation = read_neighbours(neighbours)
         if relation is None:
-            raise ParameterError("state the relation", hint='neighbours="add-remove"')
+            raise ParameterError("state the relation", hint=Hint("neighbours", "add-remove"))
         eps, groups = _exact.epsilon(epsilon), read_count(max_groups, "max_groups")
         each, minimum = read_count(sensitivity, "sensitivity"), read_count(min_count, "min_count")
         touched = groups * (2 if relation is p.Neighbours.CHANGE_ONE else 1)
         if (delta is None) == (threshold is None):
-            raise ParameterError("give either delta or threshold", hint='delta="1e-6"')
+            raise ParameterError("give either delta or threshold", hint=Hint("delta", "1e-6"))
         dlt = None if delta is None else _exact.delta(delta)
         law, left = _calibrate(noise, eps, dlt, touched, each)
         if dlt is None:
             least = read_count(threshold, "threshold") + bool(strict)
             dlt = p.key_threshold_delta(law, least, groups, sensitivity=each, min_count=minimum)
             if dlt >= 1:
-                raise ParameterError("this threshold protects nobody", hint='delta="1e-6"')
+                raise ParameterError("this threshold protects nobody", hint=Hint("delta", "1e-6"))
         else:
             assert left is not None
             least = p.key_threshold(law, left, groups, sensitivity=each, min_count=minimum)
@@ -260,9 +260,11 @@ def _calibrate(
     if kind == "laplace":
         return noise.DiscreteLaplace(touched * each / eps), dlt
     if kind != "gaussian":
-        raise ParameterError("noise must be 'laplace' or 'gaussian'", hint='noise="laplace"')
+        raise ParameterError("noise must be 'laplace' or 'gaussian'", hint=Hint("noise", "laplace"))
     if dlt is None:
-        raise ParameterError("gaussian noise needs delta, not a threshold", hint='delta="1e-6"')
+        raise ParameterError(
+            "gaussian noise needs delta, not a threshold", hint=Hint("delta", "1e-6")
+        )
     reach2 = touched * each * each
     variance = p.discrete_gaussian_variance(reach2, eps, dlt / 2, coordinates=touched)
     return noise.DiscreteGaussian.from_variance(variance), dlt / 2

@@ -111,11 +111,7 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why)
     if ask.delta is None or noise == "laplace" or not all(x.gaussian for x in lowered.parts):
         return laplace
-    try:
-        gaussian = _gaussian(lowered, ask.epsilon, ask.delta)
-    except ParameterError:  # no variance is certified here; Laplace noise keeps the promise
-        return laplace
-    best = min((laplace, gaussian), key=_worst)
+    best = min((laplace, _gaussian(lowered, ask.epsilon, ask.delta)), key=_worst)
     return replace(best, why=f"{best.noise.capitalize()} noise is the smaller here")
 
 

@@ -256,8 +256,8 @@ class Keys(Part):
         if rule.delta is None:
             raise ParameterError(
                 f"the values of {self.column!r} are themselves private: selecting them needs "
-                "a delta",
-                hint='delta="1e-6", or list public values for the column in the policy',
+                "a delta, or a policy that lists the column's public values",
+                hint=Hint("delta", "1e-6"),
             )
         if self.rest is not None and rule.epsilon is None:
             raise ParameterError(

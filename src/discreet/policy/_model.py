@@ -325,7 +325,7 @@ class Policy:
         beside: Iterable[str] = (),
     ) -> None:
         if not isinstance(budget, Budget):
-            raise refusal("a policy needs a budget", "budget", hint='budget=Budget(epsilon="1")')
+            raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
         members = collect(tables, "table", "tables", _table_name)
         if all(table.public for table in members.values()):
             raise refusal(

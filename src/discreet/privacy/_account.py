@@ -202,7 +202,7 @@ def _rho_within(epsilon: Fraction, delta: Fraction, aside: Fraction) -> Fraction
     if aside >= delta:
         raise ParameterError(
             "the part of delta set aside must be smaller than delta: the conversion needs some",
-            hint="aside=delta/2",
+            hint=Hint("aside", show(delta / 2)),
         )
     eps, limit = floor_float(epsilon), floor_float(delta)
     rho = largest_rho(eps, floor_float((delta - aside) / (1 - aside)))

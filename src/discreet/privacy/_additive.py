@@ -42,7 +42,6 @@ positive integers with Σmᵢ² ≤ Δ² and at most d members. In one dimension
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -52,7 +51,7 @@ import numpy as np
 from discreet import _exact, noise
 from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet._lazy import special
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up
 from discreet.privacy._pair import Atoms, Pair
@@ -125,7 +124,7 @@ class Gaussian(PrivacyLoss):
     mu2: Fraction
 
     def __init__(self, mu: Number) -> None:
-        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint='mu="0.1"') ** 2)
+        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint=Hint("mu", "0.1")) ** 2)
 
     @classmethod
     def from_square(cls, mu2: Number) -> Gaussian:
@@ -159,7 +158,7 @@ class Gaussian(PrivacyLoss):
     def tradeoff(self, fpr: float) -> float:
         """Return Φ(Φ⁻¹(1−α) − μ), rounded down."""
         if not 0 <= fpr <= 1:
-            raise ParameterError(f"fpr must lie in [0, 1], got {fpr}", hint="fpr=0.05")
+            raise ParameterError(f"fpr must lie in [0, 1], got {fpr}", hint=Hint("fpr", 0.05))
         return max(0.0, float(special.ndtr(-special.ndtri(fpr) - self.mu)) - 16 * ULP)
 
 
@@ -227,7 +226,7 @@ class DiscreteLaplace(PrivacyLoss):
     def __init__(self, scale: Number, sensitivity: Number = 1) -> None:
         assign(
             self,
-            scale=_exact.positive(exact(scale, "scale"), "scale", hint="scale=10"),
+            scale=_exact.positive(exact(scale, "scale"), "scale", hint=Hint("scale", 10)),
             sensitivity=_lattice_steps(sensitivity),
         )
 
@@ -271,7 +270,7 @@ class DiscreteLaplace(PrivacyLoss):
 
 def _lattice_steps(x: Number) -> int:
     """Read a sensitivity on ℤ: integer outputs move by a whole number of steps."""
-    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint="sensitivity=1")
+    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint=Hint("sensitivity", 1))
     steps = math.floor(value)
     if steps < 1:
         raise ParameterError(
@@ -302,7 +301,7 @@ class DiscreteGaussian(PrivacyLoss):
     dimension: int
 
     def __init__(self, sigma: Number, sensitivity: Number = 1, dimension: int = 1) -> None:
-        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint="sigma=10")
+        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 10))
         reach = _exact.positive(exact(sensitivity, "sensitivity"), "sensitivity")
         self._fill(root**2, reach**2, dimension)
 
@@ -313,7 +312,7 @@ class DiscreteGaussian(PrivacyLoss):
         """Build from σ² and Δ₂², which may be rational when σ and Δ₂ are not."""
         made = object.__new__(cls)
         made._fill(
-            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint="sigma2=100"),
+            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint=Hint("sigma2", 100)),
             _exact.positive(exact(sensitivity2, "sensitivity2"), "sensitivity2"),
             dimension,
         )
@@ -321,7 +320,7 @@ class DiscreteGaussian(PrivacyLoss):
 
     def _fill(self, sigma2: Fraction, sensitivity2: Fraction, dimension: int) -> None:
         if not isinstance(dimension, int) or dimension < 1:
-            raise ParameterError("dimension must be a positive integer", hint="dimension=1")
+            raise ParameterError("dimension must be a positive integer", hint=Hint("dimension", 1))
         # squared distances between integer points are integers, each coordinate adds one or more
         steps2 = math.floor(sensitivity2)
         dimension = max(min(dimension, steps2), 1)
@@ -363,7 +362,7 @@ class DiscreteGaussian(PrivacyLoss):
         if self.summed:
             sums = [_sum_profile(atoms, epsilon) for atoms in self._atoms()]
             return np.asarray(np.max(sums, axis=0))
-        return smoothed_log_delta([(self, 1)], epsilon)
+        return Smoothed.of(((self, 1),)).log_delta(epsilon)
 
     def _atoms(self) -> list[Atoms]:
         shapes = _shapes(int(self.sensitivity2), self.dimension)
@@ -377,18 +376,38 @@ class DiscreteGaussian(PrivacyLoss):
         return (Pair.symmetric(self, atoms[0] if len(atoms) == 1 else None),)
 
 
-def smoothed_log_delta(terms: Sequence[tuple[DiscreteGaussian, int]], epsilon: Array) -> Array:
-    """Bound ln δ(ε) of discrete Gaussians with counts by the lemma, and by the sum of ρ."""
-    best = zcdp_to_log_delta(sum((k * loss.rho for loss, k in terms), Fraction(0)), epsilon)
-    least = min(loss.sigma2 for loss, _ in terms)
-    for s2 in SMOOTHING:
-        if s2 < least:
-            mu2 = sum((k * t.sensitivity2 / (t.sigma2 - s2) for t, k in terms), Fraction(0))
-            factor, shift = smoothing_price(s2, sum(k * t.dimension for t, k in terms))
-            if shift < math.inf:
-                tail = log_gaussian_delta(sqrt_up(mu2), epsilon - shift) + factor
-                best = np.minimum(best, tail)
-    return np.minimum(best, 0.0)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Smoothed(PrivacyLoss):
+    """Discrete Gaussians with counts, bounded together by the lemma and by the sum of ρ."""
+
+    terms: tuple[tuple[DiscreteGaussian, int], ...]
+
+    @classmethod
+    def of(cls, terms: tuple[tuple[DiscreteGaussian, int], ...]) -> Smoothed:
+        """Build from losses with their counts."""
+        made = object.__new__(cls)
+        assign(made, terms=terms)
+        return made
+
+    def _shown(self) -> dict[str, str]:
+        return {"of": repr(self.terms)}
+
+    @property
+    def top(self) -> float:
+        return math.inf
+
+    def log_delta(self, epsilon: Array) -> Array:
+        rho = sum((k * loss.rho for loss, k in self.terms), Fraction(0))
+        best = zcdp_to_log_delta(rho, epsilon)
+        least = min(loss.sigma2 for loss, _ in self.terms)
+        dimension = sum(k * loss.dimension for loss, k in self.terms)
+        for s2 in SMOOTHING:
+            factor, shift = smoothing_price(s2, dimension)
+            if s2 < least and shift < math.inf:
+                squares = (k * t.sensitivity2 / (t.sigma2 - s2) for t, k in self.terms)
+                mu = sqrt_up(sum(squares, Fraction(0)))
+                best = np.minimum(best, log_gaussian_delta(mu, epsilon - shift) + factor)
+        return np.minimum(best, 0.0)
 
 
 def smoothing_price(s2: Fraction, dimension: int) -> tuple[float, float]:

@@ -124,13 +124,13 @@ def discrete_gaussian_variances(
     [35.7, 3569.7]
     """
     reach = tuple(
-        _exact.positive(exact(s, "l2_squared"), "l2_squared", hint="l2_squared=1")
+        _exact.positive(exact(s, "l2_squared"), "l2_squared", hint=Hint("l2_squared", 1))
         for s in l2_squared
     )
     if not reach or len(reach) != len(coordinates):
         raise ParameterError(
             "every part needs a squared sensitivity and a number of coordinates",
-            hint="l2_squared=[1], coordinates=[1]",
+            hint=Hint("l2_squared", [1]).also("coordinates", [1]),
         )
     parts = tuple(
         (loss.sensitivity2, loss.dimension)

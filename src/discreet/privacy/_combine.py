@@ -33,7 +33,7 @@ from itertools import combinations
 import numpy as np
 
 from discreet._exact import Number, ceil_float
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from discreet.privacy._compose import Composition, compose, compose_counts
 from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order
@@ -62,7 +62,7 @@ def group(loss: PrivacyLoss, k: int) -> PrivacyLoss:
     Fraction(1, 8)
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ParameterError("a group has a positive whole number of units", hint="k=2")
+        raise ParameterError("a group has a positive whole number of units", hint=Hint("k", 2))
     if k == 1:
         return loss
     unit = f"group of {k}" if loss.unit is None else f"group of {k} × {loss.unit}"
@@ -217,7 +217,7 @@ def parallel(
         raise ParameterError("parallel needs at least one loss", hint="p.parallel([loss], …)")
     relation = read_neighbours(neighbours)
     if relation is None:
-        raise ParameterError("parallel needs the relation", hint="neighbours='add-remove'")
+        raise ParameterError("parallel needs the relation", hint=Hint("neighbours", "add-remove"))
     stated, unit = shared_label(given)
     if stated is Neighbours.CHANGE_ONE:
         raise NotProvedError(

@@ -18,7 +18,8 @@ How
    grid is fine enough to move ε by about 1e-5.
 4. Both directions (record removed, record added) are kept apart to the very end;
    taking the worse pair at each step is not a bound (Lebeda et al. 2024).
-5. The result is never worse than the basic sum of ε, nor than the conversion of Σρ.
+5. The result is never worse than the basic sum of ε, nor than the conversion of Σρ, nor,
+   for discrete Gaussians, than the lemma for all of them (:mod:`discreet.privacy._additive`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ import numpy as np
 
 from discreet._exact import Number, ceil_float, floor_float
 from discreet._lazy import special
-from discreet.errors import NotProvedError, ParameterError
-from discreet.privacy._additive import DiscreteGaussian, Gaussian, smoothed_log_delta
+from discreet.errors import Hint, NotProvedError, ParameterError
+from discreet.privacy._additive import DiscreteGaussian, Gaussian, Smoothed
 from discreet.privacy._loss import (
     Array,
     PrivacyLoss,
@@ -59,6 +60,9 @@ _MAX_POINTS = 1 << 22
 
 _MOST_TERMS = 10**9
 """Powers of a transform beyond this are rounding and little else; Σρ is as good by then."""
+
+_LEAST = 1e-120
+"""The numerical floor of convolution."""
 
 _FEW_SUMS = 1 << 16
 """Up to this many sums of atoms are simply listed."""
@@ -180,8 +184,6 @@ class Composition(PrivacyLoss):
 
     def log_delta(self, epsilon: Array) -> Array:
         """Return ln δ(ε) elementwise; each point costs one convolution."""
-        if self._smoothed:
-            return smoothed_log_delta(self._smoothed, epsilon)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log([self.delta_at(float(e)) for e in epsilon]))
 
@@ -189,26 +191,28 @@ class Composition(PrivacyLoss):
         """Return an upper bound on δ(ε)."""
         if epsilon >= self.top:
             return decimal_up(self.mass_at_infinity)
-        if self._smoothed:
-            return PrivacyLoss.delta_at(self, epsilon)
-        found = max(_delta(self.terms, side, max(epsilon, 0.0)) for side in self._sides())
-        other = self._concentrated
-        return found if other is None else min(found, other.delta_at(epsilon))
+        place = max(epsilon, 0.0)
+        sides = self._sides()
+        found = max((_delta(self.terms, side, place) for side in sides), default=1.0)
+        return min(found, *(other.delta_at(place) for other in self._closed()))
 
-    @property
-    def _smoothed(self) -> list[tuple[DiscreteGaussian, int]]:
-        """All terms, if they are discrete Gaussians too large to be summed: one lemma for all."""
-        gaussians = [(t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian)]
-        closed = len(gaussians) == len(self.terms) and not all(t.summed for t, _ in gaussians)
-        return gaussians if closed else []
+    def _closed(self) -> list[PrivacyLoss]:
+        """Bounds in closed form; a grid rounds, so that they may be the better ones.
 
-    @property
-    def _concentrated(self) -> Zcdp | None:
-        """The sum of the ρ: better than convolved pairs for bounded ranges and huge counts."""
+        The lemma of discrete Gaussians (which knows their ρ), else the sum of the ρ.
+        """
+        if self._gaussians:
+            return [Smoothed.of(self._gaussians)]
         try:
-            return self.zcdp()
+            return [self.zcdp()]
         except NotProvedError:
-            return None
+            return []
+
+    @property
+    def _gaussians(self) -> tuple[tuple[DiscreteGaussian, int], ...]:
+        """All terms, if they are discrete Gaussians."""
+        found = tuple((t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian))
+        return found if len(found) == len(self.terms) else ()
 
     def epsilon(self, delta: Number = 0) -> float:
         """Return an upper bound on the least ε with δ(ε) ≤ `delta`."""
@@ -216,24 +220,25 @@ class Composition(PrivacyLoss):
         gap = target - self.mass_at_infinity
         if gap < 0:
             return math.inf
-        if self._smoothed:
-            return PrivacyLoss.epsilon(self, delta)
         basic = self.top if isinstance(self.top, float) else decimal_up(self.top)
         if gap == 0:
             return basic
-        if floor_float(target) < 1e-120:
-            if basic < math.inf:
-                return basic
+        goal = floor_float(target)
+        closed = min((other.epsilon(target) for other in self._closed()), default=math.inf)
+        sides = self._sides() if goal >= _LEAST else range(0)
+        found = max((_epsilon(self.terms, side, goal) for side in sides), default=math.inf)
+        best = min(basic, found, closed)
+        if best == math.inf and goal < _LEAST:
             raise ParameterError(
                 "delta below 1e-120 is under the numerical floor of composition",
-                hint='delta="1e-100"',
+                hint=Hint("delta", "1e-100"),
             )
-        goal = floor_float(target)
-        found = max(_epsilon(self.terms, side, goal) for side in self._sides())
-        other = self._concentrated
-        return min(basic, found, math.inf if other is None else other.epsilon(target))
+        return best
 
     def _sides(self) -> range:
+        """Directions to convolve: none where the lemma is as good and a grid would be slow."""
+        if not all(t.summed for t, _ in self._gaussians):
+            return range(0)
         return range(max(len(loss.pairs()) for loss, _ in self.terms))
 
     @property

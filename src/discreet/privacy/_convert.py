@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet._exact import ceil_float
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 if TYPE_CHECKING:
     from discreet.privacy._loss import Array, PrivacyLoss
@@ -119,7 +119,7 @@ def tradeoff_from_profile(loss: PrivacyLoss, fpr: float) -> float:
     """Return the best lower bound on the type-II error that `loss.delta` implies."""
     alpha = float(fpr)
     if not 0 <= alpha <= 1:
-        raise ParameterError(f"fpr must lie in [0, 1], got {alpha}", hint="fpr=0.05")
+        raise ParameterError(f"fpr must lie in [0, 1], got {alpha}", hint=Hint("fpr", 0.05))
 
     # Any ε is a valid witness: scan, then twice look closer around the best.
     low, high, found = 0.0, max(min(loss.epsilon(1e-9), 60.0), 1e-3), 0.0

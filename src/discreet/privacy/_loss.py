@@ -261,7 +261,7 @@ def read_order(x: Number) -> Fraction:
     """Parse a Rényi order α > 1."""
     value = decimal(x, "alpha")
     if value <= 1:
-        raise ParameterError(f"alpha must exceed 1, got {show(value)}", hint="alpha=2")
+        raise ParameterError(f"alpha must exceed 1, got {show(value)}", hint=Hint("alpha", 2))
     return value
 
 

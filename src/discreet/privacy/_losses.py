@@ -223,10 +223,12 @@ class Concentrated(PrivacyLoss):
     tau2: Fraction
 
     def __init__(self, mu: Number, tau: Number) -> None:
-        width = _exact.positive(decimal(tau, "tau"), "tau", hint='tau="0.1"') ** 2
+        width = _exact.positive(decimal(tau, "tau"), "tau", hint=Hint("tau", "0.1")) ** 2
         centre = decimal(mu, "mu")
         if centre < 0:
-            raise ParameterError(f"mu must not be negative, got {show(centre)}", hint='mu="0.005"')
+            raise ParameterError(
+                f"mu must not be negative, got {show(centre)}", hint=Hint("mu", "0.005")
+            )
         assign(self, mean0=min(centre, width / 2), tau2=width)
 
     @classmethod

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from discreet.errors import ParameterError, RelationError
+from discreet.errors import Hint, ParameterError, RelationError
 
 if TYPE_CHECKING:
     from discreet.privacy._loss import PrivacyLoss
@@ -52,7 +52,7 @@ def read_neighbours(x: Neighbours | str | None) -> Neighbours | None:
     except ValueError:
         raise ParameterError(
             f"neighbours must be 'add-remove' or 'change-one', got {str(x)[:40]!r}",
-            hint="neighbours=Neighbours.ADD_REMOVE",
+            hint=Hint("neighbours", "add-remove"),
         ) from None
 
 

@@ -53,7 +53,7 @@ from fractions import Fraction
 import numpy as np
 
 from discreet._exact import Number, ceil_float, decimal, show
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills
 from discreet.privacy._convert import pure_to_rho
 from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign
@@ -101,7 +101,9 @@ def sample(
     """
     gamma = decimal(rate, "rate")
     if not 0 < gamma <= 1:
-        raise ParameterError(f"rate must lie in (0, 1], got {show(gamma)}", hint='rate="0.01"')
+        raise ParameterError(
+            f"rate must lie in (0, 1], got {show(gamma)}", hint=Hint("rate", "0.01")
+        )
     relation = read_neighbours(neighbours)
     if len(loss.pairs()) > 1:
         raise NotProvedError(
@@ -117,7 +119,7 @@ def sample(
             raise NotProvedError(
                 f"no amplification is proved here for sampling by {str(scheme)[:40]!r}; "
                 "shuffled batches are not Poisson samples",
-                hint='scheme="poisson"',
+                hint=Hint("scheme", "poisson"),
             )
     label = Neighbours.ADD_REMOVE if kind is Kind.POISSON else Neighbours.CHANGE_ONE
     nothing = loss.top == 0 and not loss.mass_at_infinity
@@ -131,7 +133,7 @@ def _poisson_kind(loss: PrivacyLoss, relation: Neighbours, covers_change: bool) 
         raise NotProvedError(
             "Poisson sampling changes the sample's size, about which a loss under change-one "
             "says nothing",
-            hint='scheme="without-replacement"',
+            hint=Hint("scheme", "without-replacement"),
         )
     if relation is Neighbours.ADD_REMOVE:
         return Kind.POISSON
@@ -141,7 +143,7 @@ def _poisson_kind(loss: PrivacyLoss, relation: Neighbours, covers_change: bool) 
         return Kind.SWAP
     raise NotProvedError(
         "Poisson sampling under change-one needs a loss that holds for additions and for changes",
-        hint="covers_change=True, if it does",
+        hint=Hint("covers_change", True),
     )
 
 
@@ -149,7 +151,7 @@ def _fixed_size_kind(loss: PrivacyLoss, relation: Neighbours) -> Kind:
     if relation is not Neighbours.CHANGE_ONE or loss.neighbours is Neighbours.ADD_REMOVE:
         raise NotProvedError(
             "sampling without replacement amplifies change-one losses only",
-            hint="neighbours='change-one', with the loss stated under change-one",
+            hint=Hint("neighbours", "change-one"),
         )
     return Kind.SWAP
 
