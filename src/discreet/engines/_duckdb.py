@@ -156,7 +156,7 @@ class DuckDBEngine(Statements):
         with self._snapshot(aggregate):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                for row in self._rows(self._chunk(aggregate, salt, chunk)):
+                for row in self._rows(self._filled(aggregate, salt, chunk)):
                     sums = groups.get(row[:keys], (0,) * (len(row) - keys))
                     groups[row[:keys]] = tuple(
                         a + int(b) for a, b in zip(sums, row[keys:], strict=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from discreet import policy as pol
-from discreet.engines._physical import Held
 from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
 from discreet.verify import Proof
+from discreet.verify import Table as Held
 
 T = TypeVar("T")
 
@@ -22,11 +22,8 @@ class Engine(Protocol):
     """
 
     name: str
-
-    @property
-    def catalog(self) -> Mapping[str, Held]:
-        """Physical columns of each table, by the name under which statements read it."""
-        ...
+    catalog: Mapping[str, Held]
+    """Physical columns of each table, by the name under which statements read it."""
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
