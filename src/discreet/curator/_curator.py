@@ -13,7 +13,6 @@ from discreet import _exact, engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, floor_decimal
-from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
@@ -43,6 +42,10 @@ if TYPE_CHECKING:
     from discreet import frame
     from discreet.inference import ErrorEstimate
     from discreet.sql import Parsed
+
+
+_REMEMBERED = 32
+"""Lowered questions that are kept, each with its proof done."""
 
 
 class Curator:
@@ -76,6 +79,9 @@ class Curator:
         self._closed = False
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
+        self._names = (policy.identity, policy.fingerprint)
+        self._least = least_cost(policy.budget)
+        self._known: dict[Query, Lowered] = {}
 
     # -- asking -------------------------------------------------------------------
 
@@ -251,9 +257,7 @@ class Curator:
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(
-                plain_str(question, "a question"), self.policy, public_fanout=self._fanout
-            )
+            return front.parse(question, self.policy, public_fanout=self._fanout)
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self.policy, self._fanout)
@@ -267,13 +271,21 @@ class Curator:
 
     def _plan(self, query: Query, offer: Offer) -> Plan:
         plan = price(self._lowered(query), offer.ask())
-        return replace(plan, least=least_cost(self.policy.budget))
+        return replace(plan, least=self._least)
 
     def _lowered(self, query: Query) -> Lowered:
-        """Lower a question whose statements are proved: safe on any data, limits in force."""
-        lowered = lower(query)
-        check_statements(self._engine, lowered)
-        return lowered
+        """Lower a question whose statements are proved: safe on any data, limits in force.
+
+        What follows from the question alone is worked out once for equal questions.
+        """
+        known = self._known.get(query)
+        if known is None:
+            known = lower(query)
+            check_statements(self._engine, known)
+            recent = list(self._known.items())[1 - _REMEMBERED :]
+            # a new mapping, so that threads never see one that changes
+            self._known = dict([*recent, (query, known)])
+        return known
 
     def _run(
         self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
@@ -312,15 +324,7 @@ class Curator:
                 "this curator was opened by another process, before a fork; nothing was charged",
                 hint="open a curator in each process, after the fork",
             )
-        policy = self.policy
-        return Road(
-            self.ledger,
-            policy.identity,
-            policy.fingerprint,
-            self.analyst,
-            self._source,
-            least_cost(policy.budget),
-        )
+        return Road(self.ledger, *self._names, self.analyst, self._source, self._least)
 
     def _what_fits(self, plan: Plan, offer: Offer) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.
@@ -344,12 +348,8 @@ class Curator:
 
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())
-        statement = {
-            **record.statement,
-            "policy": self.policy.identity,
-            "fingerprint": self.policy.fingerprint,
-        }
-        return replace(record, statement=statement)
+        names = dict(zip(("policy", "fingerprint"), self._names, strict=True))
+        return replace(record, statement={**record.statement, **names})
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)

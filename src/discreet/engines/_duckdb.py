@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import add
 from typing import Any, Final
 
 import duckdb
@@ -158,9 +159,7 @@ class DuckDBEngine(Statements):
                 chunk = (part, parts) if parts > 1 else None
                 for row in self._rows(self._filled(aggregate, salt, chunk)):
                     sums = groups.get(row[:keys], (0,) * (len(row) - keys))
-                    groups[row[:keys]] = tuple(
-                        a + int(b) for a, b in zip(sums, row[keys:], strict=True)
-                    )
+                    groups[row[:keys]] = tuple(map(add, sums, map(int, row[keys:])))
         return dict(sorted(groups.items()))
 
     @contextmanager

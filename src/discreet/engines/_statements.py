@@ -14,7 +14,7 @@ from discreet.engines._dialect import Dialect
 from discreet.engines._physical import Found, check
 from discreet.engines._protocol import Fanouts
 from discreet.engines._render import Source, render, render_fanout
-from discreet.plan import Aggregate, JoinPublic, Salt, Scan, nodes
+from discreet.plan import Aggregate, JoinPublic, Salt, Scan
 from discreet.verify import Proof, Table, fill, prove
 
 _REMEMBERED = 32
@@ -69,7 +69,7 @@ class Statements:
             return known
         text = render(self._dialect, self._sources, aggregate, chunk)
         fanouts = {}
-        for join in nodes(aggregate.relation):
+        for join in aggregate.relation.nodes:
             if isinstance(join, JoinPublic):
                 source = self._sources[join.public.table.name]
                 columns = frozenset(source.columns[right].name for _, right in join.on)

@@ -58,7 +58,7 @@ _REFUSED: Final = {
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether an aggregate stands anywhere in a tree."""
-    return any(function_name(n) in AGGREGATES for n in node.walk())
+    return any(str(n.name).upper() in AGGREGATES for n in node.find_all(exp.Anonymous))
 
 
 @dataclass
@@ -66,11 +66,9 @@ class Outputs:
     """Lowers what stands in SELECT, HAVING and ORDER BY, after grouping."""
 
     assembly: Assembly
+    rows: Rows
+    bounds: Bounds
     aliases: dict[str, Out] = field(default_factory=dict)
-    bounds: Bounds = field(default_factory=Bounds)
-
-    def __post_init__(self) -> None:
-        self.rows = Rows(self.assembly.scope.narrowed())
 
     def lower(self, node: exp.Expr) -> Out:
         """Lower an output expression."""
