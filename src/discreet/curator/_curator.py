@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from discreet import _exact, engines, noise
+from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, floor_decimal
@@ -18,7 +18,7 @@ from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._linear import linear_query
-from discreet.curator._offer import Offer
+from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
@@ -27,6 +27,7 @@ from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
+    Ask,
     Cost,
     Groups,
     Lowered,
@@ -122,7 +123,7 @@ class Curator:
                 hint='curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.1")',
             )
         parsed = self._question(query)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
@@ -137,10 +138,10 @@ class Curator:
     ) -> Quote:
         """Price a query without touching data or budget."""
         parsed = self._question(query)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         plan = self._plan(parsed.query, offer)
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        return Quote(plan, statements, self._left(), _exact.confidence(confidence))
+        return Quote(plan, statements, self._left(), offer.confidence)
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -162,7 +163,7 @@ class Curator:
     ) -> Answer:
         """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
         parsed = self._question(question)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
@@ -202,7 +203,8 @@ class Curator:
             As in :meth:`sql`. Noise is scaled to the sensitivity of B as a whole.
         """
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
-        return self._ask(query, Offer(epsilon, delta, rho), key=None, fresh=False)
+        offer = read_offer(None, epsilon, delta, rho)
+        return self._ask(query, offer, key=None, fresh=False)
 
     def error_of(
         self,
@@ -262,15 +264,15 @@ class Curator:
 
         return frame.parse(question, self.policy, self._fanout)
 
-    def _ask(self, query: Query, offer: Offer, *, key: str | None, fresh: bool) -> Answer:
+    def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
-    def _plan(self, query: Query, offer: Offer) -> Plan:
-        plan = price(self._lowered(query), offer.ask())
+    def _plan(self, query: Query, offer: Ask) -> Plan:
+        plan = price(self._lowered(query), offer)
         return replace(plan, least=self._least)
 
     def _lowered(self, query: Query) -> Lowered:
@@ -326,22 +328,21 @@ class Curator:
             )
         return Road(self.ledger, *self._names, self.analyst, self._source, self._least)
 
-    def _what_fits(self, plan: Plan, offer: Offer) -> str | None:
+    def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.
 
         A function of the price and the balance alone, both public.
         """
-        ask = offer.ask()
         balances = (self._share(), self.ledger.balance())
-        if ask.epsilon is None or "rho" not in balances[0].amounts:
+        if offer.epsilon is None or "rho" not in balances[0].amounts:
             return None
         room = min(balance.left("rho") for balance in balances)
         if room <= 0:
             return None
-        low, high = Fraction(0), ask.epsilon
+        low, high = Fraction(0), offer.epsilon
         for _ in range(24):
             middle = (low + high) / 2
-            cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
+            cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
             low, high = (middle, high) if cost.rho <= room else (low, middle)
         digits = floor_decimal(low)
         return Hint("epsilon", digits) if digits else None

@@ -45,6 +45,11 @@ class Found:
     """Whether units of another table have another integer type, so that all are widened."""
 
 
+def families(names: Mapping[Physical, str]) -> dict[str, Physical]:
+    """Family of each native type, from comma-separated names of the types of each family."""
+    return {name: kind for kind, listed in names.items() for name in listed.split(", ")}
+
+
 _NUMBERS = (Physical.INTEGER, Physical.FLOAT, Physical.DECIMAL)
 _MOMENTS = (Physical.DATE, Physical.TIMESTAMP)
 _UNITS = (Physical.INTEGER, Physical.TEXT)
