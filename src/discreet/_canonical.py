@@ -5,12 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Final
 
 
-def _spelling(value: object) -> str:
-    # rationals as p/q and dates in ISO form: one spelling each
+def _spelling(value: object) -> object:
+    # rationals as p/q and dates in ISO form: one spelling each; a frozen node as its fields
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
+        return {"node": type(value).__name__, **own}
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, dt.date | dt.time):

@@ -8,7 +8,8 @@ logic (HAVING) are only evaluated on estimates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,6 @@ from discreet.plan import Apply, Box, KeyOf, Number, Of, Out, Text, corners
 Column = NDArray[Any]
 Estimates = Callable[[int], Column]
 Boxes = Callable[[int], Box]
-
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    "=": np.equal,
-    "<>": np.not_equal,
-    ">=": np.greater_equal,
-    ">": np.greater,
-}
 
 
 def evaluate(out: Out, statistic: Estimates, keys: Mapping[str, Column], cells: int) -> Column:
@@ -43,34 +35,8 @@ def evaluate(out: Out, statistic: Estimates, keys: Mapping[str, Column], cells: 
         case Apply(op, args):
             values = [evaluate(a, statistic, keys, cells) for a in args]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return _apply(op, values)
+                return OPERATIONS[op].value(*values)
     raise AssertionError(out)
-
-
-def _apply(op: str, values: list[Column]) -> Column:
-    a = values[0]
-    if op in _COMPARE:
-        return np.asarray(_COMPARE[op](a, values[1]), dtype=bool)
-    match op:
-        case "+":
-            return a + values[1]
-        case "-":
-            return a - values[1] if len(values) > 1 else -a
-        case "*":
-            return a * values[1]
-        case "/":
-            return np.where(values[1] == 0, np.nan, a / np.where(values[1] == 0, 1, values[1]))
-        case "and":
-            return np.asarray(np.logical_and.reduce(values))
-        case "or":
-            return np.asarray(np.logical_or.reduce(values))
-        case "not":
-            return np.logical_not(a)
-        case "abs":
-            return np.abs(a)
-        case "round":
-            return np.round(a, int(values[1][0]) if len(values) > 1 and values[1].size else 0)
-    raise AssertionError(op)
 
 
 def bounds(out: Out, statistic: Boxes, cells: int) -> Box | None:
@@ -81,36 +47,13 @@ def bounds(out: Out, statistic: Boxes, cells: int) -> Box | None:
         case Number(value):
             constant = np.full(cells, float(value))
             return Box(constant, constant)
-        case Apply(op, args):
-            if op in _COMPARE or op in ("and", "or", "not"):
-                return None
+        case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
             boxes = [bounds(a, statistic, cells) for a in args]
-            finite = [b for b in boxes if b is not None]
-            if len(finite) < len(boxes):
+            if None in boxes:
                 return None
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return _apply_box(op, finite)
+                return box(*boxes)
     return None
-
-
-def _apply_box(op: str, boxes: list[Box]) -> Box:
-    a = boxes[0]
-    match op:
-        case "+":
-            return Box(a.low + boxes[1].low, a.high + boxes[1].high)
-        case "-" if len(boxes) > 1:
-            return Box(a.low - boxes[1].high, a.high - boxes[1].low)
-        case "-":
-            return Box(-a.high, -a.low)
-        case "*":
-            return corners(np.multiply, a, boxes[1])
-        case "/":
-            return _divide(a, boxes[1])
-        case "abs":
-            low = np.where(a.low * a.high <= 0, 0.0, np.minimum(np.abs(a.low), np.abs(a.high)))
-            return Box(low, np.maximum(np.abs(a.low), np.abs(a.high)))
-    digits = int(boxes[1].low[0]) if len(boxes) > 1 and boxes[1].low.size else 0
-    return Box(np.round(a.low, digits), np.round(a.high, digits))
 
 
 def _divide(a: Box, b: Box) -> Box:
@@ -120,3 +63,66 @@ def _divide(a: Box, b: Box) -> Box:
     safe = Box(np.where(crosses, one, b.low), np.where(crosses, one, b.high))
     quotient = corners(np.divide, a, safe)
     return Box(np.where(crosses, -np.inf, quotient.low), np.where(crosses, np.inf, quotient.high))
+
+
+def _minus(a: Column, b: Column | None = None) -> Column:
+    return -a if b is None else a - b
+
+
+def _minus_box(a: Box, b: Box | None = None) -> Box:
+    return Box(-a.high, -a.low) if b is None else Box(a.low - b.high, a.high - b.low)
+
+
+def _quotient(a: Column, b: Column) -> Column:
+    return np.where(b == 0, np.nan, a / np.where(b == 0, 1, b))
+
+
+def _absolute_box(a: Box) -> Box:
+    low, high = np.abs(a.low), np.abs(a.high)
+    return Box(np.where(a.low * a.high <= 0, 0.0, np.minimum(low, high)), np.maximum(low, high))
+
+
+def _rounded(a: Column, digits: Column | None = None) -> Column:
+    return np.round(a, 0 if digits is None or not digits.size else int(digits[0]))
+
+
+def _rounded_box(a: Box, digits: Box | None = None) -> Box:
+    places = None if digits is None else digits.low
+    return Box(_rounded(a.low, places), _rounded(a.high, places))
+
+
+def _test(compare: np.ufunc) -> Callable[..., Column]:
+    return lambda a, b: np.asarray(compare(a, b), dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is done with outputs: how many it takes, its value, its range over boxes.
+
+    Without a range the result is not a number.
+    """
+
+    least: int
+    most: int
+    value: Callable[..., Column]
+    box: Callable[..., Box] | None = None
+
+
+OPERATIONS: Final = {
+    "+": Operation(2, 2, np.add, lambda a, b: Box(a.low + b.low, a.high + b.high)),
+    "-": Operation(1, 2, _minus, _minus_box),
+    "*": Operation(2, 2, np.multiply, lambda a, b: corners(np.multiply, a, b)),
+    "/": Operation(2, 2, _quotient, _divide),
+    "abs": Operation(1, 1, np.abs, _absolute_box),
+    "round": Operation(1, 2, _rounded, _rounded_box),
+    "not": Operation(1, 1, np.logical_not),
+    "and": Operation(1, 10_000, lambda *values: np.logical_and.reduce(values)),
+    "or": Operation(1, 10_000, lambda *values: np.logical_or.reduce(values)),
+    "<": Operation(2, 2, _test(np.less)),
+    "<=": Operation(2, 2, _test(np.less_equal)),
+    "=": Operation(2, 2, _test(np.equal)),
+    "<>": Operation(2, 2, _test(np.not_equal)),
+    ">=": Operation(2, 2, _test(np.greater_equal)),
+    ">": Operation(2, 2, _test(np.greater)),
+}
+"""Everything that can be done with outputs, by its sign."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
+from discreet.answer._outputs import OPERATIONS
 from discreet.errors import ParameterError
 from discreet.plan import (
     Apply,
@@ -40,15 +41,6 @@ _DEEPEST: Final = 64
 _NODES: Final[dict[str, type]] = {
     c.__name__: c for c in (Apply, KeyOf, Number, Of, Output, Text)
 } | cast("dict[str, type]", Formula.kinds)
-_ARITY: Final = {
-    **dict.fromkeys(["+", "*", "/", "<", "<=", "=", "<>", ">=", ">"], (2, 2)),
-    "-": (1, 2),
-    "not": (1, 1),
-    "abs": (1, 1),
-    "round": (1, 2),
-    "and": (1, 10_000),
-    "or": (1, 10_000),
-}
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
 
@@ -229,9 +221,8 @@ def _check_out(out: Any, record: Record, depth: int) -> None:
             return
         case Number() | Text():
             return
-        case Apply(op, args) if isinstance(op, str) and isinstance(args, tuple):
-            least, most = _ARITY.get(op, (1, 0))
-            if least <= len(args) <= most and depth < _DEEPEST:
+        case Apply(str(op), tuple(args)) if op in OPERATIONS and depth < _DEEPEST:
+            if OPERATIONS[op].least <= len(args) <= OPERATIONS[op].most:
                 for arg in args:
                     _check_out(arg, record, depth + 1)
                 return

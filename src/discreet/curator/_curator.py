@@ -9,17 +9,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from discreet import _exact, engines, noise
+from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, floor_decimal
-from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._linear import linear_query
-from discreet.curator._offer import Offer
+from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
@@ -28,6 +27,7 @@ from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, least_cost
 from discreet.plan import (
     Aggregate,
+    Ask,
     Cost,
     Groups,
     Lowered,
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from discreet import frame
     from discreet.inference import ErrorEstimate
     from discreet.sql import Parsed
+
+
+_REMEMBERED = 32
+"""Lowered questions that are kept, each with its proof done."""
 
 
 class Curator:
@@ -76,6 +80,9 @@ class Curator:
         self._closed = False
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
+        self._names = (policy.identity, policy.fingerprint)
+        self._least = least_cost(policy.budget)
+        self._known: dict[Query, Lowered] = {}
 
     # -- asking -------------------------------------------------------------------
 
@@ -118,7 +125,7 @@ class Curator:
                 ),
             )
         parsed = self._question(query)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
@@ -133,10 +140,10 @@ class Curator:
     ) -> Quote:
         """Price a query without touching data or budget."""
         parsed = self._question(query)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         plan = self._plan(parsed.query, offer)
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        return Quote(plan, statements, self._left(), _exact.confidence(confidence))
+        return Quote(plan, statements, self._left(), offer.confidence)
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -158,7 +165,7 @@ class Curator:
     ) -> Answer:
         """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
         parsed = self._question(question)
-        offer = Offer(epsilon, delta, rho, within, confidence).merged(parsed)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
@@ -198,7 +205,8 @@ class Curator:
             As in :meth:`sql`. Noise is scaled to the sensitivity of B as a whole.
         """
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
-        return self._ask(query, Offer(epsilon, delta, rho), key=None, fresh=False)
+        offer = read_offer(None, epsilon, delta, rho)
+        return self._ask(query, offer, key=None, fresh=False)
 
     def error_of(
         self,
@@ -253,29 +261,35 @@ class Curator:
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(
-                plain_str(question, "a question"), self.policy, public_fanout=self._fanout
-            )
+            return front.parse(question, self.policy, public_fanout=self._fanout)
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self.policy, self._fanout)
 
-    def _ask(self, query: Query, offer: Offer, *, key: str | None, fresh: bool) -> Answer:
+    def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
-    def _plan(self, query: Query, offer: Offer) -> Plan:
-        plan = price(self._lowered(query), offer.ask())
-        return replace(plan, least=least_cost(self.policy.budget))
+    def _plan(self, query: Query, offer: Ask) -> Plan:
+        plan = price(self._lowered(query), offer)
+        return replace(plan, least=self._least)
 
     def _lowered(self, query: Query) -> Lowered:
-        """Lower a question whose statements are proved: safe on any data, limits in force."""
-        lowered = lower(query)
-        check_statements(self._engine, lowered)
-        return lowered
+        """Lower a question whose statements are proved: safe on any data, limits in force.
+
+        What follows from the question alone is worked out once for equal questions.
+        """
+        known = self._known.get(query)
+        if known is None:
+            known = lower(query)
+            check_statements(self._engine, known)
+            recent = list(self._known.items())[1 - _REMEMBERED :]
+            # a new mapping, so that threads never see one that changes
+            self._known = dict([*recent, (query, known)])
+        return known
 
     def _run(
         self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
@@ -314,44 +328,31 @@ class Curator:
                 "this curator was opened by another process, before a fork; nothing was charged",
                 hint="open a curator in each process, after the fork",
             )
-        policy = self.policy
-        return Road(
-            self.ledger,
-            policy.identity,
-            policy.fingerprint,
-            self.analyst,
-            self._source,
-            least_cost(policy.budget),
-        )
+        return Road(self.ledger, *self._names, self.analyst, self._source, self._least)
 
-    def _what_fits(self, plan: Plan, offer: Offer) -> str | None:
+    def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.
 
         A function of the price and the balance alone, both public.
         """
-        ask = offer.ask()
         balances = (self._share(), self.ledger.balance())
-        if ask.epsilon is None or "rho" not in balances[0].amounts:
+        if offer.epsilon is None or "rho" not in balances[0].amounts:
             return None
         room = min(balance.left("rho") for balance in balances)
         if room <= 0:
             return None
-        low, high = Fraction(0), ask.epsilon
+        low, high = Fraction(0), offer.epsilon
         for _ in range(24):
             middle = (low + high) / 2
-            cost = price(plan.lowered, replace(ask, epsilon=middle)).cost
+            cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
             low, high = (middle, high) if cost.rho <= room else (low, middle)
         digits = floor_decimal(low)
         return Hint("epsilon", digits) if digits else None
 
     def _measured(self, plan: Plan) -> Record:
         record = measure(plan, self._engine, fresh_salt())
-        statement = {
-            **record.statement,
-            "policy": self.policy.identity,
-            "fingerprint": self.policy.fingerprint,
-        }
-        return replace(record, statement=statement)
+        names = dict(zip(("policy", "fingerprint"), self._names, strict=True))
+        return replace(record, statement={**record.statement, **names})
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)

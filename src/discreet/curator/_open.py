@@ -49,25 +49,31 @@ def open_curator(
             "a policy says what is public and how much may be lost; none was given",
             hint=Hint.call("dc.open", None, "people.parquet", policy="people.toml"),
         )
-    folder = Path(policy).parent if isinstance(policy, str | Path) and _is_file(policy) else Path()
+    file = _file(policy)
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
-    book = (
-        open_ledger(_place(policy) if ledger is None else ledger, loaded)
-        if (ledger is None or isinstance(ledger, str | os.PathLike))
-        else ledger
-    )
+    if ledger is None:
+        ledger = _place(file)
+    book = open_ledger(ledger, loaded) if isinstance(ledger, str | os.PathLike) else ledger
+    data = source
+    if source is None:
+        data = _resolved(loaded, Path() if file is None else file.parent)
     if engine is None or isinstance(engine, Mapping):
-        data = _resolved(loaded, folder) if source is None else source
         engine = engines.connect(data, loaded, **(engine or {}))
     if not isinstance(book, MemoryLedger):
-        claim(_private_labels(source, loaded, folder), loaded)
-    return Curator(loaded, engine, book, analyst, _label(source, loaded, folder))
+        claim(_private_labels(data, loaded), loaded)
+    return Curator(loaded, engine, book, analyst, _label(data))
 
 
-def _place(policy: Any) -> str:
+def _file(policy: Any) -> Path | None:
+    """The policy's file, if it has one."""
+    named = isinstance(policy, str | Path) and "\n" not in str(policy) and Path(policy).is_file()
+    return Path(policy) if named else None
+
+
+def _place(file: Path | None) -> str:
     """Ledger beside the policy file."""
-    if isinstance(policy, str | Path) and _is_file(policy):
-        return f"{Path(policy).resolve()}.ledger"
+    if file is not None:
+        return f"{file.resolve()}.ledger"
     raise ParameterError(
         "this policy has no file, so its ledger has no natural place; without a lasting ledger "
         'every start would be a fresh budget (":memory:" is one to try things out)',
@@ -75,28 +81,23 @@ def _place(policy: Any) -> str:
     )
 
 
-def _label(source: Any, policy: pol.Policy, folder: Path) -> str | None:
+def _label(data: Any) -> str | None:
     """Say lastingly which data these are; None when only this process knows."""
-    data = _resolved(policy, folder) if source is None else source
     if isinstance(data, Mapping):
-        parts = {name: _label(part, policy, folder) for name, part in data.items()}
-        labels = sorted((name, part) for name, part in parts.items() if part is not None)
-        return repr(labels) if len(labels) == len(parts) else None
+        labels = sorted((name, _label(part)) for name, part in data.items())
+        return None if any(label is None for _, label in labels) else repr(labels)
     if isinstance(data, str | os.PathLike):
         text = os.fspath(data)
         return address(text) if "://" in text else os.path.realpath(text)
     return None
 
 
-def _private_labels(source: Any, policy: pol.Policy, folder: Path) -> list[str]:
+def _private_labels(data: Any, policy: pol.Policy) -> list[str]:
     """Lasting labels of the private sources, where they have one."""
-    data = _resolved(policy, folder) if source is None else source
+    private = [data]
     if isinstance(data, Mapping):
         private = [part for name, part in data.items() if not policy.table(name).public]
-        labels = [_label(part, policy, folder) for part in private]
-    else:
-        labels = [_label(data, policy, folder)]
-    return [label for label in labels if label is not None]
+    return [label for part in private if (label := _label(part)) is not None]
 
 
 def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:
@@ -106,7 +107,3 @@ def _resolved(policy: pol.Policy, folder: Path) -> dict[str, str]:
         for name, t in policy.tables.items()
         if t.source is not None
     }
-
-
-def _is_file(policy: str | Path) -> bool:
-    return "\n" not in str(policy) and Path(policy).is_file()

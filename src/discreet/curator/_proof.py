@@ -14,12 +14,11 @@ from discreet.plan import Lowered
 
 def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question whose statements could fail or limit less than its parts declare."""
-    proofs = [engine.proof(a) if a.measures else None for a in lowered.aggregates]
     for part in lowered.parts:
-        proof, aggregate = proofs[part.aggregate], lowered.aggregates[part.aggregate]
+        aggregate = lowered.aggregates[part.aggregate]
+        proof, (measure, declared) = engine.proof(aggregate), part.reads
         if proof is None:
             continue
-        measure, declared = part.reads
         reading = proof.columns[len(aggregate.keys) + measure]
         bounds = (declared.l1, declared.l2_squared, declared.linf)
         few = min(reading.groups, reading.rows, reading.cells)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from discreet import noise
 from discreet.answer import Record
 from discreet.engines import Engine
-from discreet.plan import Cells, Draw, Plan, Salt, cells_of, rows_of_one_unit, target
+from discreet.plan import Cells, Draw, Plan, Salt, cells_of
 
 
 def fresh_salt() -> Salt:
@@ -27,16 +27,16 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         cells = Cells(cells_of(query.keys))
     else:
         cells = plan.parts[lowered.selector].select(groups, draw)
-    releases = tuple(priced.release(groups, cells, draw) for priced in plan.parts)
+    releases = [priced.release(groups, cells, draw) for priced in plan.parts]
     keys: dict[str, tuple[object, ...]] = {
-        k.name: tuple(k.expr.type.value(cell[i]) for cell in cells.shown)
+        k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.shown])
         for i, k in enumerate(query.keys)
     }
     if cells.rest is not None:
         keys = {name: (*column, cells.rest) for name, column in keys.items()}
     return Record(
         keys=keys if lowered.labels is None else {"query": lowered.labels},
-        parts=releases,
+        parts=tuple(releases),
         formulas=lowered.formulas,
         outputs=query.outputs,
         having=query.having,
@@ -48,8 +48,8 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
             "noise": plan.noise,
             "neighbours": query.neighbours.value,
             "unit": lowered.aggregates[0].unit or "row",
-            "target": target(lowered),
-            "rows_of_one_unit": rows_of_one_unit(lowered),
+            "target": lowered.target,
+            "rows_of_one_unit": lowered.rows_of_one_unit,
             # public, and independent of everything: chances that readers must not toss twice
             "coin": noise.random_words(2).tobytes().hex(),
         },

@@ -34,17 +34,17 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow
 
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._frames import mended
 from discreet.errors import SchemaError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SQL: Final = DuckDB()
 _SEPARATORS: Final = (",", ";", "\t", "|")
@@ -93,8 +93,6 @@ class Lines:
 
     def batches(self) -> pa.RecordBatchReader:
         """Read the files block by block."""
-        import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-
         # without any column there is still a number of rows
         names = list(self._wanted.values()) or ["nothing"]
         schema = pa.schema([(name, pa.string()) for name in names])
@@ -110,9 +108,6 @@ class Lines:
 
     def _parts(self, block: _Block) -> Iterator[list[pa.Array]]:
         """Rows that begin in a block: those that Arrow reads, then the others."""
-        import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-        import pyarrow.compute as pc  # noqa: PLC0415 - only for CSV files
-
         simple = np.ones(block.count, bool)
         if any(mark in block.data for mark in (b'"', b"\r", b"\0")):
             simple = np.array(pc.match_substring_regex(block.lines, self._simple))
@@ -140,9 +135,6 @@ class Lines:
 
     def _parsed(self, text: bytes, places: list[int]) -> tuple[list[pa.Array], list[int]]:
         """Columns of simple lines, and which lines have another number of cells."""
-        import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-        from pyarrow import csv as arrow  # noqa: PLC0415 - only for CSV files
-
         if not text:
             return [pa.array([], pa.binary()) for _ in places], []
         names, ragged = [str(i) for i in range(len(self._header))], []
@@ -248,9 +240,6 @@ class _Block:
     """
 
     def __init__(self, data: bytes, *, last: bool) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-        import pyarrow.compute as pc  # noqa: PLC0415 - only for CSV files
-
         self.data = data
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
         self.starts = np.concatenate([[0], ends + 1])
@@ -276,8 +265,6 @@ class _Block:
 
 def _blocks(path: str) -> Iterator[_Block]:
     """Lines of a file after its header, in blocks that overlap by the longest row."""
-    import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-
     with pa.input_stream(path) as stream:
         data = stream.read(_BLOCK)
         data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
@@ -300,8 +287,6 @@ def _blocks(path: str) -> Iterator[_Block]:
 
 def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
     """Separator and column names, from the first line alone."""
-    import pyarrow as pa  # noqa: PLC0415 - only for CSV files
-
     try:
         with pa.input_stream(path) as stream:
             line = stream.read(_LONGEST_HEADER).split(b"\n")[0].decode("utf-8-sig")

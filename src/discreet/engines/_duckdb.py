@@ -18,43 +18,33 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import add
 from typing import Any, Final
 
 import duckdb
 
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Found, Physical, families
 from discreet.engines._protocol import check_joins, check_tables, sealed
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
 
-_FAMILIES: Final = {
-    "TINYINT": Physical.INTEGER,
-    "SMALLINT": Physical.INTEGER,
-    "INTEGER": Physical.INTEGER,
-    "BIGINT": Physical.INTEGER,
-    "HUGEINT": Physical.INTEGER,
-    "UTINYINT": Physical.INTEGER,
-    "USMALLINT": Physical.INTEGER,
-    "UINTEGER": Physical.INTEGER,
-    "UBIGINT": Physical.INTEGER,
-    "FLOAT": Physical.FLOAT,
-    "DOUBLE": Physical.FLOAT,
-    "DECIMAL": Physical.DECIMAL,
-    "VARCHAR": Physical.TEXT,
-    "ENUM": Physical.TEXT,
-    "UUID": Physical.TEXT,
-    "BOOLEAN": Physical.BOOLEAN,
-    "DATE": Physical.DATE,
-    "TIMESTAMP": Physical.TIMESTAMP,
-    "TIMESTAMP_S": Physical.TIMESTAMP,
-    "TIMESTAMP_MS": Physical.TIMESTAMP,
-    "TIMESTAMP_NS": Physical.TIMESTAMP,
-    "TIMESTAMP WITH TIME ZONE": Physical.TIMESTAMP,
-    "TIMESTAMPTZ_NS": Physical.TIMESTAMP,
-}
+_INTEGERS: Final = "TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT"
+_UNSIGNED: Final = "UTINYINT, USMALLINT, UINTEGER, UBIGINT"
+_MOMENTS: Final = "TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS"
+_FAMILIES: Final = families(
+    {
+        Physical.INTEGER: f"{_INTEGERS}, {_UNSIGNED}",
+        Physical.FLOAT: "FLOAT, DOUBLE",
+        Physical.DECIMAL: "DECIMAL",
+        Physical.TEXT: "VARCHAR, ENUM, UUID",
+        Physical.BOOLEAN: "BOOLEAN",
+        Physical.DATE: "DATE",
+        Physical.TIMESTAMP: f"{_MOMENTS}, TIMESTAMP WITH TIME ZONE, TIMESTAMPTZ_NS",
+    }
+)
 SWITCHED_OFF: Final = ("statistics_propagation", "top_n_window_elimination")
 """The first for safety (see above), the second for speed of rankings."""
 _PARTS: Final = (1, 8, 64)
@@ -156,11 +146,9 @@ class DuckDBEngine(Statements):
         with self._snapshot(aggregate):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                for row in self._rows(self._chunk(aggregate, salt, chunk)):
+                for row in self._rows(self._filled(aggregate, salt, chunk)):
                     sums = groups.get(row[:keys], (0,) * (len(row) - keys))
-                    groups[row[:keys]] = tuple(
-                        a + int(b) for a, b in zip(sums, row[keys:], strict=True)
-                    )
+                    groups[row[:keys]] = tuple(map(add, sums, map(int, row[keys:])))
         return dict(sorted(groups.items()))
 
     @contextmanager

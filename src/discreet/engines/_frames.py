@@ -19,17 +19,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from discreet import policy as pol
 from discreet.engines._connect import module
 from discreet.errors import SchemaError
 from discreet.plan import ingest
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps are read in UTC, unmarked
 _DAY: Final = Fraction(86_400)
@@ -39,8 +37,6 @@ MEND: Final = "discreet-mend"
 
 def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
     """Return the policy's columns of a pandas, Polars or Arrow table; others by name only."""
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     library = module(frame).split(".")[0]
     needed = {*table.columns, table.unit}
     if library == "pandas":
@@ -67,8 +63,6 @@ def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
 
 def _with_names(table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
     """Add columns of NULL, so that an error can name a column that is nearly right."""
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     for name in dict.fromkeys(names):
         if name not in table.column_names:
             table = (
@@ -81,10 +75,9 @@ def _with_names(table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
 
 def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
     """Read Parquet files that DuckDB itself cannot read on every row."""
-    import pyarrow as pa  # noqa: PLC0415 - only for such files
-    import pyarrow.dataset  # noqa: PLC0415 - only for such files
+    from pyarrow import dataset  # noqa: PLC0415 - only for such files
 
-    data = pyarrow.dataset.dataset(list(files), format="parquet")
+    data = dataset.dataset(list(files), format="parquet")
     needed = {*table.columns, table.unit}
     scanner = data.scanner(columns=[n for n in data.schema.names if n in needed])
     schema = plain(scanner.projected_schema.empty_table()).schema
@@ -98,14 +91,10 @@ def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
 
 def plain(table: pa.Table) -> pa.Table:
     """Return the same values in types that are scanned as they are, all text valid."""
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     return pa.table([_plain(column) for column in table.columns], names=table.column_names)
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     kind = column.type
     if pa.types.is_dictionary(kind):
         if not _is_text(kind.value_type):
@@ -132,8 +121,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     return any(
         is_of(kind)
         for is_of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -142,8 +129,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def mended(texts: pa.Array) -> pa.Array:
     """Return texts as they are if all are UTF-8, or with "?" for bad bytes."""
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -161,8 +146,6 @@ codecs.register_error(MEND, _question_marks)
 
 
 def _from_pandas(column: pol.Column | None, values: Any) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - only for frames
-
     if _is_untyped(values.dtype):
         return _typed(column, values)
     return pa.array(values, from_pandas=True)
@@ -175,8 +158,6 @@ def _is_untyped(dtype: Any) -> bool:
 
 
 def _typed(column: pol.Column | None, values: Any) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - only for columns of objects
-
     kind: pa.DataType
     read: Callable[[Any], Any]
     match column:

@@ -45,34 +45,14 @@ class Found:
     """Whether units of another table have another integer type, so that all are widened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What an engine holds of a table: the physical columns that statements may read.
-
-    Attributes
-    ----------
-    columns
-        Native type of each physical column of the policy, by its real name.
-    unit
-        Physical column that tells the units of a private table apart.
-    public
-        Whether the table is public.
-    """
-
-    columns: Mapping[str, str]
-    unit: str | None
-    public: bool
+def families(names: Mapping[Physical, str]) -> dict[str, Physical]:
+    """Family of each native type, from comma-separated names of the types of each family."""
+    return {name: kind for kind, listed in names.items() for name in listed.split(", ")}
 
 
 _NUMBERS = (Physical.INTEGER, Physical.FLOAT, Physical.DECIMAL)
 _MOMENTS = (Physical.DATE, Physical.TIMESTAMP)
 _UNITS = (Physical.INTEGER, Physical.TEXT)
-
-
-def held(table: pol.Table, found: Mapping[str, Found]) -> Held:
-    """Describe a table in an engine's catalogue."""
-    unit = None if table.unit is None else found[table.unit].name
-    return Held({f.name: f.native for f in found.values()}, unit, table.public)
 
 
 def suitable(column: pol.Column) -> tuple[Physical, ...]:

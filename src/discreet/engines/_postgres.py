@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Found, Physical, families
 from discreet.engines._protocol import check_joins, check_tables, sealed
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
@@ -25,22 +25,17 @@ from discreet.plan import Aggregate, Groups, Salt, Scan
 if TYPE_CHECKING:
     import psycopg
 
-_FAMILIES: Final = {
-    "int2": Physical.INTEGER,
-    "int4": Physical.INTEGER,
-    "int8": Physical.INTEGER,
-    "float4": Physical.FLOAT,
-    "float8": Physical.FLOAT,
-    "numeric": Physical.DECIMAL,
-    "text": Physical.TEXT,
-    "varchar": Physical.TEXT,
-    "bpchar": Physical.TEXT,
-    "uuid": Physical.TEXT,
-    "bool": Physical.BOOLEAN,
-    "date": Physical.DATE,
-    "timestamp": Physical.TIMESTAMP,
-    "timestamptz": Physical.TIMESTAMP,
-}
+_FAMILIES: Final = families(
+    {
+        Physical.INTEGER: "int2, int4, int8",
+        Physical.FLOAT: "float4, float8",
+        Physical.DECIMAL: "numeric",
+        Physical.TEXT: "text, varchar, bpchar, uuid",
+        Physical.BOOLEAN: "bool",
+        Physical.DATE: "date",
+        Physical.TIMESTAMP: "timestamp, timestamptz",
+    }
+)
 _SETTINGS: Final = {
     "transaction_read_only": "on",
     "TimeZone": "UTC",

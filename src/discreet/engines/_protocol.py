@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from discreet import policy as pol
-from discreet.engines._physical import Held
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan, nodes
+from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 from discreet.verify import Proof
+from discreet.verify import Table as Held
 
 T = TypeVar("T")
 
@@ -22,11 +22,8 @@ class Engine(Protocol):
     """
 
     name: str
-
-    @property
-    def catalog(self) -> Mapping[str, Held]:
-        """Physical columns of each table, by the name under which statements read it."""
-        ...
+    catalog: Mapping[str, Held]
+    """Physical columns of each table, by the name under which statements read it."""
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -98,7 +95,7 @@ def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], 
     Sensitivities rest on it. Public tables hold nothing private, so the refusal
     may say so.
     """
-    for join in nodes(aggregate.relation):
+    for join in aggregate.relation.nodes:
         if isinstance(join, JoinPublic):
             most = fanout(join.public, tuple(right for _, right in join.on))
             if most > join.fanout:
@@ -110,7 +107,7 @@ def check_joins(aggregate: Aggregate, fanout: Callable[[Scan, tuple[str, ...]], 
 
 def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
     """Refuse a plan over tables that are not, column by column, those of the policy."""
-    for node in nodes(aggregate.relation):
+    for node in aggregate.relation.nodes:
         scan = node.public if isinstance(node, JoinPublic) else node
         if isinstance(scan, Scan):
             own = policy.tables.get(scan.table.name)
@@ -123,7 +120,7 @@ def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
 def _part(table: pol.Table, own: pol.Table) -> bool:
     """Whether a table is a policy's own, possibly with fewer columns."""
     same = (table.unit, table.public, table.neighbours) == (own.unit, own.public, own.neighbours)
-    return same and all(own.columns.get(n) == c for n, c in table.columns.items())
+    return same and table.columns.items() <= own.columns.items()
 
 
 def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

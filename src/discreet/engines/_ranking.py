@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from discreet.engines._dialect import Dialect
-from discreet.plan import PRIME, TURNS, Kind, Salt, Type
+from discreet.plan import PRIME, TURNS, Kind, Type
 
 _BITS = 63
 
@@ -42,22 +42,17 @@ class Item:
         return (self.type.size - 1 + self.type.nullable).bit_length()
 
 
-def mixed(dialect: Dialect, salt: Salt | None, coin: int, unit: str, parts: Sequence[str]) -> str:
+def mixed(dialect: Dialect, coin: int, unit: str, parts: Sequence[str]) -> str:
     """Ranking hash of a unit's residue (below 2·PRIME) and of parts (below PRIME).
 
     Every product and every sum of two is below 2^63, whatever the salt.
     """
-    index = itertools.count()
-
-    def secret() -> str:
-        i = next(index)
-        return f":salt{coin}_{i}" if salt is None else dialect.integer(salt.coefficient(coin, i))
-
-    h = f"(({unit}) * {secret()}) % {PRIME}"
+    secret = (f":salt{coin}_{i}" for i in itertools.count())
+    h = f"(({unit}) * {next(secret)}) % {PRIME}"
     for part in parts:
-        h = f"({dialect.xor(h, secret())} * {secret()} + {part} * {secret()}) % {PRIME}"
+        h = f"({dialect.xor(h, next(secret))} * {next(secret)} + {part} * {next(secret)}) % {PRIME}"
     for _ in range(TURNS):
-        h = f"({dialect.xor(h, secret())} * {secret()}) % {PRIME}"
+        h = f"({dialect.xor(h, next(secret))} * {next(secret)}) % {PRIME}"
     return h
 
 

@@ -33,7 +33,6 @@ from discreet.plan import (
     MeasureKind,
     Project,
     Relation,
-    Salt,
     Scan,
     Type,
     base,
@@ -78,7 +77,6 @@ class _Statement:
 
     dialect: Dialect
     sources: Mapping[str, Source]
-    salt: Salt | None = None
     chunk: tuple[int, int] | None = None
     numbers: Iterator[int] = field(default_factory=itertools.count)
     held: dict[str, str] = field(default_factory=dict)
@@ -243,7 +241,7 @@ class _Statement:
 
     def mixed(self, coin: int, rows: _Rows, parts: list[str]) -> str:
         assert rows.unit is not None
-        return mixed(self.dialect, self.salt, coin, self.unit_residue(rows.unit), parts)
+        return mixed(self.dialect, coin, self.unit_residue(rows.unit), parts)
 
     def unit_residue(self, unit: Found) -> str:
         """Residue of the unit, possibly plus PRIME."""
@@ -360,10 +358,9 @@ def render(
     dialect: Dialect,
     sources: Mapping[str, Source],
     aggregate: Aggregate,
-    salt: Salt | None,
     chunk: tuple[int, int] | None = None,
 ) -> str:
-    """Write an aggregate as one SQL statement.
+    """Write an aggregate as one SQL statement, with placeholders for the salt.
 
     Parameters
     ----------
@@ -371,13 +368,11 @@ def render(
         How the engine spells things and what its tables are.
     aggregate
         What to compute.
-    salt
-        Key of the ranking hash; None writes placeholders for it.
     chunk
         ``(part, parts)``: only the units whose residue falls in that part. Sums
         and counts of units over all parts add up to the whole.
     """
-    return _Statement(dialect, sources, salt, chunk).render(aggregate)
+    return _Statement(dialect, sources, chunk).render(aggregate)
 
 
 def render_fanout(

@@ -29,8 +29,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from discreet import policy as pol
-from discreet.engines import _csv as csv
-from discreet.engines import _frames as frames
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, check_view, columns_of
@@ -122,6 +120,8 @@ class _Opener:
         label = f"{table.name} as given" if table.public else table.name
         view = _SQL.quote(label)
         if not isinstance(source, str | Path):
+            from discreet.engines import _frames as frames  # noqa: PLC0415 - Arrow loads when used
+
             frame = self._guarded(table, lambda: frames.as_arrow(table, source))
             self._guarded(table, lambda: self._connection.register(label, frame))
         elif is_duckdb_file(source):
@@ -151,6 +151,8 @@ class _Opener:
         return view
 
     def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
+        from discreet.engines import _csv as csv  # noqa: PLC0415 - as above
+
         reader = csv.Lines(table, files)
         self._load(table, held, reader.columns, reader.batches())
 
@@ -166,6 +168,8 @@ class _Opener:
             if tried:
                 self._connection.execute(f"SELECT {tried} FROM {held}")
         except Exception:  # noqa: BLE001 - whatever it says, the columns are read another way
+            from discreet.engines import _frames as frames  # noqa: PLC0415 - as above
+
             self._run(table, f"DROP VIEW {held}")
             self._load(table, held, "*", self._guarded(table, lambda: frames.parquet(table, files)))
         else:

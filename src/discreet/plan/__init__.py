@@ -44,11 +44,10 @@ from discreet.plan._relation import (
     aggregate,
     base,
     digest,
-    nodes,
     private_tables,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
-from discreet.plan._stability import Sensitivity, reach, sensitivity
+from discreet.plan._stability import Sensitivity, sensitivity
 from discreet.plan._statistics import (
     CALLS,
     FLUENT,
@@ -62,10 +61,8 @@ from discreet.plan._statistics import (
 from discreet.plan._target import (
     choosing,
     level_of_each,
-    rows_of_one_unit,
     shares_noise,
     statistics_of,
-    target,
 )
 from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, rational
@@ -152,18 +149,14 @@ __all__ = [
     "level_of_each",
     "limits_of",
     "lower",
-    "nodes",
     "of_column",
     "plain",
     "price",
     "private_tables",
     "rational",
-    "reach",
-    "rows_of_one_unit",
     "run",
     "sensitivity",
     "shares_noise",
     "statistic",
     "statistics_of",
-    "target",
 ]

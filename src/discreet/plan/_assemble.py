@@ -13,7 +13,7 @@ from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr
 from discreet.plan._query import KeyOf, Of, Out, Output, Query, limits_of
-from discreet.plan._relation import Key, Limits, base
+from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
 from discreet.plan._statistics import Count, Statistic
 from discreet.plan._types import Kind
@@ -41,9 +41,7 @@ class Assembly:
         if any(key.name.casefold() == name.casefold() for key in self.keys):
             raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
         self.keys.append(self.scope.key(name, expr))
-        cells = 1
-        for key in self.keys:
-            cells *= 1 if key.codes is None else len(key.codes)
+        cells = combinations([k for k in self.keys if k.codes is not None]) or 0
         if cells > MAX_CELLS:
             raise UnsupportedQueryError(
                 f"the keys have {cells} combinations, at most {MAX_CELLS} are possible",

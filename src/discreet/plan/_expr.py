@@ -49,7 +49,7 @@ def plain_column(expr: Expr) -> Column | None:
 
 def columns_of(expr: Expr) -> frozenset[str]:
     """Names of the columns an expression reads."""
-    return frozenset(node.name for node in expr.columns)
+    return frozenset([node.name for node in expr.columns])
 
 
 def check_columns(exprs: Iterable[Expr], schema: Mapping[str, Type]) -> None:
@@ -58,7 +58,7 @@ def check_columns(exprs: Iterable[Expr], schema: Mapping[str, Type]) -> None:
     A condition may prove them for the rows that count. An engine computes on other
     rows too, so such bounds are enforced by a guard and never believed.
     """
-    for node in (n for e in exprs for n in e.columns):
+    for node in [n for e in exprs for n in e.columns]:
         t = schema.get(node.name)
         if t is None or (t.kind, t.step, t.labels) != (node.of.kind, node.of.step, node.of.labels):
             raise ParameterError(f"the relation has no such column: {node.name!r}, {node.of}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
-from math import prod
 from typing import Final
 
 from discreet.errors import ParameterError
@@ -20,8 +20,17 @@ from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._query import Query
-from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, aggregate, base
-from discreet.plan._stability import linear_sensitivity, reach, sensitivity
+from discreet.plan._relation import (
+    Aggregate,
+    Key,
+    Measure,
+    MeasureKind,
+    aggregate,
+    base,
+    combinations,
+)
+from discreet.plan._stability import linear_sensitivity, sensitivity
+from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
@@ -45,6 +54,16 @@ class Lowered:
     formulas: tuple[Formula, ...]  # one per statistic
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+
+    @cached_property
+    def target(self) -> list[str]:
+        """Limits and clamps that stand between the table and the numbers."""
+        return target(self.query, self.aggregates)
+
+    @cached_property
+    def rows_of_one_unit(self) -> list[list[int | None]]:
+        """Most rows of one unit behind one number, and behind all numbers, of every part."""
+        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.parts]
 
 
 def lower(query: Query) -> Lowered:
@@ -206,7 +225,7 @@ class Lowering:
         def slot(main: Aggregate) -> Part:
             moves = sensitivity(main, measure)
             coordinates = self._coordinates(main)
-            return Keys(0, moves, coordinates, place, column, reach(main), self.query.other)
+            return Keys(0, moves, coordinates, place, column, main.reach, self.query.other)
 
         self.slots[index] = slot
         return index
@@ -227,11 +246,11 @@ class Lowering:
 
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
-        return self._sides() * reach(counts)
+        return self._sides() * counts.reach
 
     def _cells_touched(self, counts: Aggregate) -> int:
         """Bound the cells of the question whose histogram one unit can change."""
-        cells = reach(counts, len(self.query.keys))
+        cells = counts.reached(len(self.query.keys))
         return cells * self._sides() if self.query.keys else cells
 
 
@@ -242,8 +261,8 @@ def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:
 
 def _check_size(query: Query, parts: Sequence[Part]) -> None:
     """Refuse more noisy numbers than fit one answer."""
-    cells = prod(len(k.codes) for k in query.keys if k.codes is not None)
-    total = sum(cells * part.numbers for part in parts)
+    cells = combinations([k for k in query.keys if k.codes is not None]) or 0
+    total = cells * sum([part.numbers for part in parts])
     if total > MAX_NUMBERS:
         raise ParameterError(
             f"the question needs {total} noisy numbers; at most {MAX_NUMBERS} fit one answer",

@@ -25,8 +25,8 @@ write through :class:`Type`, which refuses what reaches 2^62.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
@@ -69,6 +69,7 @@ class Expr(ABC):
     children: tuple[Expr, ...] = field(init=False, repr=False, compare=False)
     """Sub-expressions, in order."""
 
+    __match_args__: ClassVar[tuple[str, ...]]
     strict: ClassVar[bool] = True
     """Whether NULL in any argument gives NULL."""
     boolean: ClassVar[bool] = False
@@ -79,19 +80,18 @@ class Expr(ABC):
     """Whether the words are an infix: such words in such words need parentheses."""
 
     def __post_init__(self) -> None:
-        inner = (_inside(getattr(self, f.name)) for f in fields(self) if f.init)
-        self._set(children=tuple(e for part in inner for e in part))
+        self._set(children=tuple(_inside([getattr(self, n) for n in self.__match_args__])))
         self._set(type=self._infer())
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Columns that it reads, each once."""
-        own = (self,) if isinstance(self, Column) else ()
-        return tuple(dict.fromkeys((*own, *(c for e in self.children for c in e.columns))))
+        return tuple(dict.fromkeys([c for e in self.children for c in e.columns]))
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def _set(self) -> Callable[..., None]:
+        """Settle fields while the node is being built: it is frozen afterwards."""
+        return self.__dict__.update
 
     @abstractmethod
     def _infer(self) -> Type:
@@ -112,7 +112,7 @@ class Expr(ABC):
 
     def describe(self) -> str:
         """Print close to the SQL it could have come from."""
-        parts = {f.name: self._word(getattr(self, f.name)) for f in fields(self) if f.init}
+        parts = {name: self._word(getattr(self, name)) for name in self.__match_args__}
         return self.words.format(**parts)
 
     def _word(self, value: object) -> str:
@@ -172,6 +172,10 @@ class Column(Expr):
     of: Type
     words = "{name}"
 
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return (self,)
+
     def _infer(self) -> Type:
         return self.of
 
@@ -229,12 +233,14 @@ class Constant(Expr):
         return w.integer(self.code)
 
 
-def _inside(value: object) -> Iterator[Expr]:
-    if isinstance(value, Expr):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _inside(item)
+def _inside(values: Iterable[object]) -> list[Expr]:
+    found: list[Expr] = []
+    for value in values:
+        if isinstance(value, Expr):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _inside(value)
+    return found
 
 
 def need(ok: bool, what: str, *types: Type) -> None:

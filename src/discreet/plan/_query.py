@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import Literal as Choice
 
 from discreet.errors import ParameterError
 from discreet.plan._relation import (
@@ -60,9 +59,7 @@ class Text:
 class Apply:
     """Arithmetic, comparison or logic between outputs, after the noise."""
 
-    op: Choice[
-        "+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"
-    ]
+    op: str
     args: tuple[Out, ...]
 
 

@@ -48,6 +48,11 @@ class Salt:
 
     key: bytes
 
+    def __getitem__(self, placeholder: str) -> int:
+        """Return the number in place of ``salt{coin}_{index}`` in a statement."""
+        coin, index = placeholder.removeprefix("salt").split("_")
+        return self.coefficient(int(coin), int(index))
+
     def coefficient(self, coin: int, index: int) -> int:
         """Return the `index`-th secret number of a coin, uniform on 1 … PRIME−1 up to 2^-97."""
         place = coin.to_bytes(4, "big") + index.to_bytes(4, "big")

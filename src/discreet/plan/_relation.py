@@ -40,11 +40,10 @@ carry their facts over; others are left out of S, which can only count more.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum, StrEnum
-from fractions import Fraction
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from functools import cached_property
 from math import prod
 from typing import ClassVar
@@ -68,7 +67,7 @@ NONE: Names = frozenset()
 
 def _least(*bounds: int | None) -> int | None:
     """Smallest of several bounds, where None means unbounded."""
-    return min((b for b in bounds if b is not None), default=None)
+    return min([b for b in bounds if b is not None], default=None)
 
 
 def _times(*bounds: int | None) -> int | None:
@@ -88,12 +87,17 @@ class Relation:
         """Columns and their types."""
         raise NotImplementedError
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Relation, ...]:
         """Private relations that the node is made of."""
-        return tuple(getattr(self, name) for name in self.parts)
+        return tuple([getattr(self, name) for name in self.parts])
 
-    @property
+    @cached_property
+    def nodes(self) -> tuple[Relation, ...]:
+        """All nodes over private tables, the inputs of each before it: first a scan."""
+        return (*[node for i in self.inputs for node in i.nodes], self)
+
+    @cached_property
     def m(self) -> int | None:
         """Most rows of one unit."""
         return self.most(NONE)
@@ -268,8 +272,13 @@ class Key:
     codes: tuple[int | str, ...] | None
 
     def __post_init__(self) -> None:
-        if self.codes is None and self.expr.type.kind is not Kind.TEXT:
+        t = self.expr.type
+        if self.codes is None and t.kind is not Kind.TEXT:
             raise ParameterError("only text keys are selected from the data")
+        if self.codes is not None and t.kind is not Kind.TEXT:
+            # no row has a code outside the range, and none is to be written into a statement
+            codes = [c for c in self.codes if isinstance(c, int) and t.lo <= c <= t.hi]
+            object.__setattr__(self, "codes", tuple(codes))
 
 
 @dataclass(frozen=True)
@@ -373,21 +382,14 @@ def _check_limit(below: Relation, n: int) -> None:
 
 def base(relation: Relation) -> Scan:
     """Return the leftmost private scan of a relation."""
-    while not isinstance(relation, Scan):
-        relation = relation.inputs[0]
-    return relation
-
-
-def nodes(relation: Relation) -> Iterator[Relation]:
-    """All nodes of a relation over private tables, the inputs of each before it."""
-    for each in relation.inputs:
-        yield from nodes(each)
-    yield relation
+    scan = relation.nodes[0]
+    assert isinstance(scan, Scan)
+    return scan
 
 
 def private_tables(relation: Relation) -> list[pol.Table]:
     """Private tables of a relation, the leftmost first."""
-    return [node.table for node in nodes(relation) if isinstance(node, Scan)]
+    return [node.table for node in relation.nodes if isinstance(node, Scan)]
 
 
 def rows_of_unit(table: pol.Table) -> int:
@@ -477,15 +479,34 @@ class Aggregate:
         if self.relation.m is None:
             raise ParameterError("a unit's contribution is unbounded", hint="max_rows_per_unit = 1")
 
-    @property
+    @cached_property
     def unit(self) -> str | None:
         """Unit column of the private table; None when each row is a unit."""
         return base(self.relation).table.unit
 
-    @property
+    @cached_property
     def group(self) -> Names:
         """Columns of the relation that hold the keys."""
         return {f"k{i}" for i in range(len(self.keys))}
+
+    @cached_property
+    def share(self) -> int:
+        """Most rows of one unit in one group."""
+        most = self.relation.most(self.group)
+        assert most is not None
+        return most
+
+    @cached_property
+    def reach(self) -> int:
+        """Most groups in which one unit has rows."""
+        return self.reached(len(self.keys))
+
+    def reached(self, keys: int) -> int:
+        """Most groups, made by the first `keys` keys, in which one unit has rows."""
+        groups = self.relation.spread({f"k{i}" for i in range(keys)})
+        least = _least(groups, combinations(self.keys[:keys]))
+        assert least is not None
+        return least
 
     @property
     def hash(self) -> str:
@@ -493,8 +514,13 @@ class Aggregate:
         return digest(self)
 
 
+def combinations(keys: Iterable[Key]) -> int | None:
+    """How many groups keys can make; None when some are selected from the data."""
+    return _times(*[None if key.codes is None else len(key.codes) for key in keys])
+
+
 def _values(measures: tuple[Measure, ...]) -> tuple[tuple[str, Expr], ...]:
-    return tuple((f"v{i}", m.expr) for i, m in enumerate(measures) if m.expr is not None)
+    return tuple([(f"v{i}", m.expr) for i, m in enumerate(measures) if m.expr is not None])
 
 
 def aggregate(
@@ -565,24 +591,6 @@ def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation
     return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 
-def _data(node: object) -> object:
-    """Turn a tree of frozen nodes into JSON-able data, the same in every process."""
-    if is_dataclass(node) and not isinstance(node, type):
-        body = {f.name: _data(getattr(node, f.name)) for f in fields(node) if f.compare}
-        return {"node": type(node).__name__, **body}
-    if isinstance(node, Mapping):
-        return {str(k): _data(v) for k, v in node.items()}
-    if isinstance(node, tuple | list):
-        return [_data(v) for v in node]
-    if isinstance(node, Enum):
-        return node.value
-    if isinstance(node, Fraction):
-        return str(node)
-    if node is None or isinstance(node, bool | int | str):
-        return node
-    return str(node)
-
-
 def digest(node: object) -> str:
     """Hash a tree of frozen nodes (sha256, hex)."""
-    return _canonical.digest(_canonical.canonical(_data(node)))
+    return _canonical.digest(_canonical.canonical(node))

@@ -25,7 +25,7 @@ identity. A guard inside a condition may be looked through for the same reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Final, TypeGuard
@@ -194,7 +194,7 @@ def rebuild(expr: Expr, leaf: Leaf) -> Expr:
     if not expr.children:
         return expr
     changes: dict[str, Any] = {
-        f.name: _rebuilt(getattr(expr, f.name), leaf) for f in fields(expr) if f.init
+        name: _rebuilt(getattr(expr, name), leaf) for name in expr.__match_args__
     }
     return replace(expr, **changes)
 
@@ -300,7 +300,7 @@ class Scope:
             r = self.known.get(column.name)
             return column if r is None else _guarded(replace(column, of=column.of.not_null()), r)
 
-        return self._with(leaf)
+        return self._with(leaf) if self.known else self
 
     def assuming(self, condition: Expr) -> Scope:
         """See the columns moved into the range that a true `condition` proves for them.
@@ -381,10 +381,10 @@ class Scope:
                 f"{quote(name)} has {t.size} possible values, at most {MAX_KEYS} can be keys",
                 hint=f"GROUP BY WIDTH_BUCKET({name}, 0, 100, 10)",
             )
-        inside = range(t.lo, t.hi + 1)
-        listed = inside if r.codes is None else sorted(c for c in r.codes if c in inside)
+        listed = range(t.lo, t.hi + 1) if r.codes is None else sorted(r.codes, key=int)
+        key = Key(name, expr, tuple(listed))
         # bounds and list may contradict each other; then no row passes and one empty key stands
-        return Key(name, expr, tuple(listed) or (t.lo,))
+        return key if key.codes else Key(name, expr, (t.lo,))
 
 
 def _columns(joined: Relation, prefix: str, table: Scan) -> dict[str, Expr]:

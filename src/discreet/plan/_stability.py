@@ -46,10 +46,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, prod
+from math import ceil
 
 from discreet import mechanisms as m
-from discreet.plan._relation import Aggregate, Key, Measure, MeasureKind, Project, Scan
+from discreet.plan._relation import Aggregate, Measure, MeasureKind, Project, Scan, combinations
 from discreet.plan._types import Kind
 from discreet.privacy import Neighbours
 
@@ -107,7 +107,7 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
         return Sensitivity(a * counts.total, a * a * counts.squares, a * counts.largest)
     w = max(hi, 0) + max(-lo, 0)
     move = w * counts.largest
-    cells = _cells(aggregate.keys)
+    cells = combinations(aggregate.keys)
     if not aggregate.keys and always_one_row(aggregate, measure):
         move = hi - lo
     if cells == 1:
@@ -119,15 +119,6 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     if cells is not None:
         l1, l2_squared = min(l1, cells * move), min(l2_squared, cells * move**2)
     return Sensitivity(l1, l2_squared, move)
-
-
-def reach(aggregate: Aggregate, keys: int | None = None) -> int:
-    """Most groups, made by the first `keys` keys (or by all), in which one unit has rows."""
-    subset = aggregate.keys[:keys]
-    groups = aggregate.relation.spread({f"k{i}" for i in range(len(subset))})
-    cells = _cells(subset)
-    assert groups is not None
-    return groups if cells is None else min(groups, cells)
 
 
 def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) -> Sensitivity:
@@ -158,8 +149,7 @@ def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) 
 
 def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, _Counts]:
     """Bounds of what one row adds, and how many such rows a unit has."""
-    most = aggregate.relation.most(aggregate.group)
-    assert most is not None
+    most = aggregate.share
     if measure.kind is MeasureKind.SUM:
         return measure.type.lo, measure.type.hi, _counts(aggregate, most)
     if measure.kind is MeasureKind.UNITS and aggregate.unit is not None:
@@ -170,15 +160,9 @@ def _per_row(aggregate: Aggregate, measure: Measure) -> tuple[int, int, _Counts]
     return 0, 1, _counts(aggregate, most)
 
 
-def _cells(keys: tuple[Key, ...]) -> int | None:
-    """Number of groups there can be; None when keys come from the data."""
-    sizes = [len(key.codes) for key in keys if key.codes is not None]
-    return prod(sizes) if len(sizes) == len(keys) else None
-
-
 def _counts(aggregate: Aggregate, most: int) -> _Counts:
     """Rows that count, per group of the worst unit, with at most `most` in one."""
-    rows, groups = aggregate.relation.m, reach(aggregate)
+    rows, groups = aggregate.relation.m, aggregate.reach
     assert rows is not None
     most = min(most, rows)
     full = min(rows // most, groups) if most else 0

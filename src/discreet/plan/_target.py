@@ -14,12 +14,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from discreet import policy as pol
 from discreet._print import number
 from discreet.plan._expr import Expr, columns_of
 from discreet.plan._formula import Formula
-from discreet.plan._lower import Lowered
 from discreet.plan._parts import Part
 from discreet.plan._query import Apply, Of, Out, Query
 from discreet.plan._relation import (
@@ -29,11 +28,12 @@ from discreet.plan._relation import (
     LimitGroups,
     LimitRows,
     MeasureKind,
-    nodes,
-    private_tables,
+    Scan,
+    combinations,
 )
-from discreet.plan._types import of_column
-from discreet.plan._vectors import Keys, Vector
+
+if TYPE_CHECKING:
+    from discreet.plan._lower import Lowered
 
 
 def statistics_of(out: Out) -> set[int]:
@@ -74,27 +74,27 @@ def level_of_each(lowered: Lowered, out: Out, level: float) -> float:
     be chosen must hold at once, and the noise of cells is independent.
     """
     query = lowered.query
-    if any(key.codes is None for key in query.keys):
+    cells = combinations(query.keys)
+    if cells is None:
         return level  # how many cells there will be is not public
-    cells = max(math.prod(len(key.codes or ()) for key in query.keys), 1)
     chosen = choosing(query.having, query.order, query.limit, cells)
     if shares_noise(lowered.formulas, statistics_of(out), chosen):
-        return 1 + math.expm1(math.log(level) / cells)
+        return 1 + math.expm1(math.log(level) / max(cells, 1))
     return level
 
 
-def target(lowered: Lowered) -> list[str]:
+def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     """Say which limits and clamps stand between the table and the numbers."""
     limits: dict[str, None] = {}
-    for each in lowered.aggregates:
+    for each in aggregates:
         if each.measures and each.unit is not None:
             limits |= dict.fromkeys(_limits(each))
-    return [*limits, *_clamps(lowered.query)]
+    return [*limits, *_clamps(query)]
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
     only_units = all(m.kind is MeasureKind.UNITS for m in each.measures)
-    for node in nodes(each.relation):
+    for node in each.relation.nodes:
         match node:
             case LimitRows(_, 1, by) if only_units and set(by) == each.group:
                 continue  # a unit is counted once, whichever of its rows is kept
@@ -108,20 +108,15 @@ def _limits(each: Aggregate) -> Iterator[str]:
 def _clamps(query: Query) -> Iterator[str]:
     exprs: list[Expr] = [k.expr for k in query.keys]
     exprs += [s.expr for s in query.statistics if s.expr is not None]
-    exprs += [n.condition for n in nodes(query.relation) if isinstance(n, Filter)]
+    exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
     used = frozenset[str]().union(*(columns_of(e) for e in exprs))
     # a join renames the columns of its other side
-    prefixes = {"", *(n.prefix for n in nodes(query.relation) if isinstance(n, JoinUnit))}
-    for table in private_tables(query.relation):
-        for name, column in table.columns.items():
+    prefixes = {"", *(n.prefix for n in query.relation.nodes if isinstance(n, JoinUnit))}
+    for scan in (n for n in query.relation.nodes if isinstance(n, Scan)):
+        for name, t in scan.schema.items():
             named = any(prefix + name in used for prefix in prefixes)
-            if named and getattr(column, "outside", None) == "clamp":
-                yield f"{name} clamped to {_range(column)}"
-
-
-def _range(column: pol.Column) -> str:
-    t = of_column(column)
-    return "…".join(_shown(t.value(code)) for code in (t.lo, t.hi))
+            if named and getattr(scan.table.columns[name], "outside", None) == "clamp":
+                yield f"{name} clamped to {_shown(t.value(t.lo))}…{_shown(t.value(t.hi))}"
 
 
 def _shown(value: object) -> str:
@@ -131,16 +126,9 @@ def _shown(value: object) -> str:
     return number(float(str(value))).replace("\u2009", " ")
 
 
-def rows_of_one_unit(lowered: Lowered) -> list[list[int | None]]:
-    """Most rows of one unit behind one number, and behind all numbers, of every part."""
-    return [_rows(part, lowered.aggregates[part.aggregate]) for part in lowered.parts]
-
-
-def _rows(part: Part, each: Aggregate) -> list[int | None]:
+def rows_of_one_unit(part: Part, each: Aggregate) -> list[int | None]:
+    """Most rows of one unit behind one number of a part, and behind all its numbers."""
     below = each.relation
-    counts_units = (
-        isinstance(part, Vector | Keys) and each.measures[part.measure].kind is MeasureKind.UNITS
-    )
-    if counts_units:
+    if each.measures[part.reads[0]].kind is MeasureKind.UNITS:
         return [1, below.spread(each.group)]
-    return [below.most(each.group), below.m]
+    return [each.share, below.m]

@@ -168,7 +168,7 @@ class Vector(Part):
         """Add one draw of noise to every integer."""
         exact = self.exact(groups, cells)
         noisy = exact if priced.law is None else add(exact, draw.sample(priced.law, exact.size))
-        return Numbers(tuple(int(x) for x in noisy), priced.law)
+        return Numbers(tuple(map(int, noisy)), priced.law)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Integers of every group that the table holds."""

@@ -8,7 +8,7 @@ the first into a line of the file and the second into text to paste.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -64,6 +64,9 @@ class Frozen(Mapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def items(self) -> ItemsView[str, T]:
+        return self._items.items()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from sqlglot import exp
 
@@ -34,11 +34,8 @@ from discreet.plan import (
 )
 from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._rows import Rows, arity, constant, whole
-from discreet.sql._text import function_name, identifier, label, only, refuse
+from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
-Operation: TypeAlias = Literal[
-    "+", "-", "*", "/", "<", "<=", "=", "<>", ">=", ">", "and", "or", "not", "round", "abs"
-]
 LISTED: Final = "list of values"
 AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
@@ -58,7 +55,7 @@ _REFUSED: Final = {
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether an aggregate stands anywhere in a tree."""
-    return any(function_name(n) in AGGREGATES for n in node.walk())
+    return any(str(n.name).upper() in AGGREGATES for n in node.find_all(exp.Anonymous))
 
 
 @dataclass
@@ -66,11 +63,9 @@ class Outputs:
     """Lowers what stands in SELECT, HAVING and ORDER BY, after grouping."""
 
     assembly: Assembly
+    rows: Rows
+    bounds: Bounds
     aliases: dict[str, Out] = field(default_factory=dict)
-    bounds: Bounds = field(default_factory=Bounds)
-
-    def __post_init__(self) -> None:
-        self.rows = Rows(self.assembly.scope.narrowed())
 
     def lower(self, node: exp.Expr) -> Out:
         """Lower an output expression."""
@@ -136,7 +131,7 @@ class Outputs:
             f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
         )
 
-    def make(self, op: Operation, *args: Out) -> Apply:
+    def make(self, op: str, *args: Out) -> Apply:
         """Apply an operation to outputs that it suits."""
         kinds = [self.kind(a) for a in args]
         if op in ("and", "or", "not"):
@@ -178,7 +173,7 @@ class Outputs:
     def binary(self, node: exp.Expr) -> Out:
         """Arithmetic and comparison between outputs."""
         only(node, "this", "expression")
-        return self.make(_OPS[type(node)], self.lower(node.this), self.lower(node.expression))
+        return self.make(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
 
     def chain(self, node: exp.Expr) -> Out:
         """AND and OR, flattened."""
@@ -340,12 +335,8 @@ class _Call:
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
 
 
-_OPS: Final[dict[type, Operation]] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/",
-    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-}  # fmt: skip
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], Out]]] = {
-    **dict.fromkeys(_OPS, Outputs.binary),
+    **dict.fromkeys(INFIX, Outputs.binary),
     exp.Paren: lambda out, node: out.lower(node.this),
     exp.Neg: lambda out, node: out.make("-", out.lower(node.this)),
     exp.Not: lambda out, node: out.make("not", out.lower(node.this)),

@@ -19,7 +19,7 @@ from discreet.errors import QueryError
 from discreet.plan import Expr, Null, Operand, Scope, Word, build, functions
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
-_NUMBER: Final = re.compile(r"\d{0,40}\.?\d{0,40}(?:[eE][+-]?\d{1,2})?")
+_NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
 _HINTS: Final = {
     exp.Mod: "x - FLOOR(x / 10) * 10",
     exp.IntDiv: "FLOOR(x / 10)",
@@ -81,7 +81,7 @@ class Rows:
         if node.is_string:
             return Word(node.this)
         text = plain_str(node.this)
-        if not _NUMBER.fullmatch(text) or not any(c.isdigit() for c in text):
+        if not _NUMBER.fullmatch(text):
             raise QueryError("a number in the question is too long or too large")
         return build.number(Fraction(text))
 

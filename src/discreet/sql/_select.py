@@ -111,11 +111,11 @@ class _Select:
             if has_aggregate(where):
                 raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
             scope = scope.where(Rows(scope).condition(where.this))
-        assembly = Assembly(scope)
+        assembly, rows = Assembly(scope), Rows(scope.narrowed())
         items = self._items()
-        self._group(assembly, items)
+        self._group(assembly, rows, items)
         options = read_options(self.node.args.get("hint"), assembly)
-        outputs = Outputs(assembly, bounds=Bounds(_rows_in_group(assembly, options)))
+        outputs = Outputs(assembly, rows, Bounds(_rows_in_group(assembly, options)))
         self._show(outputs, items)
         query = self._finish(outputs, options)
         return Parsed(query, options.epsilon, options.delta)
@@ -355,7 +355,9 @@ class _Select:
             items.append((value, name, chosen))
         return items
 
-    def _group(self, assembly: Assembly, items: list[tuple[exp.Expr, str, bool]]) -> None:
+    def _group(
+        self, assembly: Assembly, rows: Rows, items: list[tuple[exp.Expr, str, bool]]
+    ) -> None:
         group = self.node.args.get("group")
         if group is None:
             return
@@ -363,7 +365,6 @@ class _Select:
         nodes: list[exp.Expr] = list(group.expressions)
         if group.args.get("all"):
             nodes += [value for value, _, _ in items if not has_aggregate(value)]
-        rows = Rows(assembly.scope.narrowed())
         for node in nodes:
             value, name = self._key(assembly.scope, node.unnest(), items)
             if has_aggregate(value):

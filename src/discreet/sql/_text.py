@@ -9,6 +9,7 @@ that walks them later ends.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final
 
@@ -23,6 +24,7 @@ from discreet.plan import build
 MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
+_HALF: Final = re.compile("[\0\ud800-\udfff]")
 _CHAINS: Final = (exp.And, exp.Or)
 INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.LT: "<", exp.LTE: "<=",
@@ -118,7 +120,7 @@ def fragment(text: str, clause: str) -> exp.Expr:
 def _check_text(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise QueryError(f"the question is longer than {MAX_LENGTH} characters")
-    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+    if _HALF.search(text):
         raise QueryError("the question holds a NUL or half of a surrogate pair")
     depth = deepest = 0
     for c in text:

@@ -35,6 +35,7 @@ L2² at most :math:`Kw^2`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -194,8 +195,8 @@ class Statement:
     def __init__(
         self,
         dialect: str,
-        tables: dict[str, Table],
-        fanouts: dict[tuple[str, frozenset[str]], int],
+        tables: Mapping[str, Table],
+        fanouts: Mapping[tuple[str, frozenset[str]], int],
     ) -> None:
         self.rules = Functions(dialect)
         self.dialect = dialect

@@ -1,17 +1,13 @@
-"""The door: prove a statement once, remember the outcome by its exact text."""
+"""The door: a statement is proved, or refused with the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
 
 from discreet.errors import UnprovenStatementError
 from discreet.verify._limits import Reading, Statement, Table
 from discreet.verify._read import Unproven, read
-
-_REMEMBERED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +50,15 @@ def prove(
         When it cannot be proved; ``reason`` says where. It depends on the
         statement and on types alone.
     """
-    sources = tuple(
-        (name, tuple(t.columns.items()), t.unit, t.public) for name, t in sorted(tables.items())
-    )
-    spread = tuple(sorted(((t, tuple(sorted(c))), n) for (t, c), n in (fanouts or {}).items()))
-    found = _proved(sql, dialect, sources, spread)
-    if isinstance(found, str):
-        raise UnprovenStatementError(
-            "the statement is not proved safe on every possible table, so it does not run",
-            reason=found,
-        )
-    return found
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _proved(
-    sql: str,
-    dialect: str,
-    sources: tuple[tuple[str, tuple[tuple[str, str], ...], str | None, bool], ...],
-    spread: tuple[tuple[tuple[str, tuple[str, ...]], int], ...],
-) -> Proof | str:
-    tables = {name: Table(dict(columns), unit, public) for name, columns, unit, public in sources}
-    fanouts = {(table, frozenset(columns)): most for (table, columns), most in spread}
     try:
-        return Proof(sql, Statement(dialect, tables, fanouts).readings(read(sql)))
+        readings = Statement(dialect, tables, fanouts or {}).readings(read(sql))
     except Unproven as why:
-        return str(why)
+        reason = str(why)
     except Exception as why:  # noqa: BLE001 - what the rules did not foresee is not proved
-        return f"not foreseen: {type(why).__name__}"
+        reason = f"not foreseen: {type(why).__name__}"
+    else:
+        return Proof(sql, readings)
+    raise UnprovenStatementError(
+        "the statement is not proved safe on every possible table, so it does not run",
+        reason=reason,
+    )

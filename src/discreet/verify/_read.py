@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""
@@ -106,7 +106,13 @@ def read(sql: str) -> Select:
     return _Reader(sql).statement()
 
 
-def fill(sql: str, values: dict[str, int]) -> str:
+class Numbers(Protocol):
+    """Numbers by the names of their placeholders."""
+
+    def __getitem__(self, name: str, /) -> int: ...
+
+
+def fill(sql: str, values: Numbers) -> str:
     """Put numbers in place of the placeholders of a proved statement.
 
     What runs is then the text that was proved, but for numbers that the proof
