@@ -15,7 +15,11 @@ from typing import Any, Final, Literal
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
-from discreet.plan._build import Null, Operand, Word
+from discreet.plan import _calendar as calendar
+from discreet.plan import _words as words
+from discreet.plan._build import Null, Operand, Span, Word
+from discreet.plan._expr import Expr
+from discreet.plan._types import Kind
 
 Take = Literal["value", "number", "whole", "word", "values"]
 """What an argument is: any operand, a constant of some kind, or all that are left."""
@@ -65,7 +69,7 @@ def whole(operand: Operand, where: str) -> int:
 
 def _word(operand: Operand, where: str) -> str:
     if not isinstance(operand, Word):
-        raise QueryError(f"{where} needs the part in quotes", hint=f"{where}('year', day)")
+        raise QueryError(f"{where} needs a text in quotes here")
     return operand.text
 
 
@@ -107,8 +111,52 @@ def _power(x: Operand, times: int) -> Operand:
     return product
 
 
+def infix(op: str, left: Operand, right: Operand) -> Operand:
+    """Apply an operator that stands between two operands."""
+    if op == "||":
+        return words.concat([left, right], skip=False)
+    if op in ("+", "-") and any(_timed(o) for o in (left, right)):
+        return calendar.combined(op, left, right)
+    if op == "%":
+        return build.remainder(left, right)
+    if op == "//":
+        return build.floor(build.arithmetic("/", left, right))
+    return build.infix(op, left, right)
+
+
+def _timed(operand: Operand) -> bool:
+    kinds = (Kind.DATE, Kind.TIMESTAMP)
+    return isinstance(operand, Span) or (isinstance(operand, Expr) and operand.type.kind in kinds)
+
+
+def _difference(*given: Operand) -> Operand:
+    """DATEDIFF(unit, from, to), or in days DATEDIFF(to, from)."""
+    if len(given) == 2:
+        return calendar.difference("day", given[1], given[0])
+    return calendar.difference(_word(given[0], "DATEDIFF"), given[1], given[2])
+
+
+def _strftime(x: Operand, pattern: Operand) -> Operand:
+    """STRFTIME in either order of its arguments."""
+    if isinstance(x, Word) and "%" in x.text:
+        x, pattern = pattern, x
+    return calendar.named(x, _word(pattern, "STRFTIME"))
+
+
+def _to_char(x: Operand, pattern: str) -> Operand:
+    return calendar.named(x, calendar.from_to_char(pattern))
+
+
+def _sign(x: Operand) -> Operand:
+    zero = build.number(Fraction(0))
+    one, less = (build.number(Fraction(n)) for n in (1, -1))
+    tests = [(build.compare(">", x, zero), one), (build.compare("<", x, zero), less)]
+    return build.case([*tests, (build.is_null(x), Null())], zero)
+
+
 PARTS: Final = (
     "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
+    "WEEK", "WEEKOFYEAR", "ISOYEAR", "DOY", "DAYOFYEAR", "MINUTE", "SECOND", "EPOCH",
 )  # fmt: skip
 _ALL: Final = (
     Function(("ABS",), ("value",), build.absolute),
@@ -121,8 +169,29 @@ _ALL: Final = (
     Function(("GREATEST",), ("values",), partial(_limited, least=False)),
     Function(("POWER", "POW"), ("value", "whole"), _power),
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
-    Function(("DATE_PART",), ("word", "value"), build.date_part),
-    *(Function((part,), ("value",), partial(build.date_part, part)) for part in PARTS),
+    Function(("SIGN",), ("value",), _sign),
+    Function(("SQUARE",), ("value",), lambda x: _power(x, 2)),
+    Function(("MOD",), ("value", "value"), build.remainder),
+    Function(("DATE_PART",), ("word", "value"), calendar.part),
+    *(Function((part,), ("value",), partial(calendar.part, part)) for part in PARTS),
+    Function(("DATE_TRUNC", "DATETRUNC"), ("word", "value"), calendar.truncated),
+    Function(("DATEDIFF", "DATE_DIFF"), ("value", "value", "value"), _difference, optional=1),
+    Function(("STRFTIME",), ("value", "value"), _strftime),
+    Function(("DATE_FORMAT",), ("value", "value"), _strftime),
+    Function(("TO_CHAR",), ("value", "word"), _to_char),
+    Function(("MONTHNAME",), ("value",), lambda x: calendar.named(x, "%B")),
+    Function(("DAYNAME",), ("value",), lambda x: calendar.named(x, "%A")),
+    Function(("DATE",), ("value",), calendar.as_date),
+    Function(("LOWER", "LCASE"), ("value",), words.lower),
+    Function(("UPPER", "UCASE"), ("value",), words.upper),
+    Function(("TRIM",), ("value",), words.trim),
+    Function(("LENGTH", "LEN", "CHAR_LENGTH"), ("value",), words.length),
+    Function(("SUBSTR", "SUBSTRING"), ("value", "whole", "whole"), words.substr, optional=1),
+    Function(("LEFT",), ("value", "whole"), words.left),
+    Function(("RIGHT",), ("value", "whole"), words.right),
+    Function(("SPLIT_PART",), ("value", "word", "whole"), words.split_part),
+    Function(("REPLACE",), ("value", "word", "word"), words.replace),
+    Function(("CONCAT",), ("values",), partial(words.concat, skip=True)),
 )
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}
 """Row functions by their SQL names."""
