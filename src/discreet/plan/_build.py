@@ -49,7 +49,6 @@ from discreet.plan._expr import (
     Rescale,
     Square,
     align,
-    common_step,
     plain_column,
 )
 from discreet.plan._logic import COMPARE, MIRROR
@@ -221,6 +220,8 @@ def fit(operand: Operand, like: Expr) -> Expr:
             f"{name_of(like)} is a {kind}, {quote(operand.text)} is text",
             hint=f"{name_of(like)} = {'TRUE' if kind is Kind.BOOLEAN else operand.text[:20]}",
         )
+    if isinstance(operand, Span):
+        raise QueryError("an interval is not compared with a value", hint="INTERVAL 30 DAY")
     if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
@@ -233,10 +234,10 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     """Compare two operands; constants take the type of the other side."""
     if _bare(left) and not _bare(right):
         left, right, op = right, left, MIRROR[op]
-    if isinstance(left, Word | Null):
+    if isinstance(left, Word | Null | Span):
         raise QueryError("a comparison needs a column on one side", hint="age >= 18")
     if left.type.kind in (Kind.CATEGORY, Kind.TEXT):
-        return _comparelabel(op, left, right)
+        return _compare_label(op, left, right)
     right = fit(right, left)
     if left.type.kind is Kind.BOOLEAN and op not in ("=", "<>"):
         raise UnsupportedQueryError(f"truth values have no order: {op}", hint="married = TRUE")
@@ -268,10 +269,10 @@ def _compare_place(op: Comparison, left: Expr, place: Fraction) -> Expr:
 
 
 def _bare(operand: Operand) -> bool:
-    return isinstance(operand, Word | Null | Constant)
+    return isinstance(operand, Word | Null | Span | Constant)
 
 
-def _comparelabel(op: Comparison, left: Expr, right: Operand) -> Expr:
+def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
     if op not in ("=", "<>"):
         raise UnsupportedQueryError(
             f"a {left.type.kind} has no order: {op}", hint=f"{name_of(left)} IN ('a', 'b')"
@@ -427,32 +428,6 @@ def _power_of_two_below(x: Fraction) -> Fraction:
     power = x.numerator.bit_length() - x.denominator.bit_length()
     step = Fraction(2) ** power
     return step if step <= x else step / 2
-
-
-def remainder(left: Operand, right: Operand) -> Expr:
-    """What is left after division by a positive constant; it has the sign of the dividend."""
-    x, by = as_number(left, "%"), constant_value(as_number(right, "%"))
-    if by is None or by <= 0:
-        raise UnsupportedQueryError("% needs a positive constant after it", hint="age % 10")
-    if x.type.lo >= 0:
-        return _left_over(x, by)
-    if x.type.hi <= 0:
-        return minus(_left_over(minus(x), by))
-    split = [
-        (
-            compare("<", x, number(Fraction(0))),
-            minus(_left_over(minus(clamp(x, None, Fraction(0))), by)),
-        )
-    ]
-    return case(split, _left_over(clamp(x, Fraction(0), None), by))
-
-
-def _left_over(x: Expr, by: Fraction) -> Expr:
-    """Remainder of a number that is not negative."""
-    whole = scaled(floor(scaled(x, 1 / by)), by)
-    return clamp(
-        arithmetic("-", x, whole), Fraction(0), by - common_step(x.type, number(by).type), "%"
-    )
 
 
 def minus(operand: Operand) -> Expr:

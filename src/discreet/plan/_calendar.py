@@ -90,7 +90,7 @@ def _first(day: dt.date, unit: str) -> dt.date:
     return day.replace(month=month, day=1)
 
 
-_INTO: Final = {"week": "weekday", "month": "day", "year": "doy"}
+_INTO: Final[dict[str, Part]] = {"week": "weekday", "month": "day", "year": "doy"}
 """Which part counts the days since the unit began, from one."""
 
 

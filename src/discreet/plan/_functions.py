@@ -18,11 +18,11 @@ from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
 from discreet.plan import _words as words
 from discreet.plan._build import Null, Operand, Span, Word
-from discreet.plan._expr import Expr
+from discreet.plan._expr import Expr, common_step
 from discreet.plan._types import Kind
 
-Take = Literal["value", "number", "whole", "word", "values"]
-"""What an argument is: any operand, a constant of some kind, or all that are left."""
+Take = Literal["value", "moment", "text", "format", "unit", "number", "whole", "word", "values"]
+"""What an argument is: an operand, a constant of some kind, or all that are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _word(operand: Operand, where: str) -> str:
 
 
 _READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
-    "value": lambda operand, _: operand,
+    **dict.fromkeys(("value", "moment", "text", "format", "unit"), lambda operand, _: operand),
     "number": constant,
     "whole": whole,
     "word": _word,
@@ -118,7 +118,7 @@ def infix(op: str, left: Operand, right: Operand) -> Operand:
     if op in ("+", "-") and any(_timed(o) for o in (left, right)):
         return calendar.combined(op, left, right)
     if op == "%":
-        return build.remainder(left, right)
+        return _remainder(left, constant(right, "%"))
     if op == "//":
         return build.floor(build.arithmetic("/", left, right))
     return build.infix(op, left, right)
@@ -147,6 +147,20 @@ def _to_char(x: Operand, pattern: str) -> Operand:
     return calendar.named(x, calendar.from_to_char(pattern))
 
 
+def _remainder(left: Operand, by: Fraction) -> Operand:
+    """What is left after division by a positive constant; it has the sign of the dividend."""
+    if by <= 0:
+        raise UnsupportedQueryError("% needs a positive constant after it", hint="age % 10")
+    x = build.as_number(left, "%")
+    size = x if x.type.lo >= 0 else build.absolute(x)
+    whole = build.scaled(build.floor(build.scaled(size, 1 / by)), by)
+    most = by - common_step(x.type, build.number(by).type)
+    rest = build.clamp(build.arithmetic("-", size, whole), Fraction(0), most, "%")
+    if x.type.lo >= 0:
+        return rest
+    return build.case([(build.compare("<", x, build.number(Fraction(0))), build.minus(rest))], rest)
+
+
 def _sign(x: Operand) -> Operand:
     zero = build.number(Fraction(0))
     one, less = (build.number(Fraction(n)) for n in (1, -1))
@@ -171,26 +185,25 @@ _ALL: Final = (
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
     Function(("SIGN",), ("value",), _sign),
     Function(("SQUARE",), ("value",), lambda x: _power(x, 2)),
-    Function(("MOD",), ("value", "value"), build.remainder),
-    Function(("DATE_PART",), ("word", "value"), calendar.part),
-    *(Function((part,), ("value",), partial(calendar.part, part)) for part in PARTS),
-    Function(("DATE_TRUNC", "DATETRUNC"), ("word", "value"), calendar.truncated),
-    Function(("DATEDIFF", "DATE_DIFF"), ("value", "value", "value"), _difference, optional=1),
-    Function(("STRFTIME",), ("value", "value"), _strftime),
-    Function(("DATE_FORMAT",), ("value", "value"), _strftime),
-    Function(("TO_CHAR",), ("value", "word"), _to_char),
-    Function(("MONTHNAME",), ("value",), lambda x: calendar.named(x, "%B")),
-    Function(("DAYNAME",), ("value",), lambda x: calendar.named(x, "%A")),
-    Function(("DATE",), ("value",), calendar.as_date),
-    Function(("LOWER", "LCASE"), ("value",), words.lower),
-    Function(("UPPER", "UCASE"), ("value",), words.upper),
-    Function(("TRIM",), ("value",), words.trim),
-    Function(("LENGTH", "LEN", "CHAR_LENGTH"), ("value",), words.length),
-    Function(("SUBSTR", "SUBSTRING"), ("value", "whole", "whole"), words.substr, optional=1),
-    Function(("LEFT",), ("value", "whole"), words.left),
-    Function(("RIGHT",), ("value", "whole"), words.right),
-    Function(("SPLIT_PART",), ("value", "word", "whole"), words.split_part),
-    Function(("REPLACE",), ("value", "word", "word"), words.replace),
+    Function(("MOD",), ("value", "number"), _remainder),
+    Function(("DATE_PART",), ("word", "moment"), calendar.part),
+    *(Function((part,), ("moment",), partial(calendar.part, part)) for part in PARTS),
+    Function(("DATE_TRUNC", "DATETRUNC"), ("word", "moment"), calendar.truncated),
+    Function(("DATEDIFF", "DATE_DIFF"), ("unit", "moment", "moment"), _difference, optional=1),
+    Function(("STRFTIME", "DATE_FORMAT"), ("moment", "format"), _strftime),
+    Function(("TO_CHAR",), ("moment", "word"), _to_char),
+    Function(("MONTHNAME",), ("moment",), lambda x: calendar.named(x, "%B")),
+    Function(("DAYNAME",), ("moment",), lambda x: calendar.named(x, "%A")),
+    Function(("DATE",), ("moment",), calendar.as_date),
+    Function(("LOWER", "LCASE"), ("text",), words.lower),
+    Function(("UPPER", "UCASE"), ("text",), words.upper),
+    Function(("TRIM",), ("text",), words.trim),
+    Function(("LENGTH", "LEN", "CHAR_LENGTH"), ("text",), words.length),
+    Function(("SUBSTR", "SUBSTRING"), ("text", "whole", "whole"), words.substr, optional=1),
+    Function(("LEFT",), ("text", "whole"), words.left),
+    Function(("RIGHT",), ("text", "whole"), words.right),
+    Function(("SPLIT_PART",), ("text", "word", "whole"), words.split_part),
+    Function(("REPLACE",), ("text", "word", "word"), words.replace),
     Function(("CONCAT",), ("values",), partial(words.concat, skip=True)),
 )
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}

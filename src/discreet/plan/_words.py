@@ -147,10 +147,8 @@ def length(x: Operand) -> Operand:
         return build.number(Fraction(len(given.text)))
     if given.type.kind is Kind.TEXT:
         return Length(given)
-    values = build.align(
-        [build.number(Fraction(len(str(given.type.labels[c])))) for c in given.possible]
-    )
-    return _chosen(given, [((c,), v) for c, v in zip(given.possible, values, strict=True)])  # type: ignore[arg-type] # whole numbers stay constants
+    lengths = [(c, Fraction(len(str(given.type.labels[c])))) for c in given.possible]
+    return _chosen(given, [((c,), build.number(n)) for c, n in lengths])
 
 
 def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:

@@ -87,6 +87,7 @@ class Rows:
 
     def infix(self, node: exp.Expr) -> Operand:
         """Compare two operands, or compute with two numbers."""
+        node.args.pop("safe", None)  # a mark of the parser's about || that changes nothing here
         return functions.infix(INFIX[type(node)], *self.parts(node, "this", "expression"))
 
     def membership(self, node: exp.Expr) -> Operand:
@@ -155,12 +156,13 @@ class Rows:
             escape, node = node.expression.name, node.this
         if not isinstance(node, exp.Like | exp.ILike):
             raise refuse("ESCAPE here", "city LIKE 'B%'")
-        only(node, "this", "expression")
+        only(node, "this", "expression", "negate")
         pattern = self.lower(node.expression)
         if not isinstance(pattern, Word):
             raise QueryError("LIKE takes a pattern in quotes", hint="LIKE 'A%'")
         fold = isinstance(node, exp.ILike)
-        return words.matches(self.lower(node.this), pattern.text, fold=fold, escape=escape)
+        test = words.matches(self.lower(node.this), pattern.text, fold=fold, escape=escape)
+        return build.negate(test) if node.args.get("negate") else test
 
     def interval(self, node: exp.Expr) -> Operand:
         """Read a length of time."""
