@@ -86,12 +86,43 @@ def expressions(c):
     yield ex.Case(((ex.IsNull(c["sex"]), ex.Constant(None, age.type)),), age)
     yield ex.Coalesce((null, ex.Constant(None, age.type), filled))
     yield ex.Coalesce((null,))
-    for part in ("year", "quarter", "month", "day", "weekday"):
+    for part in ("year", "quarter", "month", "week", "day", "weekday", "doy"):
         yield from (ex.DatePart(part, c[name]) for name in ("day", "moment", "hour", "zoned"))
-    yield from (ex.DatePart("hour", c[name]) for name in ("moment", "hour", "zoned"))
+    for part in ("hour", "minute", "second"):
+        yield from (ex.DatePart(part, c[name]) for name in ("moment", "hour", "zoned"))
+    yield from moments(c)
+    yield from texts(c["word"])
     for edges in ((0,), (0, 10, 20, 30), (-50, 3, 4, 9000), tuple(k * k for k in range(40))):
         yield from (ex.Bucket(coarse, edges), ex.Bucket(null, edges), ex.Bucket(c["day"], edges))
     yield ex.Bucket(ex.Arithmetic("*", coarse, filled), (-10, 0, 10))
+
+
+def moments(c):
+    """What the calendar's functions build, over dates and over times."""
+    for name in ("day", "moment", "hour", "zoned"):
+        for unit in ("day", "week", "month", "quarter", "year"):
+            yield plan.calendar.truncated(unit, c[name])
+            yield plan.calendar.index(unit, c[name])
+        yield plan.calendar.part("dow", c[name])
+        yield plan.calendar.part("isoyear", c[name])
+        yield plan.calendar.named(c[name], "%b")
+        yield plan.calendar.shifted(c[name], plan.calendar.span("-3 days", None))
+    for name in ("moment", "hour", "zoned"):
+        yield from (plan.calendar.truncated(unit, c[name]) for unit in ("hour", "minute"))
+        yield plan.calendar.elapsed(c[name], c["day"])
+    yield ex.Labelled(c["age"], tuple(map(str, range(c["age"].type.size))))
+
+
+def texts(word):
+    """Every operator on open text, and what counts or tests its value."""
+    values = [word, ex.Slice(word, 1, 1), ex.Slice(word, 2, 3), ex.Slice(word, 3, 0)]
+    values += [ex.Suffix(word, 0), ex.Suffix(word, 2), ex.Trim(word), ex.Trim(ex.Suffix(word, 3))]
+    values += [ex.Fold(word, upper=True), ex.Fold(word, upper=False)]
+    values += [ex.Piece(word, "o", 1), ex.Piece(word, "'c", 2), ex.Piece(word, "a", 9)]
+    for value in values:
+        yield ex.Length(value)
+        yield from (ex.Like(value, form) for form in ("%", "_", "%a%", "o'%k", "100!%", "", "!!_"))
+        yield ex.OneOf(value, ("a", "A", "o'clock", "ock", "100", "", "k"))
 
 
 def used(e):
@@ -105,7 +136,11 @@ def columns_of(relation):
 
 
 def test_every_node_is_in_the_list(nasty):
-    nodes = {type(e) for e in expressions(columns_of(Scan(nasty.table(*NAMES))))}
+    rest, nodes = list(expressions(columns_of(Scan(nasty.table(*NAMES))))), set()
+    while rest:
+        e = rest.pop()
+        nodes.add(type(e))
+        rest += e.children
     assert nodes == set(ex.operators())
 
 

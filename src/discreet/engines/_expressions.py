@@ -66,6 +66,10 @@ class Renderer:
         """Write an integer of 64 bits."""
         return self.dialect.integer(code)
 
+    def text(self, value: str) -> str:
+        """Write a text constant."""
+        return self.dialect.text(value)
+
     def quotient(self, n: str, d: str) -> str:
         """Integer quotient, cut off towards zero."""
         return self.dialect.divide(n, d)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from discreet.plan import _build as build
+from discreet.plan import _calendar as calendar
 from discreet.plan import _expr as expr
 from discreet.plan import _functions as functions
+from discreet.plan import _words as words
 from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
@@ -132,6 +134,7 @@ __all__ = [
     "aggregate",
     "base",
     "build",
+    "calendar",
     "cells_of",
     "charge",
     "check_label",
@@ -159,4 +162,5 @@ __all__ = [
     "shares_noise",
     "statistic",
     "statistics_of",
+    "words",
 ]

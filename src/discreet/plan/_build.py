@@ -40,14 +40,12 @@ from discreet.plan._expr import (
     Compare,
     Comparison,
     Constant,
-    DatePart,
     Divide,
     Expr,
     IsNull,
     Logic,
     Not,
     OneOf,
-    Part,
     Rescale,
     Square,
     align,
@@ -78,7 +76,18 @@ class Null:
     """The constant NULL, of any type."""
 
 
-Operand: TypeAlias = Expr | Word | Null
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A length of time: calendar months, and seconds."""
+
+    months: int = 0
+    seconds: Fraction = Fraction(0)
+
+    def __neg__(self) -> Span:
+        return Span(-self.months, -self.seconds)
+
+
+Operand: TypeAlias = Expr | Word | Null | Span
 """What a row expression is made of while its type is still being decided."""
 
 
@@ -107,8 +116,9 @@ def typed(operand: Operand, where: str) -> Expr:
     """Insist on an operand whose type is known by itself."""
     if isinstance(operand, Word):
         raise QueryError(f"{where}: the text {quote(operand.text)} is not a value to compute with")
-    if isinstance(operand, Null):
-        raise QueryError(f"{where}: NULL alone is not a value to compute with")
+    if isinstance(operand, Null | Span):
+        what = "NULL" if isinstance(operand, Null) else "an interval"
+        raise QueryError(f"{where}: {what} alone is not a value to compute with")
     return operand
 
 
@@ -181,6 +191,11 @@ def date(text: str) -> Constant:
     return Constant.like(code, Type(Kind.DATE))
 
 
+def instant(text: str) -> Constant:
+    """Return the constant of an ISO date, or of a time where the text has one."""
+    return date(text) if _when(text).time() == dt.time() else timestamp(text)
+
+
 def timestamp(text: str, step: Fraction | None = None) -> Constant:
     """Return the constant of an ISO instant (UTC), on the grid `step` if it lies there."""
     when = _when(text)
@@ -205,6 +220,8 @@ def fit(operand: Operand, like: Expr) -> Expr:
             f"{name_of(like)} is a {kind}, {quote(operand.text)} is text",
             hint=f"{name_of(like)} = {'TRUE' if kind is Kind.BOOLEAN else operand.text[:20]}",
         )
+    if isinstance(operand, Span):
+        raise QueryError("an interval is not compared with a value", hint="INTERVAL 30 DAY")
     if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
@@ -217,7 +234,7 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     """Compare two operands; constants take the type of the other side."""
     if _bare(left) and not _bare(right):
         left, right, op = right, left, MIRROR[op]
-    if isinstance(left, Word | Null):
+    if isinstance(left, Word | Null | Span):
         raise QueryError("a comparison needs a column on one side", hint="age >= 18")
     if left.type.kind in (Kind.CATEGORY, Kind.TEXT):
         return _compare_label(op, left, right)
@@ -252,7 +269,7 @@ def _compare_place(op: Comparison, left: Expr, place: Fraction) -> Expr:
 
 
 def _bare(operand: Operand) -> bool:
-    return isinstance(operand, Word | Null | Constant)
+    return isinstance(operand, Word | Null | Span | Constant)
 
 
 def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
@@ -364,7 +381,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Expr:
     if x is not None and y is not None:
         return number(ARITHMETIC[op](x, y))
     if op == "*" and (x is not None or y is not None):
-        return _scaled(b, x) if x is not None else _scaled(a, y or Fraction(0))
+        return scaled(b, x) if x is not None else scaled(a, y or Fraction(0))
     if op == "*" and a == b:
         return Square(a)
     return Arithmetic("+" if op == "+" else "-" if op == "-" else "*", a, b)
@@ -377,7 +394,7 @@ def infix(op: str, left: Operand, right: Operand) -> Expr:
     return _logic(op, [left, right]) if op in ("and", "or") else arithmetic(op, left, right)
 
 
-def _scaled(expr: Expr, factor: Fraction) -> Expr:
+def scaled(expr: Expr, factor: Fraction) -> Expr:
     """Multiply by a constant: the grid stretches, the codes stay small."""
     if factor == 1:
         return expr
@@ -391,7 +408,7 @@ def _divide(a: Expr, b: Expr, x: Fraction | None, y: Fraction | None) -> Expr:
     if y == 0:
         raise QueryError("division by the constant zero")
     if y is not None:
-        return number(x / y) if x is not None else _scaled(a, 1 / y)
+        return number(x / y) if x is not None else scaled(a, 1 / y)
     return Divide(a, b, quotient_step(a.type, b.type))
 
 
@@ -528,50 +545,30 @@ def _labelled(operands: Sequence[Operand], where: str) -> list[Expr]:
     return [_relabelled(o, tuple(labels)) for o in operands]
 
 
-def _label(code: int, labels: tuple[str | int | bool, ...]) -> Constant:
+def label(code: int, labels: tuple[str | int | bool, ...]) -> Constant:
+    """Return the constant label with a code."""
     return Constant.like(code, Type(Kind.CATEGORY, labels=labels))
 
 
 def _relabelled(operand: Operand, labels: tuple[str | int | bool, ...]) -> Expr:
     if isinstance(operand, Word):
-        return _label(labels.index(operand.text), labels)
+        return label(labels.index(operand.text), labels)
     expr = typed(operand, "CASE")
     old = expr.type
     if old.labels == labels:
         return expr
     if isinstance(expr, Constant) and expr.code is not None:
-        return _label(labels.index(old.labels[expr.code]), labels)
+        return label(labels.index(old.labels[expr.code]), labels)
     if old.size > MAX_RELABELLED:
         raise UnsupportedQueryError(
             f"text cannot join {name_of(expr)}: more than {MAX_RELABELLED} values"
         )
     codes = range(old.lo, old.hi + 1)
-    pairs = tuple((OneOf(expr, (c,)), _label(labels.index(old.labels[c]), labels)) for c in codes)
+    pairs = tuple((OneOf(expr, (c,)), label(labels.index(old.labels[c]), labels)) for c in codes)
     return Case(pairs, Constant.null(pairs[0][1].type))
 
 
-# --- calendar and buckets ------------------------------------------------------------------
-
-_PARTS: Final[dict[str, Part]] = {
-    "year": "year", "quarter": "quarter", "month": "month", "day": "day", "hour": "hour",
-    "dayofmonth": "day", "isodow": "weekday", "dayofweek_iso": "weekday", "dayofweekiso": "weekday",
-}  # fmt: skip
-
-
-def date_part(part: str, operand: Operand) -> Expr:
-    """Read a calendar part; ISODOW is 1 on Monday."""
-    name = part.casefold()
-    if name in ("dow", "dayofweek", "weekday"):
-        raise UnsupportedQueryError(
-            f"{part.upper()} counts from a different day in every database",
-            hint="EXTRACT(ISODOW FROM day)  -- Monday is 1",
-        )
-    if name not in _PARTS:
-        near = nearest(name, _PARTS) or "year"
-        raise UnsupportedQueryError(
-            f"date part {quote(part)} is not supported", hint=f"EXTRACT({near.upper()} FROM day)"
-        )
-    return DatePart(_PARTS[name], typed(operand, part.upper()))
+# --- buckets -------------------------------------------------------------------------------
 
 
 def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) -> Expr:

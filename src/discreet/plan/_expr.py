@@ -16,6 +16,7 @@ from discreet.plan._nodes import *  # noqa: F403 - likewise
 from discreet.plan._nodes import Column, Expr, common_step
 from discreet.plan._numbers import *  # noqa: F403 - likewise
 from discreet.plan._numbers import Guard, Rescale
+from discreet.plan._texts import *  # noqa: F403 - likewise
 from discreet.plan._types import Type
 
 

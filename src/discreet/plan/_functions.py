@@ -15,10 +15,14 @@ from typing import Any, Final, Literal
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
-from discreet.plan._build import Null, Operand, Word
+from discreet.plan import _calendar as calendar
+from discreet.plan import _words as words
+from discreet.plan._build import Null, Operand, Span, Word
+from discreet.plan._expr import Expr, common_step
+from discreet.plan._types import Kind
 
-Take = Literal["value", "number", "whole", "word", "values"]
-"""What an argument is: any operand, a constant of some kind, or all that are left."""
+Take = Literal["value", "moment", "text", "format", "unit", "number", "whole", "word", "values"]
+"""What an argument is: an operand, a constant of some kind, or all that are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,12 @@ def whole(operand: Operand, where: str) -> int:
 
 def _word(operand: Operand, where: str) -> str:
     if not isinstance(operand, Word):
-        raise QueryError(f"{where} needs the part in quotes", hint=f"{where}('year', day)")
+        raise QueryError(f"{where} needs a text in quotes here")
     return operand.text
 
 
 _READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
-    "value": lambda operand, _: operand,
+    **dict.fromkeys(("value", "moment", "text", "format", "unit"), lambda operand, _: operand),
     "number": constant,
     "whole": whole,
     "word": _word,
@@ -107,8 +111,66 @@ def _power(x: Operand, times: int) -> Operand:
     return product
 
 
+def infix(op: str, left: Operand, right: Operand) -> Operand:
+    """Apply an operator that stands between two operands."""
+    if op == "||":
+        return words.concat([left, right], skip=False)
+    if op in ("+", "-") and any(_timed(o) for o in (left, right)):
+        return calendar.combined(op, left, right)
+    if op == "%":
+        return _remainder(left, constant(right, "%"))
+    if op == "//":
+        return build.floor(build.arithmetic("/", left, right))
+    return build.infix(op, left, right)
+
+
+def _timed(operand: Operand) -> bool:
+    kinds = (Kind.DATE, Kind.TIMESTAMP)
+    return isinstance(operand, Span) or (isinstance(operand, Expr) and operand.type.kind in kinds)
+
+
+def _difference(*given: Operand) -> Operand:
+    """DATEDIFF(unit, from, to), or in days DATEDIFF(to, from)."""
+    if len(given) == 2:
+        return calendar.difference("day", given[1], given[0])
+    return calendar.difference(_word(given[0], "DATEDIFF"), given[1], given[2])
+
+
+def _strftime(x: Operand, pattern: Operand) -> Operand:
+    """STRFTIME in either order of its arguments."""
+    if isinstance(x, Word) and "%" in x.text:
+        x, pattern = pattern, x
+    return calendar.named(x, _word(pattern, "STRFTIME"))
+
+
+def _to_char(x: Operand, pattern: str) -> Operand:
+    return calendar.named(x, calendar.from_to_char(pattern))
+
+
+def _remainder(left: Operand, by: Fraction) -> Operand:
+    """What is left after division by a positive constant; it has the sign of the dividend."""
+    if by <= 0:
+        raise UnsupportedQueryError("% needs a positive constant after it", hint="age % 10")
+    x = build.as_number(left, "%")
+    size = x if x.type.lo >= 0 else build.absolute(x)
+    whole = build.scaled(build.floor(build.scaled(size, 1 / by)), by)
+    most = by - common_step(x.type, build.number(by).type)
+    rest = build.clamp(build.arithmetic("-", size, whole), Fraction(0), most, "%")
+    if x.type.lo >= 0:
+        return rest
+    return build.case([(build.compare("<", x, build.number(Fraction(0))), build.minus(rest))], rest)
+
+
+def _sign(x: Operand) -> Operand:
+    zero = build.number(Fraction(0))
+    one, less = (build.number(Fraction(n)) for n in (1, -1))
+    tests = [(build.compare(">", x, zero), one), (build.compare("<", x, zero), less)]
+    return build.case([*tests, (build.is_null(x), Null())], zero)
+
+
 PARTS: Final = (
     "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
+    "WEEK", "WEEKOFYEAR", "ISOYEAR", "DOY", "DAYOFYEAR", "MINUTE", "SECOND", "EPOCH",
 )  # fmt: skip
 _ALL: Final = (
     Function(("ABS",), ("value",), build.absolute),
@@ -121,8 +183,28 @@ _ALL: Final = (
     Function(("GREATEST",), ("values",), partial(_limited, least=False)),
     Function(("POWER", "POW"), ("value", "whole"), _power),
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
-    Function(("DATE_PART",), ("word", "value"), build.date_part),
-    *(Function((part,), ("value",), partial(build.date_part, part)) for part in PARTS),
+    Function(("SIGN",), ("value",), _sign),
+    Function(("SQUARE",), ("value",), lambda x: _power(x, 2)),
+    Function(("MOD",), ("value", "number"), _remainder),
+    Function(("DATE_PART",), ("word", "moment"), calendar.part),
+    *(Function((part,), ("moment",), partial(calendar.part, part)) for part in PARTS),
+    Function(("DATE_TRUNC", "DATETRUNC"), ("word", "moment"), calendar.truncated),
+    Function(("DATEDIFF", "DATE_DIFF"), ("unit", "moment", "moment"), _difference, optional=1),
+    Function(("STRFTIME", "DATE_FORMAT"), ("moment", "format"), _strftime),
+    Function(("TO_CHAR",), ("moment", "word"), _to_char),
+    Function(("MONTHNAME",), ("moment",), lambda x: calendar.named(x, "%B")),
+    Function(("DAYNAME",), ("moment",), lambda x: calendar.named(x, "%A")),
+    Function(("DATE",), ("moment",), calendar.as_date),
+    Function(("LOWER", "LCASE"), ("text",), words.lower),
+    Function(("UPPER", "UCASE"), ("text",), words.upper),
+    Function(("TRIM",), ("text",), words.trim),
+    Function(("LENGTH", "LEN", "CHAR_LENGTH"), ("text",), words.length),
+    Function(("SUBSTR", "SUBSTRING"), ("text", "whole", "whole"), words.substr, optional=1),
+    Function(("LEFT",), ("text", "whole"), words.left),
+    Function(("RIGHT",), ("text", "whole"), words.right),
+    Function(("SPLIT_PART",), ("text", "word", "whole"), words.split_part),
+    Function(("REPLACE",), ("text", "word", "word"), words.replace),
+    Function(("CONCAT",), ("values",), partial(words.concat, skip=True)),
 )
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}
 """Row functions by their SQL names."""

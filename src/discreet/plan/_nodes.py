@@ -25,7 +25,7 @@ write through :class:`Type`, which refuses what reaches 2^62.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -54,6 +54,7 @@ class Writer(Protocol):
     def bind(self, node: Expr) -> str: ...
     def hold(self, sql: str) -> str: ...
     def integer(self, code: int) -> str: ...
+    def text(self, value: str) -> str: ...
     def member(self, x: str, codes: tuple[int | str, ...]) -> str: ...
     def quotient(self, n: str, d: str) -> str: ...
     def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str: ...
@@ -127,6 +128,11 @@ class Expr(ABC):
             case int() | None:
                 return shown(self.type, value)
         return str(value)
+
+    @property
+    def possible(self) -> Sequence[int]:
+        """Public codes that the value can take."""
+        return range(self.type.lo, self.type.hi + 1)
 
     @property
     def nullable(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -286,17 +286,24 @@ class Guard(Clamp):
     words = "{arg}"
 
 
-Part = Choice["year", "quarter", "month", "day", "weekday", "hour"]
+Part = Choice[
+    "year", "quarter", "month", "week", "day", "weekday", "doy", "hour", "minute", "second"
+]
 _PARTS: Final[dict[str, tuple[tuple[int, int] | None, str, Callable[[dt.datetime], int]]]] = {
     "year": (None, "year", lambda when: when.year),
     "quarter": ((1, 4), "quarter", lambda when: (when.month + 2) // 3),
     "month": ((1, 12), "month", lambda when: when.month),
     "day": ((1, 31), "day", lambda when: when.day),
     "weekday": ((1, 7), "isodow", lambda when: when.isoweekday()),
+    "week": ((1, 53), "week", lambda when: when.isocalendar().week),
+    "doy": ((1, 366), "doy", lambda when: when.timetuple().tm_yday),
     "hour": ((0, 23), "", lambda when: when.hour),
+    "minute": ((0, 59), "", lambda when: when.minute),
+    "second": ((0, 59), "", lambda when: when.second),
 }
 """Calendar parts: range (None: of the bounds), SQL's word, meaning (proleptic Gregorian, UTC)."""
-_HOUR: Final = Fraction(3_600)
+_CLOCK: Final = {"hour": (3_600, 24), "minute": (60, 60), "second": (1, 60)}
+"""Seconds of a part of the clock, and how many of them make the next."""
 _DAY: Final = Fraction(86_400)
 
 
@@ -311,18 +318,19 @@ class DatePart(Expr):
     def _infer(self) -> Type:
         t = self.arg.type
         need(t.kind in (Kind.DATE, Kind.TIMESTAMP), "date parts need a date or timestamp", t)
-        if self.part == "hour" and t.kind is Kind.DATE:
-            raise ParameterError("a date has no hour")
+        if self.part in _CLOCK and t.kind is Kind.DATE:
+            raise ParameterError(f"a date has no {self.part}")
         times(t, self._ticks[0])
         lo, hi = _PARTS[self.part][0] or (self._read(t.lo), self._read(t.hi))
         return Type.number(lo, hi, null=t.nullable)
 
     @property
     def _ticks(self) -> tuple[int, int]:
-        """Whole days (or hours) in a code, as a ratio."""
+        """Whole days (or hours, …) in a code, as a ratio."""
         if self.arg.type.kind is Kind.DATE:
             return 1, 1
-        return (self.arg.type.step / (_HOUR if self.part == "hour" else _DAY)).as_integer_ratio()
+        length = _CLOCK[self.part][0] if self.part in _CLOCK else _DAY
+        return (self.arg.type.step / length).as_integer_ratio()
 
     def _read(self, code: int) -> int:
         seconds = code * (_DAY if self.arg.type.kind is Kind.DATE else self.arg.type.step)
@@ -335,9 +343,73 @@ class DatePart(Expr):
     def sql(self, w: Writer) -> str:
         (f, g), t = self._ticks, self.arg.type
         ticks = w.floor(scaled(w, self.arg, f), g, (t.lo * f, t.hi * f))
-        if self.part == "hour":
-            return f"(({ticks} % 24 + 24) % 24)"
+        if self.part in _CLOCK:
+            turn = _CLOCK[self.part][1]
+            return f"(({ticks} % {turn} + {turn}) % {turn})"
         return w.calendar(_PARTS[self.part][1], ticks)
+
+
+@dataclass(frozen=True)
+class Moment(Unary):
+    """A number of days as a date, or of seconds as a time.
+
+    ``listed`` names the only codes that it can take (none: all of its range), so
+    that firsts of months are keys without the days between them.
+    """
+
+    kind: Kind
+    listed: tuple[int, ...] = ()
+    words = "{kind}({arg})"
+
+    def _infer(self) -> Type:
+        t = self.arg.type
+        need(t.is_numeric, "a date is made of a number", t)
+        date = self.kind is Kind.DATE
+        need(not date or t.step == 1, "a date is made of whole days", t)
+        length = 1 if date else 1 / _DAY
+        if t.lo * t.step * length < _DAYS[0] or t.hi * t.step * length >= _DAYS[1] + 1:
+            raise ParameterError("the dates leave the years 1 to 9999")
+        self._set(listed=tuple(c for c in self.listed if t.lo <= c <= t.hi))
+        return Type(self.kind, t.lo, t.hi, t.step, nullable=t.nullable)
+
+    @property
+    def possible(self) -> Sequence[int]:
+        """The listed codes, or all."""
+        return self.listed or super().possible
+
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0])
+
+    def sql(self, w: Writer) -> str:
+        return w.value(self.arg)
+
+
+_DAYS: Final = (-719_162, 2_932_896)
+"""Numbers of 0001-01-01 and 9999-12-31, which every engine knows."""
+
+
+@dataclass(frozen=True)
+class Labelled(Unary):
+    """A whole number as the label in its place, counted from the lowest number."""
+
+    labels: tuple[str, ...]
+
+    def _infer(self) -> Type:
+        t = self.arg.type
+        need(t.is_numeric and t.size == len(self.labels), "each number needs one label", t)
+        if len(set(self.labels)) < len(self.labels):
+            raise ParameterError("two numbers have one label")
+        Type.number(min(0, -t.lo), max(0, -t.lo))
+        return Type(Kind.CATEGORY, 0, t.size - 1, labels=self.labels, nullable=t.nullable)
+
+    def _apply(self, *codes: Any) -> Code:
+        return int(codes[0] - self.arg.type.lo)
+
+    def sql(self, w: Writer) -> str:
+        return f"({w.value(self.arg)} - {w.integer(self.arg.type.lo)})"
+
+    def describe(self) -> str:
+        return f"label({self.arg.describe()}, {self.labels[0]} to {self.labels[-1]})"
 
 
 @dataclass(frozen=True)

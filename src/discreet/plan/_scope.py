@@ -373,15 +373,15 @@ class Scope:
         if r.codes == ():
             raise QueryError(f"WHERE excludes every value of {quote(name)}")
         if t.kind is Kind.TEXT:
-            if column is None:
-                raise UnsupportedQueryError("only a plain text column can be a key")
             return Key(name, expr, r.codes)
-        if t.size > MAX_KEYS:
+        possible = expr.possible
+        if len(possible) > MAX_KEYS:
             raise UnsupportedQueryError(
-                f"{quote(name)} has {t.size} possible values, at most {MAX_KEYS} can be keys",
+                f"{quote(name)} has {len(possible)} possible values, "
+                f"at most {MAX_KEYS} can be keys",
                 hint=f"GROUP BY WIDTH_BUCKET({name}, 0, 100, 10)",
             )
-        listed = range(t.lo, t.hi + 1) if r.codes is None else sorted(r.codes, key=int)
+        listed = possible if r.codes is None else sorted(r.codes, key=int)
         key = Key(name, expr, tuple(listed))
         # bounds and list may contradict each other; then no row passes and one empty key stands
         return key if key.codes else Key(name, expr, (t.lo,))

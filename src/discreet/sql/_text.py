@@ -29,6 +29,7 @@ _CHAINS: Final = (exp.And, exp.Or)
 INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.LT: "<", exp.LTE: "<=",
     exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.And: "and", exp.Or: "or",
+    exp.Mod: "%", exp.IntDiv: "//", exp.DPipe: "||",
 }  # fmt: skip
 """Operators between two operands, as the plan calls them."""
 _INSTEAD: Final = {

@@ -17,6 +17,10 @@ _PARTS: Final = {
 }  # fmt: skip
 
 
+_LONGEST: Final = 10_000
+"""Places in a text beyond this are not written by us."""
+
+
 class Functions(Casts):
     """Rules for calls; each method ``_f_name`` is a function that may be called."""
 
@@ -185,11 +189,59 @@ class Functions(Casts):
 
     def _f_substr(self, values: list[Value], node: Node, out: Value) -> Value:
         v, first, last = values
-        if v.form[:1] != ("digits",) or (first.lo, first.hi) != (1, 1) or last.lo != last.hi:
-            raise Unproven(f"substr: {str(node)[:80]}")
-        if not (last.literal and first.literal and 1 <= last.lo <= v.form[1]):
-            raise Unproven("substr beyond the text")
-        return out._replace(type="text", form=("digits", int(last.lo)))
+        self._text(v, node)
+        begin, length = self._count(first, 1, node), self._count(last, 0, node)
+        if v.form[:1] == ("digits",) and begin == 1 and 1 <= length <= v.form[1]:
+            return out._replace(type="text", form=("digits", length))
+        return out._replace(type="text", form=("short", length))
+
+    def _text(self, v: Value, node: Node) -> None:
+        if v.type != "text":
+            raise Unproven(f"text is needed: {str(node)[:80]}")
+
+    def _count(self, v: Value, least: int, node: Node) -> int:
+        """Value of a literal that counts characters, within what every engine takes."""
+        if not v.literal or v.lo != v.hi or not least <= v.lo <= _LONGEST:
+            raise Unproven(f"a place in a text: {str(node)[:80]}")
+        return int(v.lo)
+
+    def _f_right(self, values: list[Value], node: Node, out: Value) -> Value:
+        self._text(values[0], node)
+        self._count(values[1], 0, node)
+        return out._replace(type="text")
+
+    def _f_ltrim(self, values: list[Value], node: Node, out: Value) -> Value:
+        v, signs = values
+        self._text(v, node)
+        if signs.form != ("literal", " "):
+            raise Unproven(f"signs to trim: {str(node)[:80]}")
+        return out._replace(type="text")
+
+    _f_rtrim = _f_ltrim
+
+    def _f_translate(self, values: list[Value], node: Node, out: Value) -> Value:
+        v, *signs = values
+        self._text(v, node)
+        old, new = (s.form[1] if s.form[:1] == ("literal",) else "" for s in signs)
+        if not old or len(old) != len(new) or not (old + new).isascii():
+            raise Unproven(f"signs to translate: {str(node)[:80]}")
+        return out._replace(type="text")
+
+    def _f_split_part(self, values: list[Value], node: Node, out: Value) -> Value:
+        v, separator, place = values
+        self._text(v, node)
+        self._count(place, 1, node)
+        if separator.form[:1] != ("literal",) or not separator.form[1]:
+            raise Unproven(f"a separator: {str(node)[:80]}")
+        return out._replace(type="text")
+
+    def _f_length(self, values: list[Value], node: Node, out: Value) -> Value:
+        (v,) = values
+        self._text(v, node)
+        # a text holds at most a gigabyte on either engine
+        most = v.form[1] if v.form[:1] in (("digits",), ("short",)) else 2**30
+        kind = "i64" if self.duck else "i32"
+        return out._replace(type=kind, lo=0, hi=most, whole=True)
 
     def _f_div(self, values: list[Value], node: Node, out: Value) -> Value:
         a, b = values

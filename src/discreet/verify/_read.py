@@ -35,7 +35,7 @@ _KEYWORDS: Final = frozenset(
         r"\w+",
         "SELECT FROM WHERE GROUP BY ORDER AS AND OR NOT IS NULL BETWEEN IN CASE WHEN THEN ELSE END "
         "CAST TRY_CAST EXTRACT OVER PARTITION INNER LEFT JOIN ON OFFSET COLLATE TRUE FALSE NULLS "
-        "LAST DATE DISTINCT",
+        "LAST DATE DISTINCT LIKE ESCAPE",
     )
 )
 _COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
@@ -51,7 +51,7 @@ _SPECIAL: Final = frozenset(
     )
 )
 """Bare words that an engine does not take for columns."""
-_TESTS: Final = frozenset({"IS", "BETWEEN", "IN"})
+_TESTS: Final = frozenset({"IS", "BETWEEN", "IN", "LIKE"})
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _SELECTS: Final = 200
 _DEPTH: Final = 60
@@ -314,6 +314,10 @@ class _Reader:
             return self.node(
                 "and", self.node("compare", ">=", left, low), self.node("compare", "<=", left, high)
             )
+        if self.take("LIKE"):
+            pattern = self.text("string")[1:-1].replace("''", "'")
+            self.need(self.take("ESCAPE") and self.text("string") == "'!'")
+            return self.node("like", left, pattern)
         if self.take("IN"):
             self.need(self.take("("))
             values = [self.member()]

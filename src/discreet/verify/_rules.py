@@ -78,6 +78,7 @@ class Rules:
             **dict.fromkeys(("and", "or", "not"), self._logic),
             **dict.fromkeys(("compare", "in"), self._comparison),
             "isnull": self._isnull,
+            "like": self._like,
         }
 
     def value(self, node: Node, scope: Scope, facts: Facts) -> Value:
@@ -124,6 +125,13 @@ class Rules:
                 self.fail(f"may leave {v.type}", node, *values)
                 return v._replace(lo=lo, hi=hi, fields=(), per=None)
         return v
+
+    def _like(self, node: Node, scope: Scope, facts: Facts) -> Value:
+        """LIKE of text is total where its escape sign stands before a wild card or itself."""
+        v = self.value(node.args[0], scope, facts)
+        if v.type != "text" or not re.fullmatch(r"(?:[^!\0]|![!%_])*", node.args[1], re.DOTALL):
+            raise Unproven(f"LIKE: {str(node)[:80]}")
+        return Value("bool", 0, 1, null=v.null, dep=v.dep)
 
     # leaves
 

@@ -1,0 +1,204 @@
+"""Functions of text: of labels in Python, of open text in the engine.
+
+A listed category is public, so a function of it is computed here, label by label,
+and gives a new category, number or condition; no engine function takes part. Open
+text goes through the operators of ``_texts``. The same definitions hold for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import _build as build
+from discreet.plan._build import Null, Operand, Word
+from discreet.plan._expr import (
+    Case,
+    Constant,
+    Expr,
+    Fold,
+    IsNull,
+    Length,
+    Like,
+    OneOf,
+    Piece,
+    Slice,
+    Suffix,
+    Trim,
+    folded,
+    like,
+)
+from discreet.plan._texts import LONGEST
+from discreet.plan._types import Kind
+
+MAX_LABELS: Final = 2_000
+"""Labels of a category that a text function may rewrite."""
+
+
+def text_of(operand: Operand, where: str) -> Expr | Word:
+    """Insist on text, labels or a text constant."""
+    if isinstance(operand, Word):
+        return operand
+    expr = build.typed(operand, where)
+    if expr.type.kind not in (Kind.TEXT, Kind.CATEGORY):
+        raise QueryError(f"{where} needs text, {build.name_of(expr)} is a {expr.type.kind}")
+    return expr
+
+
+def _mapped(expr: Expr, change: Callable[[str], str]) -> Expr:
+    """Rewrite the labels of a category; labels that fall together are one."""
+    codes = expr.possible
+    if len(codes) > MAX_LABELS:
+        raise UnsupportedQueryError(
+            f"{build.name_of(expr)} has more than {MAX_LABELS} values to rewrite"
+        )
+    places: dict[str, list[int]] = {}
+    for code in codes:
+        places.setdefault(change(str(expr.type.labels[code])), []).append(code)
+    labels = tuple(places)
+    return _chosen(expr, [(c, build.label(i, labels)) for i, c in enumerate(places.values())])
+
+
+def _chosen(expr: Expr, values: Sequence[tuple[Sequence[int], Constant]]) -> Expr:
+    branches = tuple((OneOf(expr, tuple(codes)), value) for codes, value in values)
+    return Case(branches, Constant.null(values[0][1].type))
+
+
+def changed(
+    where: str, operand: Operand, change: Callable[[str], str], node: Callable[[Expr], Expr]
+) -> Operand:
+    """Change a text: a constant and labels here, open text by an operator."""
+    given = text_of(operand, where)
+    if isinstance(given, Word):
+        return Word(change(given.text))
+    return _mapped(given, change) if given.type.kind is Kind.CATEGORY else node(given)
+
+
+def lower(x: Operand) -> Operand:
+    """Fold ASCII letters to lower case."""
+    return changed("LOWER", x, folded, lambda e: Fold(e, upper=False))
+
+
+def upper(x: Operand) -> Operand:
+    """Fold ASCII letters to upper case."""
+    return changed("UPPER", x, lambda t: folded(t, upper=True), lambda e: Fold(e, upper=True))
+
+
+def trim(x: Operand) -> Operand:
+    """Take off spaces at both ends."""
+    return changed("TRIM", x, lambda t: t.strip(" "), Trim)
+
+
+def substr(x: Operand, start: int, length: int = LONGEST) -> Operand:
+    """Characters from a place on, counted from one."""
+    if start < 1 or length < 0:
+        raise QueryError("SUBSTR counts from 1", hint="SUBSTR(name, 1, 3)")
+    length = min(length, LONGEST)
+    return changed(
+        "SUBSTR", x, lambda t: t[start - 1 : start - 1 + length], lambda e: Slice(e, start, length)
+    )
+
+
+def left(x: Operand, length: int) -> Operand:
+    """Return the first characters."""
+    return substr(x, 1, length)
+
+
+def right(x: Operand, length: int) -> Operand:
+    """Return the last characters."""
+    if length < 0:
+        raise QueryError("RIGHT takes a length of at least 0", hint="RIGHT(name, 3)")
+    cut = min(length, LONGEST)
+    return changed("RIGHT", x, lambda t: t[-cut:] if cut else "", lambda e: Suffix(e, cut))
+
+
+def split_part(x: Operand, separator: str, place: int) -> Operand:
+    """Return one of the pieces between separators."""
+    if place < 1 or not separator:
+        raise QueryError("SPLIT_PART counts from 1", hint="SPLIT_PART(name, '-', 1)")
+
+    def piece(text: str) -> str:
+        pieces = text.split(separator)
+        return pieces[place - 1] if place <= len(pieces) else ""
+
+    return changed("SPLIT_PART", x, piece, lambda e: Piece(e, separator, place))
+
+
+def replace(x: Operand, old: str, new: str) -> Operand:
+    """Replace every occurrence, in labels."""
+
+    def refuse(expr: Expr) -> Expr:
+        raise UnsupportedQueryError(
+            f"REPLACE needs a listed category, {build.name_of(expr)} is open text",
+            hint=f"SUBSTR({build.name_of(expr)}, 1, 3)",
+        )
+
+    if not old:
+        raise QueryError("REPLACE needs a text to replace", hint="REPLACE(name, 'a', 'b')")
+    return changed("REPLACE", x, lambda t: t.replace(old, new), refuse)
+
+
+def length(x: Operand) -> Operand:
+    """Count characters."""
+    given = text_of(x, "LENGTH")
+    if isinstance(given, Word):
+        return build.number(Fraction(len(given.text)))
+    if given.type.kind is Kind.TEXT:
+        return Length(given)
+    lengths = [(c, Fraction(len(str(given.type.labels[c])))) for c in given.possible]
+    return _chosen(given, [((c,), build.number(n)) for c, n in lengths])
+
+
+def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
+    """Join texts, at most one of them a category; `skip` leaves NULL out, else it wins."""
+    given = [p for p in parts if not isinstance(p, Null)]
+    if len(given) < len(parts) and not skip:
+        return Null()
+    texts = [text_of(p, "CONCAT") for p in given]
+    columns = [t for t in texts if isinstance(t, Expr)]
+    if not columns:
+        return Word("".join(t.text for t in texts if isinstance(t, Word)))
+    if len(columns) > 1 or columns[0].type.kind is not Kind.CATEGORY:
+        raise UnsupportedQueryError(
+            "text is joined with one listed category", hint="GROUP BY both columns"
+        )
+    column = columns[0]
+
+    def whole(label: str) -> str:
+        return "".join(t.text if isinstance(t, Word) else label for t in texts)
+
+    joined = _mapped(column, whole)
+    if not (skip and column.type.nullable):
+        return joined
+    return build.case([(IsNull(column), Word(whole("")))], joined)
+
+
+def matches(x: Operand, pattern: str, *, fold: bool = False, escape: str | None = None) -> Expr:
+    """Test LIKE (or ILIKE, where `fold`)."""
+    given, form = text_of(x, "LIKE"), _rewritten(folded(pattern) if fold else pattern, escape)
+    if isinstance(given, Word):
+        return build.truth(value=like(form, folded(given.text) if fold else given.text))
+    if given.type.kind is Kind.TEXT:
+        return Like(Fold(given, upper=False) if fold else given, form)
+    labels = ((c, str(given.type.labels[c])) for c in given.possible)
+    return OneOf(given, tuple(c for c, t in labels if like(form, folded(t) if fold else t)))
+
+
+def _rewritten(pattern: str, escape: str | None) -> str:
+    """Write a pattern with our own escape sign."""
+    if escape is not None and len(escape) != 1:
+        raise QueryError("ESCAPE takes one character", hint="LIKE '50!%' ESCAPE '!'")
+    if len(pattern) > LONGEST // 2:
+        raise QueryError("the pattern is too long")
+    written, signs = [], iter(pattern)
+    for sign in signs:
+        if sign == escape:
+            sign = next(signs, "")  # noqa: PLW2901 - the escaped sign stands for itself
+            if not sign:
+                raise QueryError("the pattern ends in its escape sign")
+            written.append("!" + sign if sign in "!%_" else sign)
+        else:
+            written.append("!!" if sign == "!" else sign)
+    return "".join(written)

@@ -1,0 +1,233 @@
+"""Dates and text in questions: what the functions mean, against Python's own calendar."""
+
+from __future__ import annotations
+
+import datetime as dt
+from fractions import Fraction
+
+import pytest
+
+from discreet import plan, sql
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import Word, calendar, expr, words
+from discreet.policy import Budget, Category, Date, Integer, Policy, Table, Text, Timestamp
+
+DAY = expr.Column("day", plan.of_column(Date("day", "1580-01-01", "2420-12-31")))
+SEEN = expr.Column("seen", plan.of_column(Timestamp("seen", "1960-01-01", "2040-01-01")))
+CITY = expr.Column("city", plan.of_column(Category("city", ["Bern", "Basel", "St. Gallen"])))
+NOTE = expr.Column("note", plan.of_column(Text("note")))
+EPOCH = dt.date(1970, 1, 1)
+DAYS = [*range(DAY.type.lo, DAY.type.hi + 1, 101), DAY.type.lo, DAY.type.hi]
+POLICY = Policy(
+    tables=[
+        Table(
+            "people",
+            [
+                Integer("age", -5, 115),
+                Date("day", "2023-01-01", "2024-12-31"),
+                Category("city", ["Bern", "Basel", "St. Gallen"]),
+                Text("note"),
+            ],
+        )
+    ],
+    budget=Budget("1"),
+)
+
+
+def first_day(day, unit):
+    match unit:
+        case "week":
+            return day - dt.timedelta(days=day.weekday())
+        case "month":
+            return day.replace(day=1)
+        case "quarter":
+            return day.replace(day=1, month=(day.month - 1) // 3 * 3 + 1)
+    return day.replace(day=1, month=1)
+
+
+@pytest.mark.parametrize("unit", ["week", "month", "quarter", "year"])
+def test_truncation_gives_the_first_day(unit):
+    """Every 101st day of 840 years, and each result is one of the listed keys."""
+    cut = calendar.truncated(unit, DAY)
+    listed = set(cut.possible)
+    for code in DAYS:
+        day = EPOCH + dt.timedelta(days=code)
+        found = cut.evaluate({"day": code})
+        assert EPOCH + dt.timedelta(days=found) == first_day(day, unit)
+        assert found in listed
+    assert cut.evaluate({"day": None}) is None
+    assert len(listed) < len(range(DAY.type.lo, DAY.type.hi)) / 6
+
+
+@pytest.mark.parametrize(
+    ("part", "meaning"),
+    [
+        ("dow", lambda d: d.isoweekday() % 7),
+        ("isodow", lambda d: d.isoweekday()),
+        ("week", lambda d: d.isocalendar().week),
+        ("isoyear", lambda d: d.isocalendar().year),
+        ("doy", lambda d: d.timetuple().tm_yday),
+    ],
+)
+def test_parts_are_those_of_the_calendar(part, meaning):
+    read = calendar.part(part, DAY)
+    for code in DAYS:
+        assert read.evaluate({"day": code}) == meaning(EPOCH + dt.timedelta(days=code))
+
+
+def test_parts_of_the_clock():
+    """Instants before 1970 count forwards too."""
+    for second in (-1, 0, 59, 60, 86_399, -86_401, 10**8 + 7):
+        code = int(second / SEEN.type.step)
+        when = SEEN.type.value(code)
+        for part in ("hour", "minute", "second"):
+            assert calendar.part(part, SEEN).evaluate({"seen": code}) == getattr(when, part)
+        hour = calendar.truncated("hour", SEEN)
+        assert hour.type.value(hour.evaluate({"seen": code})) == when.replace(minute=0, second=0)
+        day = calendar.as_date(SEEN)
+        assert day.type.value(day.evaluate({"seen": code})) == when.date()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["%Y", "%Y-%m", "%Y-%m-%d", "%G-W%V", "%b", "%A", "%d", "%Y %B", "%Y-%j"]
+)
+def test_names_are_what_python_writes(pattern):
+    column = expr.Column("day", plan.of_column(Date("day", "1895-01-01", "2105-12-31")))
+    named = calendar.named(column, pattern)
+    for code in range(column.type.lo, column.type.hi + 1, 131):
+        day = EPOCH + dt.timedelta(days=code)
+        assert named.type.labels[named.evaluate({"day": code})] == day.strftime(pattern)
+
+
+def test_patterns_of_to_char():
+    assert calendar.from_to_char("YYYY-MM-DD") == "%Y-%m-%d"
+    assert calendar.from_to_char("IYYY-IW") == "%G-%V"
+    assert calendar.from_to_char("Mon YYYY") == "%b %Y"
+
+
+@pytest.mark.parametrize("pattern", ["%Y-%V", "%m-%d", "%H", "%s", "plain", "%a %b"])
+def test_formats_that_name_no_single_period_are_refused(pattern):
+    with pytest.raises(UnsupportedQueryError):
+        calendar.named(DAY, pattern)
+
+
+@pytest.mark.parametrize(
+    ("unit", "start", "end", "count"),
+    [
+        ("day", "2024-02-28", "2024-03-01", 2),
+        ("week", "2024-03-03", "2024-03-04", 1),  # Sunday to Monday
+        ("month", "2024-01-31", "2024-02-01", 1),
+        ("quarter", "2023-12-31", "2024-04-01", 2),
+        ("year", "2023-12-31", "2024-01-01", 1),
+        ("hour", "2024-01-01 00:59:59", "2024-01-01 01:00:00", 1),
+    ],
+)
+def test_differences_count_boundaries(unit, start, end, count):
+    value = calendar.difference(unit, Word(start), Word(end))
+    assert value.evaluate({}) * value.type.step == count
+    back = calendar.difference(unit, Word(end), Word(start))
+    assert back.evaluate({}) * back.type.step == -count
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "start", "end"),
+    [
+        ("30", "DAY", "2024-01-31", "2024-03-01"),
+        ("1 month", None, "2024-01-31", "2024-02-29"),
+        ("-1", "MONTH", "2023-03-31", "2023-02-28"),
+        ("2 weeks", None, "2024-12-25", "2025-01-08"),
+        ("1", "YEAR", "2024-02-29", "2025-02-28"),
+    ],
+)
+def test_constants_move_by_spans(text, unit, start, end):
+    moved = calendar.shifted(plan.build.date(start), calendar.span(text, unit))
+    assert str(moved.type.value(moved.code)) == end
+
+
+def test_columns_move_by_days_only():
+    moved = calendar.shifted(DAY, calendar.span("10 days", None))
+    assert moved.evaluate({"day": 5}) == 15
+    with pytest.raises(UnsupportedQueryError, match="differ in length"):
+        calendar.shifted(DAY, calendar.span("1 month", None))
+    with pytest.raises(QueryError, match="leaves the calendar"):
+        calendar.shifted(plan.build.date("9999-12-31"), calendar.span("1 day", None))
+
+
+@pytest.mark.parametrize(
+    ("operand", "labels"),
+    [
+        (words.lower(CITY), ["bern", "basel", "st. gallen"]),
+        (words.upper(CITY), ["BERN", "BASEL", "ST. GALLEN"]),
+        (words.left(CITY, 1), ["B", "B", "S"]),
+        (words.right(CITY, 2), ["rn", "el", "en"]),
+        (words.substr(CITY, 2, 2), ["er", "as", "t."]),
+        (words.split_part(CITY, " ", 2), ["", "", "Gallen"]),
+        (words.replace(CITY, "e", "3"), ["B3rn", "Bas3l", "St. Gall3n"]),
+        (words.concat([CITY, Word("!")], skip=False), ["Bern!", "Basel!", "St. Gallen!"]),
+    ],
+)
+def test_functions_of_labels_have_public_labels(operand, labels):
+    found = [operand.type.labels[operand.evaluate({"city": c})] for c in range(3)]
+    assert found == labels
+    assert operand.type.size == len(set(labels))
+
+
+def test_null_in_text_functions():
+    assert words.lower(CITY).evaluate({"city": None}) is None
+    joined = words.concat([CITY, Word("!")], skip=True)
+    assert joined.type.labels[joined.evaluate({"city": None})] == "!"  # CONCAT leaves NULL out
+    assert words.concat([CITY, Word("!")], skip=False).evaluate({"city": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts", "matches"),
+    [
+        ("B%", ["Bern", "bern", "", "AB"], [1, 0, 0, 0]),
+        ("%e_n", ["Bern", "en", "exn"], [1, 0, 1]),
+        ("%", ["", "anything\nat all"], [1, 1]),
+        ("a%b%c", ["abc", "aXbXbXc", "acb"], [1, 1, 0]),
+        ("50!%", ["50!%", "50!", "50"], [1, 1, 0]),
+    ],
+)
+def test_like(pattern, texts, matches):
+    test = words.matches(NOTE, pattern)
+    assert [test.evaluate({"note": t}) for t in texts] == matches
+
+
+def test_like_of_labels_needs_no_engine():
+    assert words.matches(CITY, "B%") == expr.OneOf(CITY, (0, 1))
+    assert words.matches(CITY, "b%", fold=True) == expr.OneOf(CITY, (0, 1))
+    assert words.matches(NOTE, "50#%", escape="#") == expr.Like(NOTE, "50!%")
+
+
+def test_a_pattern_of_many_stars_ends_soon():
+    assert not expr.like("%a" * 200 + "%b", "a" * 2_000)
+
+
+@pytest.mark.parametrize("by", ["7", "2.5", "1"])
+def test_remainders_have_the_sign_of_the_dividend(by):
+    age = expr.Column("age", plan.Type.number(-30, 30, Fraction(1, 2)))
+    rest = plan.functions.infix("%", age, plan.build.number(Fraction(by)))
+    for code in range(-30, 31):
+        value = Fraction(code, 2)
+        truth = abs(value) % Fraction(by) * (1 if value >= 0 else -1)
+        assert rest.evaluate({"age": code}) * rest.type.step == truth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DATE_TRUNC('month', day) AS m, COUNT(*) FROM people GROUP BY m",
+        "SELECT strftime('%Y-%m', day), COUNT(*) FROM people GROUP BY 1",
+        "SELECT COUNT(*) FROM people WHERE day < DATE '2024-01-01' + INTERVAL '30' DAY",
+        "SELECT COUNT(*) FROM people WHERE day - INTERVAL 1 WEEK > '2023-05-01'",
+        "SELECT AVG(day - DATE '2023-01-01') FROM people",
+        "SELECT CAST(day AS DATE), COUNT(*) FROM people GROUP BY 1",
+        "SELECT COUNT(*) FROM people WHERE note NOT LIKE 'a!_%' ESCAPE '!'",
+        "SELECT COUNT(*) FROM people WHERE city ILIKE 'b%' OR LOWER(city) = 'bern'",
+        "SELECT city || '?' AS c, SUM(age % 10), SUM(age DIV 10) FROM people GROUP BY c",
+        "SELECT COUNT(*) FROM people WHERE LENGTH(TRIM(note)) > 3",
+    ],
+)
+def test_people_write_it_like_this(text):
+    assert sql.parse(text, POLICY).query.statistics
