@@ -696,7 +696,7 @@ def test_vectors_and_key_values_err_as_they_say():
     vector = local.LocalVector(5, 4)
     estimate = vector.aggregator().update(vector.randomize(x)).estimate()
     assert (np.abs(estimate.value - x.mean(axis=0)) < 7 * estimate.standard_errors).all()
-    worst = math.sqrt(vector.variance(len(x)))
+    worst = math.sqrt(vector.variance(n=len(x)))
     assert (estimate.standard_errors < 1.05 * worst).all()
     pairs = local.KeyValue(6, 2, pairs=2)
     people = [{0: 0.4, 1: -0.5} if i % 2 else {0: 0.4} for i in range(60_000)]
