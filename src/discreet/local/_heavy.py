@@ -106,6 +106,11 @@ class HeavyHitters(LocalProtocol):
         return base * len(self.lengths) + self.hashing.collision_variance(squares)
 
     @property
+    def gain(self) -> float:
+        """Shift of one share per unit share of fake clients, who all join the last level."""
+        return len(self.lengths) * self.hashing.gain
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """Prefix lengths, one per level."""
         inner = range(self.start, self.bits, self.step)

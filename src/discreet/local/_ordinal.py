@@ -193,6 +193,14 @@ class Hierarchy(LocalProtocol):
         T = inverse @ (A * w[:, None]).T
         return T - np.outer(lever, T.sum(axis=0)), lever
 
+    @property
+    def gain(self) -> float:
+        """Largest shift of one share per unit share of fake clients, who choose level and bits."""
+        people, q = np.full(self.levels, 1 / self.levels), float(self.q)
+        reading = self._weights(self._reading(people)[0], people)
+        worth = [np.where(w > 0, w * (1 - q), -w * q).sum(axis=1).max() for w in reading]
+        return float(max(worth))
+
     def variance(self, frequencies: Any = None, n: int = 1, *, cumulative: bool = False) -> Floats:
         """Return the exact variances of all shares for `n` people drawn from a population.
 

@@ -103,6 +103,11 @@ class LocalVector(LocalProtocol):
         return self.one.scaled_variance(spread, value, n)
 
     @property
+    def gain(self) -> float:
+        """Largest shift of one mean per unit share of fake clients, in half ranges."""
+        return self.lift * self.one.gain
+
+    @property
     def lift(self) -> float:
         """What one reported coordinate stands for: d/k."""
         return self.dimensions / self.reported
