@@ -148,9 +148,10 @@ def measure(name, peer_name, protocol, peer) -> Figure | str:
     try:
         seconds(peer)
     except ImportError:
-        return f"{peer_name} is not installed here"
+        return f"no ratio: {peer_name} is not installed here"
     except Exception as error:
-        return f"{peer_name} fails with these dependencies ({type(error).__name__})"
+        # no figure is made up for a peer that does not run
+        return f"no ratio: {peer_name} crashes with these dependencies ({type(error).__name__})"
     seconds(mine)
     both = [(seconds(mine), seconds(peer)) for _ in range(ROUNDS)]
     us, them = (min(t) for t in zip(*both, strict=True))
@@ -188,7 +189,8 @@ def main() -> None:
     """Print one line for each figure."""
     os.environ.setdefault("PYTHONHASHSEED", "0")
     print(f"local: times faster than the peer, client and server together (goal {GOAL:g})")
-    for name, figure in run():
+    figures = run()
+    for name, figure in figures:
         if isinstance(figure, str):
             print(f"  {name:20} {figure}", flush=True)
             continue
@@ -197,6 +199,10 @@ def main() -> None:
             f"({figure.ours:.4f} against {figure.peer:.2f} µs per person)",
             flush=True,
         )
+    ratios = [f.ratio for _, f in figures if isinstance(f, Figure)]
+    none = sum(isinstance(f, str) for _, f in figures)
+    if ratios:
+        print(f"  least ratio {min(ratios):.1f} of {len(ratios)}; {none} pairs have none")
     spent, size, grown = stream()
     print(
         f"  {STREAM // 10**6} million unary reports from Parquet ({size:.0f} MB): {spent:.2f} s, "

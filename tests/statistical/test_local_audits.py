@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from discreet import audit, local, noise
-from discreet.local import _bits, _categorical, _hashing
+from discreet.local import _bits, _categorical, _hashing, _intervals
 
 DRAWS = 300_000
 CONFIDENCE = "0.9999999999"
@@ -549,34 +549,168 @@ def same_law(a, b):
     return stats.chi2_contingency(table[table.sum(axis=1) > 0]).pvalue
 
 
+ITEM = list(range(3))
+TEXT = ["a", "b", "c"]
+ROWS = [(-1.0, 0.5), (0.0, 0.0), (1.0, 0.25)]
+PAIRS = [{0: 0.5, 1: -1.0}, {1: 0.0}, {}]
+
+
 @pytest.mark.parametrize(
-    "protocol",
+    ("make", "values"),
     [
-        local.KaryResponse(3, 1),
-        local.OptimizedUnary(3, 1),
-        local.SymmetricUnary(3, 1),
-        local.HadamardResponse(3, 1, blocks=1),
-        local.HadamardResponse(3, 2, blocks=2),
+        (lambda e: local.KaryResponse(3, e), ITEM),
+        (lambda e: local.OptimizedUnary(3, e), ITEM),
+        (lambda e: local.SymmetricUnary(3, e), ITEM),
+        (lambda e: local.SubsetSelection(3, e, 2), ITEM),
+        (lambda e: local.HadamardResponse(3, e, blocks=1), ITEM),
+        (lambda e: local.HadamardResponse(3, e, blocks=2), ITEM),
+        (lambda e: local.LocalHashing(3, e, buckets=2, seeds=2), ITEM),
+        (lambda e: local.CountMeanSketch(e, 3, width=2, hashes=2), ITEM),
+        (lambda e: local.CountMeanSketch(e, width=2, hashes=1), TEXT),
+        (lambda e: local.HadamardSketch(e, 3, width=2, hashes=2), ITEM),
+        (lambda e: local.HadamardSketch(e, width=4, hashes=1), TEXT),
+        (lambda e: local.Rappor(2, 2, 1, f=str(3 / (5 + e)), p="0.25", q="0.75"), TEXT),
+        (lambda e: local.SquareWave(3, e), ITEM),
+        (lambda e: local.Hierarchy(3, e, fanout=2), ITEM),
+        (lambda e: local.LocalMean(e, method="duchi"), [-1.0, 0.3, 1.0]),
+        (lambda e: local.LocalVector(2, "0.5" if e == 2 else 8, reported=1), ROWS),
+        (lambda e: local.LocalVector(2, "0.5" if e == 2 else 8, reported=2), ROWS),
+        (lambda e: local.KeyValue(2, e, pairs=2), PAIRS),
+        (lambda e: local.HeavyHitters(2, e, start=1, step=1, seeds=2), ITEM),
     ],
-    ids=lambda p: f"{p.name}-{p.state_shape[0]}",
 )
-def test_simulated_states_follow_the_clients(protocol):
-    people = np.array([0, 0, 0, 1, 2])
-    counts = np.bincount(people, minlength=3)
-    runs = 8000
-    reports = protocol.randomize(np.tile(people, runs))
+def test_simulated_states_follow_the_clients(make, values):
+    """The joint law of the state: 5 people, 8000 collections, and a mutant of another ε."""
+    protocol = make(2)
+    who, runs = [0, 0, 0, 1, 2], 8000
+    people = [values[i] for i in who]
+    reports = protocol.randomize(people * runs)
     encoded = []
     for i in range(runs):
         state = np.zeros(protocol.state_shape, dtype=np.int64)
         protocol.tally(state, reports[5 * i : 5 * i + 5].columns)
-        encoded.append(tuple(state.tolist()))
-    rng = np.random.default_rng(5)
-    drawn = states(lambda: protocol.simulate_state(counts, rng).tolist(), runs)
-    assert same_law(encoded, drawn) > ALARM
-    other = type(protocol)(domain=3, epsilon=float(protocol.claimed) + 1)
+        encoded.append(tuple(state.reshape(-1).tolist()))
+    rng, counts = np.random.default_rng(5), np.bincount(who, minlength=3)
+    given = None if values is ITEM and protocol.name != "heavy-hitters" else values
+
+    def sample(drawn):
+        return states(lambda: drawn.simulate_state(counts, rng, given).reshape(-1).tolist(), runs)
+
+    assert same_law(encoded, sample(protocol)) > ALARM
+    other = make(4)
     if other.state_shape == protocol.state_shape:
-        wrong = states(lambda: other.simulate_state(counts, rng).tolist(), runs)
-        assert same_law(encoded, wrong) < ALARM
+        assert same_law(encoded, sample(other)) < ALARM
+
+
+def test_simulated_sets_are_drawn_jointly():
+    """Supports of n sets of ω items sum to ω·n; independent marginals, the mutant, do not."""
+    protocol = local.SubsetSelection(8, 1)
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(5000, np.full(8, 1 / 8))
+    for _ in range(20):
+        assert protocol.simulate_state(counts, rng).sum() == protocol.size * 5000
+    p, q = float(protocol.p), float(protocol.q)
+    marginals = rng.binomial(counts, p) + rng.binomial(5000 - counts, q)
+    assert marginals.sum() != protocol.size * 5000
+
+
+def test_simulated_piecewise_sums_have_the_stated_moments():
+    """Seven standard deviations of mean and variance over 2000 collections."""
+    protocol, rng = local.LocalMean(2, method="piecewise"), np.random.default_rng(1)
+    runs, n = 2000, 50
+    found = np.array([
+        protocol.estimate(local.Tally(n, protocol.simulate_state(np.array([n]), rng, [0.25]), {},
+                                      protocol.loss)).value
+        for _ in range(runs)
+    ])  # fmt: skip
+    variance = protocol.variance(0.25, n)
+    assert abs(found.mean() - 0.25) < 7 * math.sqrt(variance / runs)
+    assert abs(found.var(ddof=1) / variance - 1) < 7 * math.sqrt(2 / runs)
+
+
+# -- variances of the rest, through simulated states (whose law is the clients', above) -----------
+
+
+def moments(protocol, share, n, runs, *, values=None, read=lambda e: e.centre, **options):
+    """Mean and variance of estimates of people drawn afresh from a population."""
+    rng, rows = np.random.default_rng(2), []
+    for _ in range(runs):
+        counts = rng.multinomial(n, share)
+        state = protocol.simulate_state(counts, rng, values)
+        tally = local.Tally(n, state, {}, protocol.loss)
+        rows.append(read(protocol.estimate(tally, **options)))
+    return np.mean(rows, axis=0), np.var(rows, axis=0, ddof=1)
+
+
+def confirms(found, truth, variance, runs, extra=0.0):
+    mean, spread = found
+    unbiased = (np.abs(mean - truth) < 7 * np.sqrt(variance / runs)).all()
+    # the fourth moment of sums of bounded numbers is that of a normal law, nearly
+    return unbiased and (np.abs(spread / variance - 1) < 8 * math.sqrt(2 / runs) + extra).all()
+
+
+def test_variance_of_the_square_waves_raw_reading():
+    protocol, share = local.SquareWave(6, 2), np.array([0.5, 0.2, 0.1, 0.1, 0.1, 0])
+    for cumulative in (False, True):
+        read = (lambda e: np.cumsum(e.raw)[:-1]) if cumulative else (lambda e: e.raw)
+        found = moments(protocol, share, 2000, 1500, read=read)
+        truth = np.cumsum(share)[:-1] if cumulative else share
+        exact = protocol.variance(share, 2000, cumulative=cumulative)[: len(truth)]
+        assert confirms(found, truth, exact, 1500)
+        assert not confirms(found, truth, 1.6 * exact, 1500)
+
+
+def test_variance_of_decoded_rappor():
+    """Cohort sizes are drawn, not even: under 1 % more."""
+    protocol, names = local.Rappor(bits=16, hashes=2, cohorts=4), ["a", "b", "c"]
+    share = np.array([0.6, 0.3, 0.1])
+    found = moments(protocol, share, 20_000, 500, values=names, candidates=names)
+    exact = protocol.variance(share, 20_000, candidates=names)
+    assert confirms(found, share, exact, 500, 0.01)
+    assert not confirms(found, share, 3 * exact, 500, 0.01)
+
+
+def test_variance_of_vectors():
+    protocol = local.LocalVector(4, 3)
+    found = moments(protocol, [1.0], 500, 1500, values=[(0.5, -1.0, 0.0, 0.25)])
+    truth = np.array([0.5, -1.0, 0.0, 0.25])
+    exact = np.array([protocol.variance(t, 500) for t in truth.tolist()])
+    assert confirms(found, truth, exact, 1500)
+    assert not confirms(found, truth, 1.6 * exact, 1500)
+
+
+def test_variance_of_heavy_hitters():
+    """Everybody holds one value, so that no collision of the public seeds blurs it."""
+    protocol = local.HeavyHitters(8, 2, start=4, step=4, seeds=64)
+    n = 4000
+    found = moments(
+        protocol, [1.0], n, 1000, values=[77], keep=1,
+        read=lambda e: e.frequencies[e.values == 77][0],
+    )  # fmt: skip
+    exact = protocol.variance(1, n)
+    assert confirms(found, 1.0, exact, 1000, 0.01)
+    assert not confirms(found, 1.0, 2 * exact, 1000, 0.01)
+
+
+def test_intervals_allow_for_the_collisions_of_shared_hashes():
+    """Each run has hash functions of its own; 300 runs at 90 %.
+
+    More than 30 + 7·√27 = 66 misses happen with probability below 1e-9. Clopper–Pearson
+    alone, the mutant, misses nearly always: collisions outweigh the noise of 10⁸ people.
+    """
+    share, runs = np.array([0.5, 0.3, 0.1, 0.05, 0.05]), 300
+    for kind in (local.CountMeanSketch, local.HadamardSketch):
+        missed, bare = 0, 0
+        for i in range(runs):
+            sketch = kind(4, domain=5, width=8, hashes=8, campaign=str(i))
+            estimate = local.simulate(sketch, share, n=10**8, seed=i)
+            low, high = estimate.interval(0.9)
+            missed += not low[3] <= share[3] <= high[3]
+            p, q = float(sketch.p), float(sketch.q)
+            ends = _intervals.clopper_pearson(estimate.supports[3], 10**8, 0.1)
+            bare += not ends[0] <= q + (p - q) * share[3] <= ends[1]
+        assert missed <= 66
+        assert bare > 66
 
 
 def test_simulated_sketches_and_means_agree_with_their_errors():
@@ -696,7 +830,7 @@ def test_vectors_and_key_values_err_as_they_say():
     vector = local.LocalVector(5, 4)
     estimate = vector.aggregator().update(vector.randomize(x)).estimate()
     assert (np.abs(estimate.value - x.mean(axis=0)) < 7 * estimate.standard_errors).all()
-    worst = math.sqrt(vector.variance(len(x)))
+    worst = math.sqrt(vector.variance(n=len(x)))
     assert (estimate.standard_errors < 1.05 * worst).all()
     pairs = local.KeyValue(6, 2, pairs=2)
     people = [{0: 0.4, 1: -0.5} if i % 2 else {0: 0.4} for i in range(60_000)]

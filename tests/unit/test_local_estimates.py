@@ -6,6 +6,8 @@ nothing here is random unless it says so.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from fractions import Fraction
 
@@ -216,8 +218,8 @@ def test_best_fanout_for_a_distribution():
     assert "cumulative" in choice.why
 
 
-def test_every_linear_protocol_states_a_variance():
-    """The square wave's reading is not linear: its errors are bootstrapped."""
+def test_every_protocol_states_a_variance():
+    """The square wave's is that of its raw reading; a key's mean, a ratio, has none."""
     assert local.KeyValue(4, 1, pairs=2).variance() == pytest.approx(
         4 * local.KeyValue(4, 1).variance()
     )
@@ -227,7 +229,8 @@ def test_every_linear_protocol_states_a_variance():
     rappor = local.Rappor()
     assert rappor.variance() == pytest.approx(float(Fraction(9, 16) * Fraction(7, 16) * 64))
     for protocol in map(local.protocol_from_spec, (p.spec for p in ALL)):
-        assert hasattr(protocol, "variance") != isinstance(protocol, local.SquareWave)
+        assert np.min(protocol.variance(n=100)) > 0
+        assert np.max(protocol.variance(n=100)) == pytest.approx(np.max(protocol.variance()) / 100)
 
 
 ALL = (
@@ -237,6 +240,24 @@ ALL = (
     local.HadamardSketch(1), local.LocalMean(1), local.LocalVector(2, 1), local.KeyValue(4, 1),
     local.SquareWave(4, 1), local.Hierarchy(4, 1), local.HeavyHitters(16, 1),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "domain", "name", "why"),
+    [
+        ("vector", 10, "LocalVector", "each mean"),
+        ("quantile", 256, "Hierarchy", "below the median"),
+        ("key-value", 20, "KeyValue", "only protocol"),
+        ("heavy-hitters", 2**32, "HeavyHitters", "levels"),
+        ("sketch", None, "CountMeanSketch", "collisions"),
+    ],
+)
+def test_best_knows_every_task(task, domain, name, why):
+    choice = local.best(domain, 2, task)
+    assert type(choice.protocol).__name__ == name
+    assert why in choice.why
+    least = min(c.variance for c in choice.ranking)
+    assert choice.ranking[0].variance <= 1.01 * least
 
 
 def test_best_names_runner_ups_and_honours_a_size_cap():
@@ -335,6 +356,208 @@ def test_several_blocks_and_shared_hashes_offer_the_population_only():
             estimate.interval(0.9, of="respondents")
 
 
+# Coverage below is summed over *all* outcomes of a small collection, for several populations:
+# nothing is random. The normal approximation, the mutant, fails the same harness.
+
+
+def multinomial(n, chances):
+    """Yield every vector of counts and its chance."""
+    for cuts in itertools.combinations(range(n + len(chances) - 1), len(chances) - 1):
+        edges = (-1, *cuts, n + len(chances) - 1)
+        counts = np.diff(edges) - 1
+        yield counts, stats.multinomial.pmf(counts, n, chances)
+
+
+def coverage(outcomes, truth, ends):
+    """Return the chance that each interval holds the truth."""
+    held = 0.0
+    for state, chance in outcomes:
+        low, high = ends(state)
+        held = held + chance * ((low <= truth + 1e-12) & (truth - 1e-12 <= high))
+    return np.min(held)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("epsilon", ["0.5", 1, 4])
+def test_mean_intervals_cover_for_every_n(n, epsilon):
+    protocol = local.LocalMean(epsilon, method="piecewise")
+    law = protocol.law
+    reach = law.steps + law.window
+    worst, normal = 1.0, 1.0
+    for place in (-1.0, 0.0, 0.5, None):  # None: half of the people at each end
+        ends = [
+            np.array([float(w) for w in law.law(j)])
+            for j in ((-law.steps, law.steps) if place is None else (round(place * law.steps),))
+        ]
+        one, truth = np.mean(ends, axis=0), place or 0.0
+        total = functools.reduce(np.convolve, [one] * n)
+        sums = np.arange(-n * reach, n * reach + 1)
+        spread = float(protocol.variance_at(Fraction(0))) + 1
+        kept = np.flatnonzero(total > 1e-12)
+        means = sums[kept] * float(law.scale) / n
+        bounds = np.array(
+            [_intervals.mean_bounds(m, n, protocol.lifts, spread, 0.05) for m in means]
+        )
+        inside = (bounds[:, 0] <= truth) & (truth <= bounds[:, 1])
+        worst = min(worst, total[kept][inside].sum())
+        short = 0.5 * math.sqrt(protocol.variance(0, n))
+        normal = min(normal, total[kept][np.abs(means - truth) <= short].sum())
+    assert worst >= 0.95
+    assert normal < 0.95
+
+
+def test_vector_intervals_cover_for_every_n():
+    """One coordinate of two, Duchi at this ε: worths ±2C or nothing, all outcomes."""
+    protocol = local.LocalVector(2, "0.5")
+    assert (protocol.reported, protocol.one.share) == (1, 0)
+    n = 12
+    for t in (-1.0, 0.0, 0.4, 1.0):
+        plus = (1 + t * float(protocol.one.duchi)) / 4
+
+        def ends(counts):
+            up, down, _ = counts
+            state = np.zeros((2, 5), dtype=np.int64)
+            state[0, :2] = up + down, up
+            estimate = protocol.estimate(tally_of(protocol, n, state))
+            low, high = estimate.interval(0.9)
+            return low[0], high[0]
+
+        law = multinomial(n, [plus, 0.5 - plus, 0.5])
+        assert coverage(law, t, ends) >= 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+def test_hierarchy_intervals_cover_for_every_n(share):
+    protocol = local.Hierarchy(2, 2, fanout=2)
+    n, q = 8, float(protocol.q)
+    truth = np.array([share, 1 - share])
+    rows = list(itertools.product((0, 1), repeat=2))
+    chances = [
+        sum(
+            truth[v] * math.prod((0.5, q)[i != v] if b else 1 - (0.5, q)[i != v]
+                                 for i, b in enumerate(row))
+            for v in range(2)
+        )
+        for row in rows
+    ]  # fmt: skip
+
+    def ends(counts, **options):
+        state = np.append(counts @ np.array(rows), n)[None, :]
+        return protocol.estimate(tally_of(protocol, n, state)).interval(0.9, **options)
+
+    assert coverage(multinomial(n, chances), truth, ends) >= 0.9
+    if not share:
+        normal = coverage(multinomial(n, chances), truth, lambda c: ends(c, exact=False))
+        assert normal < 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_decoded_intervals_cover_for_every_n(share):
+    rappor = local.Rappor(bits=3, hashes=1, cohorts=1, f="0.2", p="0.1", q="0.9")
+    names = [next(f"v{i}" for i in range(99) if bit in places(rappor, f"v{i}")) for bit in (0, 1)]
+    n, (one, zero) = 4, (float(r) for r in rappor.rates)
+    truth = np.array([share, 1 - share])
+    rows = list(itertools.product((0, 1), repeat=3))
+    chances = [
+        sum(
+            truth[v] * math.prod((one, zero)[i != v] if b else 1 - (one, zero)[i != v]
+                                 for i, b in enumerate(row))
+            for v in range(2)
+        )
+        for row in rows
+    ]  # fmt: skip
+
+    def ends(counts):
+        state = np.append(counts @ np.array(rows), n)[None, :]
+        return rappor.estimate(tally_of(rappor, n, state), candidates=names).interval(0.9)
+
+    assert len(set(names)) == 2
+    assert coverage(multinomial(n, chances), truth, ends) >= 0.9
+
+
+def places(rappor, value):
+    words, _ = rappor.parse([value])
+    return rappor.positions(words, np.array([0]))[0].tolist()
+
+
+@pytest.mark.parametrize("truth", [(1, 0, 0), (0, 1, 0), (0.2, 0.5, 0.3)])
+def test_square_wave_intervals_cover_for_every_n(truth):
+    """Shares and cumulative shares; the smooth estimate itself is biased."""
+    protocol = local.SquareWave(3, 2)
+    n, share = 4, np.array(truth, dtype=float)
+    law = protocol.matrix() @ share
+
+    def ends(counts):
+        estimate = protocol.estimate(tally_of(protocol, n, counts))
+        own, sums = estimate.interval(0.9), estimate.cumulative_interval(0.9)
+        return np.append(own.low, sums.low), np.append(own.high, sums.high)
+
+    both = np.append(share, np.cumsum(share))
+    assert coverage(multinomial(n, law), both, ends) >= 0.9
+
+
+def test_square_wave_bands_narrow_and_allow_for_their_bias():
+    """Without its bias the band of a spike would miss it: the mutant."""
+    protocol = local.SquareWave(32, 1)
+    counts = np.zeros(32, dtype=np.int64)
+    counts[7] = 1
+    widths = []
+    for n in (10**4, 10**6, 10**8):
+        estimate = local.simulate(protocol, counts, n=n, seed=3)
+        ends = estimate.interval(1 - 1e-9)
+        assert counts in ends
+        widths.append(float(ends.half_width.mean()))
+        assert "smoothing" in ends.method
+    assert widths[0] > 2 * widths[1] > 4 * widths[2]
+    normal = estimate.frequencies[7] + 7 * estimate.standard_errors[7]
+    assert normal < 1
+
+
+@pytest.mark.parametrize(("share", "mean"), [(0.3, 0.0), (0.3, 1.0), (1.0, -0.6), (0.05, 0.5)])
+def test_intervals_of_key_means_cover_for_every_n(share, mean):
+    protocol = local.KeyValue(1, 2)
+    n, b, s = 25, float(protocol.b), float(protocol.s)
+    true = (1 + mean * (2 * s - 1)) / 2
+    plus = share * 0.5 * true + (1 - share) * b / 2
+    minus = share * 0.5 * (1 - true) + (1 - share) * b / 2
+
+    def ends(counts):
+        state = np.array([[counts[0] + counts[1]], [counts[0]]])
+        low, high = protocol.estimate(tally_of(protocol, n, state)).mean_interval(0.9)
+        return np.nan_to_num(low, nan=-1), np.nan_to_num(high, nan=1)
+
+    law = list(multinomial(n, [plus, minus, 1 - plus - minus]))
+    assert coverage(law, mean, ends) >= 0.9
+
+
+def test_intervals_say_how_they_were_found():
+    people = np.arange(4).repeat(50)
+    said = {}
+    for protocol in ALL:
+        if isinstance(protocol, local.Rappor):
+            options, values = {"candidates": [0, 1]}, [0, 1] * 100
+        elif isinstance(protocol, local.LocalVector):
+            options, values = {}, np.zeros((200, 2))
+        elif isinstance(protocol, local.KeyValue):
+            options, values = {}, [{0: 0.5}] * 200
+        else:
+            top = protocol.domain if getattr(protocol, "domain", 0) else 4
+            options = {"candidates": [0, 1]} if "sketch" in protocol.name else {}
+            values = people % top
+        estimate = protocol.aggregator().update(protocol.randomize(values)).estimate(**options)
+        together = estimate.interval(0.9, simultaneous=True)
+        assert np.mean(together.half_width) >= np.mean(estimate.interval(0.9).half_width)
+        said[protocol.name] = estimate.interval(0.9).method
+        assert estimate.to_dict()["method"] == said[protocol.name]
+        assert str(estimate.n) in repr(estimate)
+        assert len(estimate.chart()["data"]["values"]) == np.size(estimate.centre)
+    assert {k for k, v in said.items() if v.startswith("exact")} == {
+        "randomized-response", "kary", "symmetric-unary", "optimized-unary", "local-hashing",
+        "subset-selection", "hadamard-response", "key-value",
+    }  # fmt: skip
+    assert all("every n" in v or v.startswith("exact") for v in said.values())
+
+
 # -- post-processing -------------------------------------------------------------------
 
 
@@ -375,6 +598,22 @@ def test_maximum_likelihood_against_a_general_solver():
         return -(bits * np.log(rate) + (1000 - bits) * np.log(1 - rate)).sum()
 
     assert local.bits_likelihood(bits, 1000, p, q) == pytest.approx(slsqp(minus, k), abs=2e-6)
+
+
+@pytest.mark.parametrize(("domain", "blocks"), [(6, 1), (6, 2)])
+def test_maximum_likelihood_of_hadamard_response(domain, blocks):
+    """All symbols count, not a projection: against a general solver, and better than Norm-Sub."""
+    protocol = local.HadamardResponse(domain, 2, blocks)
+    truth = np.array([0.6, 0.3, 0.1, 0, 0, 0])
+    estimate = local.simulate(protocol, truth, n=2000, seed=5)
+    law = np.array([[float(w) for w in protocol.law(v)] for v in range(domain)]).T
+    state = estimate.tally.state
+    ours = estimate.likelihood()
+    theirs = slsqp(lambda f: -(state * np.log(law @ f)).sum(), domain)
+    assert ours == pytest.approx(theirs, abs=2e-4)
+    log = [float(state @ np.log(law @ f)) for f in (ours, theirs, estimate.projected())]
+    assert log[0] >= log[1] - 1e-4
+    assert log[0] > log[2] + 1e-6
 
 
 def test_estimates_keep_raw_values_beside_the_projected():
@@ -492,7 +731,9 @@ def test_mean_intervals():
     assert estimate.value == pytest.approx(5 * (worth * 0.2 + 1))
     other = local.LocalMean(1, 0, 10)
     hybrid = local.simulate(other, n=10_000, values=[3.0], seed=1)
-    normal, exact = hybrid.interval(0.95), hybrid.interval(0.95, exact=True)
+    normal, exact = hybrid.interval(0.95, exact=False), hybrid.interval(0.95)
+    assert exact.method == "valid for every n (Chernoff)"
+    assert normal.method == "normal approximation"
     assert exact.low < normal.low < hybrid.value < normal.high < exact.high
     assert hybrid.standard_errors == hybrid.standard_error
     assert hybrid.to_dict()["value"] == hybrid.value

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import pytest
 
-from discreet import local
-from discreet.errors import ParameterError
+from discreet import local, privacy
+from discreet.errors import DiscreetError, ParameterError
 from discreet.local import _hashing, _mean, _rationals
 
 EPSILONS = ("0.1", "0.5", "1", "2", "3", "4")
@@ -260,6 +260,56 @@ def test_rappor_epsilon_of_two_reports_by_enumeration():
 
     ratio = worst_ratio([joint((1, 0)), joint((0, 1))])
     assert math.log(ratio) == pytest.approx(rappor.epsilon_after(2), rel=1e-12)
+
+
+def two_reports(rappor, first, second, *, same, zeros):
+    """Exact chance that two reports are all zero: of one memo, or of two."""
+    f, p, q = rappor.f, rappor.p, rappor.q
+
+    def one(bit, times):
+        keep = (1 - f / 2) if bit else f / 2
+        return keep * (1 - q) ** times + (1 - keep) * (1 - p) ** times
+
+    assert zeros
+    if same:
+        return math.prod(one(a, 2) for a in first)
+    return math.prod(one(a, 1) * one(b, 1) for a, b in zip(first, second, strict=True))
+
+
+def test_a_change_of_value_shows_beyond_the_permanent_epsilon():
+    """(a, a) against (a, b): two reports of 128 bits already pass e^{ε∞} = 81.
+
+    So the loss of a device is stated for devices that change at the same times, and its
+    unit keeps it from being composed as if it were about more.
+    """
+    rappor = local.Rappor(bits=128, hashes=2, cohorts=1)
+    a, b = ([int(i in places) for i in range(128)] for places in ((0, 1), (2, 3)))
+    stays = two_reports(rappor, a, a, same=True, zeros=True)
+    moves = two_reports(rappor, a, b, same=False, zeros=True)
+    assert stays / moves > 81
+    device = rappor.client()
+    device.randomize("a"), device.randomize("a")
+    assert device.loss.epsilon() == rappor.epsilon_permanent
+    assert "changes" in device.loss.unit
+    with pytest.raises(DiscreetError):
+        privacy.compose([device.loss, privacy.Pure(1).under("change-one", "person")])
+    # the same times: two memos against two others, at most 81 each
+    pairs = [
+        {(*x, *y): v * w for x, v in law(s).items() for y, w in law(t).items()}
+        for law in (lambda bloom: rappor.law(bloom, instant=False),)
+        for s, t in (((1, 0), (0, 1)), ((0, 1), (1, 0)))
+    ]
+    assert worst_ratio(pairs) == 81  # h = 1 here: 9 for each memo
+
+
+def test_the_cohort_says_nothing():
+    """Whatever bits a cohort's hashes choose, the ratio stays at or below the stated odds."""
+    rappor = published()
+    filters = [bits for bits in itertools.product((0, 1), repeat=4) if 1 <= sum(bits) <= 2]
+    laws = [rappor.law(bits) for bits in filters]
+    assert worst_ratio(laws) == rappor.odds_instant
+    permanent = [rappor.law(bits, instant=False) for bits in filters]
+    assert worst_ratio(permanent) == rappor.odds
 
 
 # -- mutants ---------------------------------------------------------------------------

@@ -329,6 +329,7 @@ def aggregate(sources: list[str], given: Mapping[str, Any], wanted: Mapping[str,
         "epsilon": total.loss.epsilon(),
         "unit": wanted["unit"] or "report",
         "confidence": float(_exact.confidence(wanted["confidence"])),
+        "method": estimate.interval(wanted["confidence"]).method,
         "rows": rows,
     }
     return Reply(data, lambda console: _show(console, total, data, estimate))
@@ -374,22 +375,19 @@ def _frames(lines: Iterable[str]) -> Iterator[bytes]:
 def _table(
     estimate: Any, names: tuple[Any, ...] | None, wanted: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    level = wanted["confidence"]
-    if isinstance(estimate, local.MeanEstimate):
-        low, high = estimate.interval(level)
-        return [{"item": "mean", "value": estimate.value, "low": low, "high": high}]
     if isinstance(estimate, local.BitShares):
         raise UsageError("say which values to look for", hint="--candidates FILE")
-    low, high = estimate.interval(level, simultaneous=wanted["simultaneous"])
-    labels = names or tuple(range(len(estimate.frequencies)))
+    ends = estimate.interval(wanted["confidence"], simultaneous=wanted["simultaneous"])
+    labels = ("mean",) if isinstance(estimate, local.MeanEstimate) else names or estimate.names
+    numbers = (np.ravel(x) for x in (estimate.centre, ends.low, ends.high))
     return [
         {"item": name, "value": float(f), "low": float(a), "high": float(b)}
-        for name, f, a, b in zip(labels, estimate.frequencies, low, high, strict=True)
+        for name, f, a, b in zip(labels, *numbers, strict=True)
     ]
 
 
 def _draw(estimate: Any, names: tuple[Any, ...] | None, wanted: Mapping[str, Any]) -> None:
-    if not isinstance(estimate, local.FrequencyEstimate):
+    if isinstance(estimate, local.MeanEstimate):
         raise UsageError("charts are drawn for shares of items", hint="leave out --chart")
     draw(estimate.chart(wanted["confidence"], names), wanted["chart"])
     say(stderr(), f"wrote {wanted['chart']}", "dim")
@@ -405,7 +403,7 @@ def _show(
     say(
         console,
         f"{total.n} reports{lost}; ε = {data['epsilon']:.6g} for one {unit}; "
-        f"{level:.4g} % intervals",
+        f"{level:.4g} % intervals, {data['method']}",
     )
     for sign in getattr(estimate, "suspicions", list)():
         say(console, f"suspicious: {sign}", "yellow")

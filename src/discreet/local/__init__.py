@@ -42,6 +42,7 @@ from discreet.local._categorical import (
     SymmetricUnary,
 )
 from discreet.local._decode import BitShares, Decoded
+from discreet.local._estimate import Estimate
 from discreet.local._frequency import BinaryEstimate, FrequencyEstimate, FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
@@ -50,7 +51,7 @@ from discreet.local._intervals import Interval
 from discreet.local._keyvalue import KeyValue, KeyValueEstimate
 from discreet.local._manipulation import Gain, manipulation
 from discreet.local._mean import LocalMean, MeanEstimate
-from discreet.local._ordinal import DistributionEstimate, Hierarchy, SquareWave
+from discreet.local._ordinal import DistributionEstimate, Hierarchy
 from discreet.local._postprocess import bits_likelihood, kary_likelihood, norm_sub
 from discreet.local._protocol import Client, LocalProtocol, protocol_from_spec
 from discreet.local._published import PUBLISHED, Setting
@@ -59,6 +60,7 @@ from discreet.local._simulate import error_chart, simulate
 from discreet.local._sketch import CountMeanSketch, HadamardSketch
 from discreet.local._subset import SubsetSelection
 from discreet.local._vector import LocalVector, VectorEstimate
+from discreet.local._wave import SquareWave
 from discreet.local._wire import Reports
 
 __all__ = [
@@ -72,6 +74,7 @@ __all__ = [
     "CountMeanSketch",
     "Decoded",
     "DistributionEstimate",
+    "Estimate",
     "FrequencyEstimate",
     "FrequencyProtocol",
     "Gain",

@@ -12,17 +12,36 @@ from discreet.local._categorical import KaryResponse, OptimizedUnary, SymmetricU
 from discreet.local._frequency import FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
+from discreet.local._heavy import HeavyHitters
+from discreet.local._keyvalue import KeyValue
 from discreet.local._mean import METHODS, LocalMean
 from discreet.local._ordinal import Hierarchy
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_epsilon, read_whole
+from discreet.local._sketch import CountMeanSketch, HadamardSketch
 from discreet.local._subset import SubsetSelection
+from discreet.local._vector import LocalVector
 
 _TIE = 1.01
 _LARGE = 256
 """Bytes that a report must save for a protocol within 1 % of the best to be preferred."""
-TASKS = ("frequency", "mean", "distribution")
 _FANOUTS = (2, 3, 4, 5, 8, 16)
+_WIDTHS = (256, 1024, 4096)
+_STEPS = (1, 2, 4, 8)
+_ASKED = 1 << 16
+"""Candidates that a search for heavy hitters may ask about at each level."""
+
+ABOUT = {
+    "frequency": "for rare items",
+    "mean": "in the worst case",
+    "vector": "for each mean in the worst case",
+    "distribution": "for a cumulative share, on average",
+    "quantile": "for the share below the median",
+    "key-value": "for rare keys",
+    "heavy-hitters": "for rare values, people being spread over the levels",
+    "sketch": "for rare values, plus collisions that more people do not remove",
+}
+"""Tasks, and what the variance of each is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +82,16 @@ def best(
     Parameters
     ----------
     domain_size
-        Number of items (for ``task="frequency"``).
+        Number of items, ordered values or keys; of numbers per person for ``"vector"``; not
+        for ``"mean"`` and ``"sketch"``, which have none.
     epsilon
         ε of one report.
     task
-        ``"frequency"``: shares of items. ``"mean"``: the mean on [−1, 1].
-        ``"distribution"``: cumulative shares of ordered values, by a hierarchy.
+        ``"frequency"``: shares of items. ``"mean"``: the mean on [−1, 1]; ``"vector"``: several.
+        ``"distribution"``: cumulative shares of ordered values; ``"quantile"``: the middle one.
+        ``"key-value"``: keys with numbers, one pair per person. ``"heavy-hitters"``: the most
+        frequent of very many values. ``"sketch"``: strings of an unbounded domain, read for
+        candidates.
     max_bytes
         Largest payload of a report that may be chosen.
 
@@ -88,19 +111,15 @@ def best(
     'LocalHashing'
     """
     eps = read_epsilon(epsilon)
-    if task == "mean":
-        made: list[LocalProtocol] = [LocalMean(eps, method=m) for m in METHODS]
-    elif task == "distribution":
-        size = read_whole(domain_size, "domain_size", least=2, most=1024)
-        made = [Hierarchy(size, eps, fanout=f) for f in _FANOUTS if f <= size]
-    elif task == "frequency":
-        made = _frequency_protocols(read_whole(domain_size, "domain_size", least=2), eps)
-    else:
+    if task not in ABOUT:
         raise ParameterError(
-            f"task must be one of {', '.join(TASKS)}, got {str(task)[:40]!r}", hint='task="mean"'
+            f"task must be one of {', '.join(ABOUT)}, got {str(task)[:40]!r}", hint='task="mean"'
         )
+    made = _protocols(domain_size, eps, task)
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
-    fitting = [Candidate(p, _variance(p), p.report_bytes) for p in made if p.report_bytes <= cap]
+    fitting = [
+        Candidate(p, _variance(p, task), p.report_bytes) for p in made if p.report_bytes <= cap
+    ]
     if not fitting:
         shortest = min(p.report_bytes for p in made)
         raise ParameterError(
@@ -118,12 +137,36 @@ def best(
     return Choice(chosen.protocol, _why(chosen, others, task), (chosen, *others))
 
 
-def _variance(protocol: LocalProtocol) -> float:
+def _variance(protocol: Any, task: str) -> float:
     """Return what protocols are compared by, for one report."""
     if isinstance(protocol, Hierarchy):
-        return float(protocol.variance(cumulative=True).mean())
-    assert isinstance(protocol, FrequencyProtocol | LocalMean)
-    return protocol.variance()
+        found = protocol.variance(cumulative=True)
+        return float(found.mean() if task == "distribution" else found[(len(found) - 1) // 2])
+    return float(protocol.variance())
+
+
+def _protocols(domain_size: int | None, eps: Any, task: str) -> list[LocalProtocol]:
+    """Return what can do the task."""
+    if task == "mean":
+        return [LocalMean(eps, method=m) for m in METHODS]
+    if task == "sketch":
+        kinds = (CountMeanSketch, HadamardSketch)
+        return [kind(eps, width=m, hashes=1 << 16) for kind in kinds for m in _WIDTHS]
+    if task in ("distribution", "quantile"):
+        size = read_whole(domain_size, "domain_size", least=2, most=1024)
+        return [Hierarchy(size, eps, fanout=f) for f in _FANOUTS if f <= size]
+    if task == "frequency":
+        return _frequency_protocols(read_whole(domain_size, "domain_size", least=2), eps)
+    if task == "vector":
+        d = read_whole(domain_size, "domain_size", most=1 << 16)
+        least = LocalVector(d, eps)
+        others = {k for k in (1, least.reported - 1, least.reported + 1) if 1 <= k <= d}
+        return [least, *(LocalVector(d, eps, reported=k) for k in others - {least.reported})]
+    if task == "key-value":
+        return [KeyValue(read_whole(domain_size, "domain_size", most=1 << 16), eps)]
+    bits = max(2, (read_whole(domain_size, "domain_size", least=2, most=1 << 62) - 1).bit_length())
+    # of each step, the longest first prefix that the server may ask about
+    return [HeavyHitters(bits, eps, min(_ASKED.bit_length() - 1, bits), s) for s in _STEPS]
 
 
 def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
@@ -148,17 +191,12 @@ def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
 
 
 def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:
-    about = {
-        "frequency": "for rare items",
-        "mean": "in the worst case",
-        "distribution": "for a cumulative share",
-    }[task]
     text = (
-        f"{chosen.name}: variance {chosen.variance:.4g}/n {about}, "
+        f"{chosen.name}: variance {chosen.variance:.4g}/n {ABOUT[task]}, "
         f"{chosen.report_bytes} byte{'s' * (chosen.report_bytes > 1)} per report"
     )
     if not others:
-        return text
+        return f"{text}. The only protocol for this task"
     rest = ", ".join(
         f"{_label(c)} {c.variance / chosen.variance:.3g}× ({c.report_bytes} B)" for c in others[:3]
     )
@@ -167,5 +205,6 @@ def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:
 
 def _label(candidate: Candidate) -> str:
     protocol = candidate.protocol
-    detail = getattr(protocol, "method", None) or getattr(protocol, "fanout", None)
+    names = ("method", "fanout", "reported", "step", "width")
+    detail = next((getattr(protocol, n) for n in names if hasattr(protocol, n)), None)
     return f"{candidate.name} ({detail})" if detail else candidate.name

@@ -10,6 +10,7 @@ personalised by the public name of the collection.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -148,15 +149,20 @@ def column_sums(rows: NDArray[np.uint8], size: int) -> Counts:
     return total[:size]
 
 
-def grouped_sums(rows: NDArray[np.uint8], group: NDArray[Any], groups: int, size: int) -> Counts:
-    """Count the ones in each column of packed rows, apart for each group."""
+def grouped(
+    rows: NDArray[np.uint8], group: NDArray[Any]
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield each group that occurs, and its packed rows."""
     order = np.argsort(group, kind="stable")
-    ordered = rows[order]
-    edges = np.searchsorted(group[order], np.arange(groups + 1))
-    total = np.zeros((groups, size), dtype=np.int64)
-    for i in np.flatnonzero(np.diff(edges)):
-        total[i] = column_sums(ordered[edges[i] : edges[i + 1]], size)
-    return total
+    present, first = np.unique(group[order], return_index=True)
+    yield from zip(present.tolist(), np.split(rows[order], first[1:]), strict=True)
+
+
+def grouped_sums(state: Counts, group: NDArray[Any], rows: NDArray[np.uint8]) -> None:
+    """Add, for each group, the ones in each column of packed rows, and their number at the end."""
+    for which, part in grouped(rows, group):
+        state[which, :-1] += column_sums(part, state.shape[1] - 1)
+        state[which, -1] += len(part)
 
 
 def row_ones(rows: NDArray[np.uint8]) -> NDArray[Any]:
@@ -175,13 +181,13 @@ def stray_bits(rows: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
     )
 
 
-def hadamard(counts: Counts) -> Counts:
-    """Return the Walsh–Hadamard transform of each row, in integers.
+def hadamard(counts: NDArray[Any]) -> NDArray[Any]:
+    """Return the Walsh–Hadamard transform of each row; integers stay integers.
 
     >>> hadamard(np.array([[3, 1]])).tolist()
     [[4, 2]]
     """
-    out = counts.astype(np.int64)
+    out = counts
     rows, n = out.shape
     half = 1
     while half < n:

@@ -38,6 +38,7 @@ from discreet.errors import ParameterError
 from discreet.local import _bits, _postprocess
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
+from discreet.local._draws import Rng
 from discreet.local._frequency import BinaryEstimate, FrequencyProtocol, independent_bits
 from discreet.local._intervals import Floats
 from discreet.local._rationals import (
@@ -79,11 +80,11 @@ class _Mixture(FrequencyProtocol):
         """Count how often each item was named."""
         state += np.bincount(columns[0], minlength=self.domain)
 
-    def likelihood(self, counts: Counts, n: int) -> Floats:  # noqa: ARG002 - n is their sum
+    def likelihood(self, tally: Tally, counts: Counts) -> Floats:  # noqa: ARG002 - of the counts
         """Return the shares of maximum likelihood, in closed form."""
         return _postprocess.kary_likelihood(counts, float(self.p), float(self.q))
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: kept values, and a multinomial of uniform items."""
         kept = rng.binomial(counts, float(self.kappa))
         rest = int(counts.sum() - kept.sum())
@@ -184,15 +185,15 @@ class RandomizedResponse(_Mixture):
             coin=p is not None,
         )
 
-    def estimate(self, tally: Tally, **options: Any) -> BinaryEstimate:
+    def read(self, tally: Tally) -> BinaryEstimate:
         """Read the shares of no and yes."""
-        found = FrequencyProtocol.estimate(self, tally, **options)
+        found = FrequencyProtocol.read(self, tally)
         return BinaryEstimate(self, tally, found.supports, found.frequencies, found.standard_errors)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The coin, or ε."""
-        return {"p": text(self.kappa)} if self.coin else self._stated()
+        return {"p": text(self.kappa)} if self.coin else {"epsilon": text(self.claimed)}
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -233,7 +234,7 @@ class _Unary(FrequencyProtocol):
         """Count the set bits of each item."""
         state += _bits.column_sums(columns[0], self.domain)
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: bits are independent given the values."""
         return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
 

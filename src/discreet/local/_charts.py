@@ -12,12 +12,12 @@ from discreet.local._intervals import Interval
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
-def bars(estimate: Any, labels: Sequence[Any], ends: Interval) -> dict[str, Any]:
+def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> dict[str, Any]:
     """Draw bars with error bars, one per item."""
-    low, high = np.asarray(ends.low), np.asarray(ends.high)
+    centre, low, high = (np.ravel(x) for x in (centre, ends.low, ends.high))
     data = [
         {"item": str(name), "share": float(f), "low": float(a), "high": float(b)}
-        for name, f, a, b in zip(labels, estimate.frequencies, low, high, strict=True)
+        for name, f, a, b in zip(labels, centre, low, high, strict=True)
     ]
     y = {"field": "item", "type": "nominal", "sort": None, "title": None}
     return {

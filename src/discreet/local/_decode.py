@@ -9,7 +9,8 @@ its column in the design X, so E[y] = Xf if the candidates are everybody's value
 * **Many**: half of the cohorts preselect candidates by non-negative LASSO; the
   other half, which the selection has not seen, estimates and tests them.
 
-A candidate is *significant* if its z exceeds the Bonferroni bound over all candidates.
+A candidate is *significant* if its lower bound, simultaneous over all candidates, exceeds 0.
+Bounds are Chernoff's for the known law of the bits: valid for every n and any hash.
 Values that are not among the candidates set bits, too, and alias onto some; the
 residual χ² and the mass left unexplained say when that happens.
 
@@ -21,69 +22,45 @@ Erlingsson, Pihur, Korolova, "RAPPOR", CCS 2014, §4. Fanti, Pihur, Erlingsson,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
-from discreet import privacy as p_
 from discreet._exact import Number
-from discreet._lazy import special
 from discreet.errors import ParameterError
-from discreet.local import _charts
-from discreet.local._intervals import (
-    POPULATION,
-    Floats,
-    Interval,
-    clopper_pearson,
-    normal_quantile,
-)
-
-if TYPE_CHECKING:
-    from discreet.local._aggregator import Tally
-    from discreet.local._rappor import Rappor
+from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._intervals import CHERNOFF, EXACT, Floats, bits_reach, clopper_pearson
 
 _ROOM = 0.8
 """Candidates per equation beyond which they are preselected."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BitShares:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BitShares(Estimate):
     """Shares of people, by cohort, whose Bloom filter has a bit set.
 
     Attributes
     ----------
     frequencies, standard_errors
         Arrays of shape (cohorts, bits); NaN for a cohort without reports.
+    rates
+        Chance that a set and a clear bit is reported as 1.
     """
 
-    protocol: Rappor
-    tally: Tally
     frequencies: Floats
     standard_errors: Floats
-    one: float
-    zero: float
+    rates: tuple[float, float]
 
-    @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
-
-    def interval(self, confidence: Number = 0.95) -> Interval:
-        """Return exact intervals for the bits' shares."""
-        level = _exact.confidence(confidence)
-        state = self.tally.state
-        low, high = clopper_pearson(state[:, :-1], np.maximum(state[:, -1:], 1), 1 - level)
-        span = self.one - self.zero
-        return Interval((low - self.zero) / span, (high - self.zero) / span, level, POPULATION)
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return exact bounds for the bits' shares."""
+        population_only(of)
+        state, (one, zero) = self.tally.state, self.rates
+        ends = clopper_pearson(state[:, :-1], np.maximum(state[:, -1:], 1), error)
+        low, high = ((e - zero) / (one - zero) for e in ends)
+        return low, high, EXACT
 
     def equations(self) -> tuple[Floats, Floats, Floats, NDArray[Any]]:
         """Return shares, weights, noise variances in units of the weights, and cohorts.
@@ -93,9 +70,8 @@ class BitShares:
         """
         cohorts, bits = self.frequencies.shape
         people = np.repeat(self.tally.state[:, -1], bits)
-        seen = people > 0
-        quiet = np.sqrt(self.zero * (1 - self.zero)) / (self.one - self.zero)
-        weight = np.sqrt(people) / quiet
+        seen, (one, zero) = people > 0, self.rates
+        weight = np.sqrt(people / (zero * (1 - zero))) * (one - zero)
         return (
             np.where(seen, self.frequencies.reshape(-1), 0.0),
             weight,
@@ -105,13 +81,13 @@ class BitShares:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Decoded:
+class Decoded(Estimate):
     """Shares of candidate values.
 
     Attributes
     ----------
-    candidates
-        The values, as given.
+    labels
+        The candidates, as given.
     frequencies, standard_errors
         Weighted least squares: unbiased and possibly negative. Candidates that the preselection
         left out have share 0 and standard error NaN.
@@ -122,60 +98,58 @@ class Decoded:
     chi_square, degrees
         Weighted residual sum of squares and its expectation if the candidates are
         all values that occur.
+    reading
+        What one reported 1 adds to each share, shape (candidates, cohorts, bits).
+    rates
+        Chance that a set and a clear bit is reported as 1.
     """
 
-    protocol: Rappor
-    tally: Tally
-    candidates: tuple[Any, ...]
+    labels: tuple[Any, ...]
     frequencies: Floats
     standard_errors: Floats
     nonnegative: Floats
     significant: NDArray[np.bool_]
     chi_square: float
     degrees: int
+    reading: Floats
+    rates: tuple[float, float]
 
     @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
+    def candidates(self) -> tuple[Any, ...]:
+        """The candidates, as given."""
+        return self.labels
 
     @property
     def found(self) -> dict[Any, float]:
         """The significant candidates and their shares, largest first."""
         order = np.argsort(-self.frequencies)
-        return {
-            self.candidates[i]: float(self.frequencies[i]) for i in order if self.significant[i]
-        }
+        return {self.labels[i]: float(self.frequencies[i]) for i in order if self.significant[i]}
 
     @property
     def unexplained(self) -> float:
         """Share of people whose value is none of the significant candidates (estimated)."""
         return 1 - float(self.frequencies[self.significant].sum())
 
-    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return normal intervals (the noise of bit shares is known, their sum near normal)."""
-        level = _exact.confidence(confidence)
-        error = (1 - level) / (len(self.candidates) if simultaneous else 1)
-        reach = normal_quantile(error) * self.standard_errors
-        return Interval(self.frequencies - reach, self.frequencies + reach, level, POPULATION)
-
-    def chart(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Return a Vega-Lite chart of the candidates."""
-        return _charts.bars(self, self.candidates, self.interval(confidence))
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return bounds for the shares, given that everybody's value is a candidate kept."""
+        population_only(of)
+        fitted = np.flatnonzero(~np.isnan(self.standard_errors))
+        low, high = np.full((2, len(self.labels)), np.nan)
+        if fitted.size:
+            people = self.tally.state[:, -1]
+            groups = np.flatnonzero(people)
+            above, below = bits_reach(
+                [self.reading[fitted, j] for j in groups], people[groups].tolist(),
+                self.rates, self.protocol.hashes, error,
+            )  # fmt: skip
+            low[fitted], high[fitted] = (
+                self.frequencies[fitted] - above, self.frequencies[fitted] + below
+            )  # fmt: skip
+        return low, high, f"{CHERNOFF}, if every value is a candidate"
 
     def __repr__(self) -> str:
         names = ", ".join(f"{k}: {v:.4g}" for k, v in list(self.found.items())[:8])
-        return f"{len(self.found)} of {len(self.candidates)} found ({names}), n={self.n}"
+        return f"{len(self.found)} of {len(self.labels)} found ({names}), n={self.n}"
 
 
 def decode(
@@ -183,53 +157,52 @@ def decode(
 ) -> Decoded:
     """Fit candidates' shares to bit shares."""
     y, weight, spread, group = shares.equations()
-    level = _exact.confidence(confidence)
-    bound = float(-special.ndtri((1 - level) / len(names)))
     A, b = design * weight[:, None], y * weight
-    rows = int(np.count_nonzero(weight))
-    if len(names) <= _ROOM * rows and _full_rank(A):
-        test, chosen = np.ones(len(y), dtype=bool), np.arange(len(names))
-    else:
-        if shares.frequencies.shape[0] < 2:
-            raise ParameterError(
-                "one cohort cannot both select and test so many candidates",
-                hint="local.Rappor(cohorts=16)",
-            )
-        cohorts = group % 2 == 0
-        chosen = _preselect(A[cohorts], b[cohorts])
-        test = ~cohorts
-        chosen = _independent(A[test], chosen)
-    estimate, error, residual = _least_squares(A[test][:, chosen], b[test], spread[test])
-    frequencies = np.zeros(len(names))
-    errors = np.full(len(names), np.nan)
-    frequencies[chosen], errors[chosen] = estimate, error
+    test, chosen = _split(A, b, weight, group)
+    T = np.zeros((len(names), len(y)))
+    if chosen.size:
+        part = A[test][:, chosen]
+        T[np.ix_(chosen, np.flatnonzero(test))] = np.linalg.inv(part.T @ part) @ part.T
+    frequencies, errors = T @ b, np.full(len(names), np.nan)
+    errors[chosen] = np.sqrt(np.sum(T[chosen] ** 2 * spread, axis=1))
     nonnegative = np.zeros(len(names))
     if chosen.size:
         nonnegative[chosen] = _nonnegative(A[:, chosen], b)
-    with np.errstate(invalid="ignore"):
-        significant = np.nan_to_num(frequencies / errors, nan=-np.inf) > bound
-    degrees = int(np.count_nonzero(weight[test])) - chosen.size
-    return Decoded(
-        shares.protocol, shares.tally, names, frequencies, errors, nonnegative, significant,
-        residual, degrees,
+    rest = (b - A @ frequencies)[test]
+    one, zero = shares.rates
+    people = np.maximum(np.repeat(shares.tally.state[:, -1], shares.frequencies.shape[1]), 1)
+    found = Decoded(
+        shares.protocol, shares.tally, names, frequencies, errors, nonnegative,
+        np.zeros(len(names), dtype=bool), float(rest @ (rest / spread[test])),
+        int(np.count_nonzero(weight[test])) - chosen.size,
+        (T * weight / (people * (one - zero))).reshape(len(names), *shares.frequencies.shape),
+        shares.rates,
     )  # fmt: skip
+    # one-sided, over all candidates
+    low, _, _ = found.bounds(2 * (1 - _exact.confidence(confidence)) / len(names), "population")
+    return replace(found, significant=np.nan_to_num(low, nan=-1.0) > 0)
+
+
+def _split(
+    A: Floats, b: Floats, weight: Floats, group: NDArray[Any]
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Return the equations to estimate from and the candidates to estimate."""
+    count = A.shape[1]
+    if count <= _ROOM * int(np.count_nonzero(weight)) and _full_rank(A):
+        return np.ones(len(b), dtype=bool), np.arange(count)
+    if group[-1] < 1:
+        raise ParameterError(
+            "one cohort cannot both select and test so many candidates",
+            hint="local.Rappor(cohorts=16)",
+        )
+    select = group % 2 == 0
+    return ~select, _independent(A[~select], _preselect(A[select], b[select]))
 
 
 def _full_rank(A: Floats) -> bool:
     """Tell whether columns can be told apart, by the small Gram matrix."""
     values = np.linalg.eigvalsh(A.T @ A)
     return bool(values[0] > 1e-10 * values[-1])
-
-
-def _least_squares(A: Floats, b: Floats, spread: Floats) -> tuple[Floats, Floats, float]:
-    """Return least squares, standard errors for noise of these variances, the residual χ²."""
-    if not A.shape[1]:
-        return np.zeros(0), np.zeros(0), float(b @ (b / spread))
-    inverse = np.linalg.inv(A.T @ A)
-    T = inverse @ A.T
-    x = T @ b
-    rest = b - A @ x
-    return x, np.sqrt(np.sum(T * T * spread, axis=1)), float(rest @ (rest / spread))
 
 
 def _nonnegative(A: Floats, b: Floats) -> Floats:

@@ -11,8 +11,6 @@ unbiased, and
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
-from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.local import _charts, _intervals, _postprocess
+from discreet.local import _intervals, _postprocess
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
-from discreet.local._intervals import Floats, Interval
+from discreet.local._estimate import Bounds, Estimate
+from discreet.local._intervals import EXACT, INVERTED, Floats
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 
@@ -47,11 +45,6 @@ class FrequencyProtocol(LocalProtocol):
     domain: int
     p: Fraction
     q: Fraction
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {"domain": self.domain, **self._stated()}
 
     def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
         return read_items(values, self.domain)
@@ -78,25 +71,15 @@ class FrequencyProtocol(LocalProtocol):
             ``"respondents"``: only the randomness of the reports.
             ``"population"``: that of drawing the respondents, too.
         """
-        _intervals.read_of(of)
-        f = read_share(frequency)
-        p, q = self.p, self.q
-        if of == "population":
-            rate = q + (p - q) * f
-            spread = rate * (1 - rate)
-        else:
-            spread = f * p * (1 - p) + (1 - f) * q * (1 - q)
-        return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
+        return line_variance(self.p, self.q, frequency, n, of)
 
     @property
     def gain(self) -> float:
         """Shift of one share, per unit share of fake clients, when it was 0."""
         return float((1 - self.q) / (self.p - self.q))
 
-    def estimate(self, tally: Tally, **options: Any) -> FrequencyEstimate:
+    def read(self, tally: Tally) -> FrequencyEstimate:
         """Read shares from what was tallied."""
-        if options:
-            raise ParameterError(f"{type(self).__name__} estimates take no options")
         return self.read_supports(tally, self.supports(tally))
 
     def read_supports(
@@ -117,17 +100,17 @@ class FrequencyProtocol(LocalProtocol):
         low, high = _intervals.clopper_pearson(counts, n, error)
         return (low - q) / (p - q), (high - q) / (p - q)
 
-    def likelihood(self, counts: Counts, n: int) -> Floats:
-        """Return the shares of maximum likelihood."""
-        return _postprocess.bits_likelihood(counts, n, float(self.p), float(self.q))
+    def interval_method(self, of: str) -> str:
+        """Say how bounds for shares are found."""
+        return EXACT if of == "population" else INVERTED
+
+    def likelihood(self, tally: Tally, counts: Counts) -> Floats:
+        """Return the shares of maximum likelihood (of the items' counts, taken as independent)."""
+        return _postprocess.bits_likelihood(counts, tally.n, float(self.p), float(self.q))
 
     def suspicions(self, tally: Tally) -> list[str]:  # noqa: ARG002 - most have nothing to add
         """Name totals that honest reports of this protocol do not have."""
         return []
-
-    @abstractmethod
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw the aggregator's state for people with these true counts (not private)."""
 
 
 def independent_bits(
@@ -138,7 +121,7 @@ def independent_bits(
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FrequencyEstimate:
+class FrequencyEstimate(Estimate):
     """Estimated shares of all items, raw: unbiased, possibly below 0 or above 1.
 
     Attributes
@@ -153,65 +136,20 @@ class FrequencyEstimate:
         The items, where only some were asked for.
     """
 
-    protocol: FrequencyProtocol
-    tally: Tally
     supports: Counts
     frequencies: Floats
     standard_errors: Floats
     labels: tuple[Any, ...] | None = None
 
     @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
-
-    @property
     def counts(self) -> Floats:
         """Estimated numbers of people."""
         return self.frequencies * self.n
 
-    def interval(
-        self,
-        confidence: Number = 0.95,
-        *,
-        simultaneous: bool = False,
-        of: str = "population",
-        exact: bool = True,
-    ) -> Interval:
-        """Return intervals for the shares.
-
-        Parameters
-        ----------
-        confidence
-            Level of each interval, or of all at once.
-        simultaneous
-            Let all intervals hold at once (Bonferroni).
-        of
-            ``"population"``: of the people the respondents were drawn from;
-            ``"respondents"``: of the very people who answered (shorter).
-        exact
-            False: the normal approximation (central limit theorem), for the population.
-        """
-        level = _exact.confidence(confidence)
-        covers = _intervals.read_of(of)
-        error = (1 - level) / (len(self.frequencies) if simultaneous else 1)
-        if not exact:
-            reach = _intervals.normal_quantile(error) * self.standard_errors
-            return Interval(
-                self.frequencies - reach, self.frequencies + reach, level, _intervals.POPULATION
-            )
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return bounds for the shares."""
         low, high = self.protocol.share_interval(self.supports, self.n, error, of)
-        return Interval(low, high, level, covers)
+        return low, high, self.protocol.interval_method(of)
 
     def projected(self) -> Floats:
         """Return shares that are non-negative and sum to one (Norm-Sub)."""
@@ -219,11 +157,12 @@ class FrequencyEstimate:
 
     def likelihood(self) -> Floats:
         """Return the shares of maximum likelihood."""
-        return self.protocol.likelihood(self.supports, self.n)
+        found: Floats = self.protocol.likelihood(self.tally, self.supports)
+        return found
 
     def suspicions(self) -> list[str]:
         """Name signs of manipulation or breakage that the totals show (see docs/local.md)."""
-        out = self.protocol.suspicions(self.tally)
+        out: list[str] = self.protocol.suspicions(self.tally)
         spread = math.sqrt(float(np.sum(self.standard_errors**2)))
         off = abs(float(np.sum(self.frequencies)) - 1)
         # |Σf̂−1| > 7 sd: below 3e-12 for honest reports; k-ary sums are 1 by construction
@@ -233,36 +172,6 @@ class FrequencyEstimate:
         if dropped > 0.01 * self.n:
             out.append(f"{dropped} reports were refused")
         return out
-
-    def chart(self, confidence: Number = 0.95, labels: Any = None) -> dict[str, Any]:
-        """Return a Vega-Lite chart: bars with error bars."""
-        names = self.labels if labels is None else tuple(labels)
-        shown = names or tuple(range(len(self.frequencies)))
-        return _charts.bars(self, shown, self.interval(confidence))
-
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Return estimates and intervals for JSON."""
-        ends = self.interval(confidence)
-        return {
-            "protocol": self.protocol.spec,
-            "n": self.n,
-            "refused": dict(self.refused),
-            "epsilon": self.loss.epsilon(),
-            "frequencies": self.frequencies.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "low": np.asarray(ends.low).tolist(),
-            "high": np.asarray(ends.high).tolist(),
-            "confidence": ends.confidence,
-        }
-
-    def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{f:.4g} ± {1.959964 * s:.2g}"
-            for f, s in zip(self.frequencies[:8], self.standard_errors[:8], strict=True)
-        )
-        more = ", …" if len(self.frequencies) > 8 else ""
-        taint = "  [TEST NOISE: NOT PRIVATE]" if self.tally.tainted else ""
-        return f"{shown}{more} (95 %), n={self.n}{taint}"
 
 
 class BinaryEstimate(FrequencyEstimate):
@@ -279,6 +188,17 @@ class BinaryEstimate(FrequencyEstimate):
     def standard_error(self) -> float:
         """Its standard error."""
         return float(self.standard_errors[1])
+
+
+def line_variance(p: Fraction, q: Fraction, frequency: Number, n: int, of: str) -> float:
+    """Return the exact variance of (C/n − q)/(p−q), C the number of supporting reports."""
+    _intervals.read_of(of)
+    f = read_share(frequency)
+    rate = q + (p - q) * f
+    spread = rate * (1 - rate)
+    if of == "respondents":
+        spread = f * p * (1 - p) + (1 - f) * q * (1 - q)
+    return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
 
 
 def read_share(x: Number) -> Fraction:

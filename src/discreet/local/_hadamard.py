@@ -31,11 +31,13 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.local import _bits, _intervals
+from discreet.local import _bits, _draws, _intervals
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
+from discreet.local._draws import Rng
+from discreet.local._estimate import population_only
 from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, read_share
-from discreet.local._intervals import Floats, clopper_pearson
+from discreet.local._intervals import TWICE, Floats, clopper_pearson
 from discreet.local._postprocess import norm_sub
 from discreet.local._rationals import (
     checked_odds,
@@ -47,7 +49,8 @@ from discreet.local._rationals import (
 )
 from discreet.local._wire import Columns, Field
 
-_CELLS = 1 << 24
+_STEPS, _STILL = 5000, 1e-9
+"""Steps of expectation maximisation, and when shares count as still."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -70,6 +73,7 @@ class HadamardResponse(FrequencyProtocol):
     """
 
     name: ClassVar[str] = "hadamard-response"
+    stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "blocks")
     blocks: int
     block: int
     kappa: Fraction
@@ -92,11 +96,6 @@ class HadamardResponse(FrequencyProtocol):
     def symbols(self) -> int:
         """Number K of symbols."""
         return self.blocks * self.block
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {"domain": self.domain, **self._stated(), "blocks": self.blocks}
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -149,10 +148,8 @@ class HadamardResponse(FrequencyProtocol):
         """Return the reports on each item's own symbols and, below, on the rest of its block."""
         return np.array(self._sides(tally))
 
-    def estimate(self, tally: Tally, **options: Any) -> FrequencyEstimate:
+    def read(self, tally: Tally) -> FrequencyEstimate:
         """Read shares from what was tallied."""
-        if options:
-            raise ParameterError("HadamardResponse estimates take no options")
         sides = self.supports(tally)
         own, rest = sides
         mean = (own - rest) / tally.n
@@ -202,19 +199,42 @@ class HadamardResponse(FrequencyProtocol):
         """
         if self.blocks == 1:
             return FrequencyProtocol.share_interval(self, counts[0], n, error, of)
-        if of == "respondents":
-            raise ParameterError(
-                "with several blocks only intervals for the population are offered",
-                hint='of="population"',
-            )
+        population_only(of)
         own, rest = counts
         a, b = clopper_pearson(own, n, error / 2)
         c, d = clopper_pearson(rest, n, error / 2)
         return (a - d) / float(self.kappa), (b - c) / float(self.kappa)
 
-    def likelihood(self, counts: Counts, n: int) -> Floats:
-        """Return the projection onto the simplex: no likelihood in closed form is offered."""
-        return norm_sub((counts[0] - counts[1]) / (n * float(self.kappa)))
+    def interval_method(self, of: str) -> str:
+        """Say how bounds for shares are found."""
+        return FrequencyProtocol.interval_method(self, of) if self.blocks == 1 else TWICE
+
+    def likelihood(self, tally: Tally, counts: Counts) -> Floats:
+        """Return the shares of maximum likelihood, given all symbols.
+
+        Expectation maximisation from the projected estimates; one fast transform forth and
+        one back per step.
+        """
+        block, row = self._place(np.arange(self.domain))
+        place, shape = block * self.block + row, (self.blocks, self.block)
+        symbols = tally.state.reshape(shape) / tally.n
+        near, far = float(self.kappa) / self.block, (1 - float(self.kappa)) / self.symbols
+        raw = norm_sub((counts[0] - counts[1]) / (tally.n * float(self.kappa)))
+        shares = (raw + 1e-4 / self.domain) / (1 + 1e-4)
+        for _ in range(_STEPS):
+            table = np.zeros(self.symbols)
+            table[place] = shares
+            held = table.reshape(shape)
+            # H[row, y] = ±1: an item's own symbols are those with +1
+            law = near * (held.sum(axis=1, keepdims=True) + _bits.hadamard(held)) + far
+            pull = symbols / law
+            back = near * (pull.sum(axis=1, keepdims=True) + _bits.hadamard(pull))
+            step = shares * (back.reshape(-1)[place] + far * pull.sum())
+            moved = float(np.abs(step - shares).max())
+            shares = step / step.sum()
+            if moved < _STILL:
+                break
+        return shares
 
     def suspicions(self, tally: Tally) -> list[str]:
         """Name a column 0 that too many chose: it supports every item of its block."""
@@ -224,24 +244,15 @@ class HadamardResponse(FrequencyProtocol):
         bound = tally.n * chance + 7 * math.sqrt(tally.n * chance * (1 - chance)) + 7
         return [f"{first} reports chose a symbol that supports every item"] * (first > bound)
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: uniform symbols, and kept ones on the items' own symbols."""
         kept = rng.binomial(counts, float(self.kappa))
-        out = rng.multinomial(
-            int(counts.sum() - kept.sum()), np.full(self.symbols, 1 / self.symbols)
-        )
-        half = self.block // 2
-        if self.domain * half > _CELLS:
-            raise ParameterError(
-                "this domain is too large for a joint simulation of Hadamard response",
-                hint="local.OptimizedUnary, which has nearly the same variance",
-            )
+        rest = int(counts.sum() - kept.sum())
         block, row = self._place(np.arange(self.domain))
-        columns = np.arange(self.block)
-        for x in np.flatnonzero(kept):
-            own = columns[_bits.parity(columns & row[x]) == 0] + block[x] * self.block
-            out[own] += rng.multinomial(kept[x], np.full(half, 1 / half))
-        return np.asarray(out)
+        table = np.zeros((self.blocks, self.block, 2), dtype=np.int64)
+        table[block, row, 0] = kept
+        own = _draws.hyperplanes(table, rng).reshape(-1)
+        return np.asarray(own + _draws.over_groups(rest, self.symbols, rng))
 
     def law(self, value: int) -> list[Fraction]:
         """Return the exact probability of each symbol."""

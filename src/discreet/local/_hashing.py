@@ -32,12 +32,13 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
-from discreet.local import _bits
+from discreet.local import _bits, _draws
 from discreet.local._aggregator import Tally
-from discreet.local._bits import HASH, Counts, read_items
+from discreet.local._bits import Counts, read_items
+from discreet.local._draws import Rng
+from discreet.local._estimate import population_only
 from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, independent_bits
-from discreet.local._intervals import Floats, clopper_pearson, normal_quantile
+from discreet.local._intervals import Floats, clopper_pearson
 from discreet.local._rationals import (
     checked_odds,
     mixture,
@@ -47,6 +48,8 @@ from discreet.local._rationals import (
     read_whole,
 )
 from discreet.local._wire import Columns, Field
+
+SHARED = "valid for every n (Clopper–Pearson, and Bernstein for collisions), for ideal hashes"
 
 _CELLS = 1 << 15
 """Hashes computed at once on the server: what a core's cache holds."""
@@ -76,21 +79,15 @@ class LocalHashing(FrequencyProtocol):
     """
 
     name: ClassVar[str] = "local-hashing"
+    stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "buckets", "seeds", "hash")
+    options: ClassVar[tuple[str, ...]] = ("candidates",)
     buckets: int
     seeds: int | None
     kappa: Fraction
 
     def __init__(
-        self,
-        domain: int,
-        epsilon: Number,
-        buckets: int | None = None,
-        seeds: int | None = None,
-        *,
-        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
+        self, domain: int, epsilon: Number, buckets: int | None = None, seeds: int | None = None
     ) -> None:
-        if hash != HASH:
-            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
         k, eps = read_whole(domain, "domain", least=2), read_epsilon(epsilon)
         rho = odds_below(eps)
         g = (
@@ -109,17 +106,6 @@ class LocalHashing(FrequencyProtocol):
             p=kappa + (1 - kappa) / g,
             q=Fraction(1, g),
         )
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            "domain": self.domain,
-            **self._stated(),
-            "buckets": self.buckets,
-            "seeds": self.seeds,
-            "hash": HASH,
-        }
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -182,15 +168,10 @@ class LocalHashing(FrequencyProtocol):
         wanted = np.arange(self.domain) if items is None else items
         return table_supports(tally.state, _bits.item_words(wanted))
 
-    def estimate(
-        self, tally: Tally, candidates: Sequence[int] | None = None, **options: Any
-    ) -> FrequencyEstimate:
+    def read(self, tally: Tally, candidates: Sequence[int] | None = None) -> FrequencyEstimate:
         """Read shares of all items, or of some candidates only."""
-        if options:
-            raise ParameterError("LocalHashing estimates take only candidates")
         if candidates is None:
-            # named, because slots and super() without arguments do not mix
-            return FrequencyProtocol.estimate(self, tally)
+            return self.read_supports(tally, self.supports(tally))
         items, _ = read_items(candidates, self.domain)
         return self.read_supports(tally, self.supports(tally, items), tuple(items.tolist()))
 
@@ -199,11 +180,12 @@ class LocalHashing(FrequencyProtocol):
     ) -> FrequencyEstimate:
         """Read shares; with public seeds, standard errors include collisions."""
         found = FrequencyProtocol.read_supports(self, tally, counts, labels)
-        if self.seeds is None:
-            return found
-        squares = min(1.0, float(np.sum(np.clip(found.frequencies, 0, 1) ** 2)))
-        error = np.sqrt(found.standard_errors**2 + self.collision_variance(squares))
-        return replace(found, standard_errors=error)
+        return found if self.shared is None else self.shared.widened(found)
+
+    @property
+    def shared(self) -> SharedHashes | None:
+        """The public hash functions; None for fresh ones."""
+        return None if self.seeds is None else SharedHashes(self.buckets, self.seeds)
 
     def variance(
         self, frequency: Number = 0, n: int = 1, *, of: str = "respondents", squares: float = 0.0
@@ -228,41 +210,114 @@ class LocalHashing(FrequencyProtocol):
         squares
             Σ f² of the true shares; 1 is the worst case.
         """
-        if self.seeds is None:
-            return 0.0
-        # a colliding item's reports support with p instead of (1−p)/(g−1): (g/(g−1))(p−q) more
-        g = self.buckets
-        return (g / (g - 1)) ** 2 * (1 / g) * (1 - 1 / g) * squares / self.seeds
+        return 0.0 if self.shared is None else self.shared.variance(squares)
 
     def share_interval(
         self, counts: Counts, n: int, error: float, of: str
     ) -> tuple[Floats, Floats]:
-        """Return exact bounds; for public seeds half the error goes to collisions."""
-        if self.seeds is None:
+        """Return exact bounds; public seeds widen them by their collisions."""
+        if self.shared is None:
             return FrequencyProtocol.share_interval(self, counts, n, error, of)
-        if of == "respondents":
-            raise ParameterError(
-                "with public seeds only intervals for the population are offered",
-                hint='of="population"',
-            )
-        p, q = float(self.p), float(self.q)
-        low, high = clopper_pearson(counts, n, error / 2)
-        shares = np.clip((counts / n - q) / (p - q), 0, 1)
-        reach = normal_quantile(error / 2) * math.sqrt(
-            self.collision_variance(min(1.0, float(np.sum(shares**2))))
-        )
-        return (low - q) / (p - q) - reach, (high - q) / (p - q) + reach
+        population_only(of)
+        return self.shared.bounds(counts, n, (self.p, self.q), error, self.domain)
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw supports under an ideal hash: they are independent given the values."""
-        if self.seeds is not None:
-            raise ParameterError("simulate public seeds through the client", hint="seeds=None")
-        return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
+    def interval_method(self, of: str) -> str:
+        """Say how bounds for shares are found."""
+        if self.shared is not None:
+            return SHARED
+        return f"{FrequencyProtocol.interval_method(self, of)}, for an ideal hash"
+
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw supports under an ideal hash, or the counts of public seeds under the real one."""
+        if self.seeds is None:
+            return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
+        kept = rng.binomial(counts, float(self.kappa))
+        rest = int(counts.sum() - kept.sum())
+        out = _draws.over_groups(rest, self.seeds * self.buckets, rng).reshape(self.state_shape)
+        seeds, rows = _bits.seed_words(self.seeds, ""), np.arange(self.seeds)
+        items = np.arange(self.domain) if values is None else values
+        for word, people in zip(_bits.item_words(items), kept.tolist(), strict=True):
+            if people:
+                hashed = _bits.hash_words(word, seeds, self.buckets)
+                out[rows, hashed] += _draws.over_groups(people, self.seeds, rng)
+        return out
 
     def law(self, hashed: int) -> list[Fraction]:
         """Return the exact probability of each bucket, given the hashed value."""
         other = (1 - self.kappa) / self.buckets
         return [other + self.kappa if y == hashed else other for y in range(self.buckets)]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedHashes:
+    """Collisions of `count` public functions into `width` buckets, each function ideal.
+
+    For item d the estimate is off by Σ f_x (m/(m−1))(Z_x − 1/m), where Z_x is the share of
+    functions under which x and d collide: a sum, over functions and items, of independent
+    numbers that are at most f_x/count, of variance (1/m)(1−1/m)(f_x/count)² each.
+    """
+
+    width: int
+    count: int
+
+    @property
+    def lift(self) -> float:
+        """The factor m/(m−1)."""
+        return self.width / (self.width - 1)
+
+    def variance(self, squares: Any) -> Any:
+        """Return the squared error for Σ f² of the other items."""
+        return self.lift / self.width * squares / self.count
+
+    def reach(self, squares: Any, largest: Any, error: float) -> Any:
+        """Return how far collisions carry an estimate, except with probability `error`.
+
+        Bernstein's inequality over the draw of the functions, for Σ f² and max f of the
+        other items.
+        """
+        slope = self.lift * math.log(2 / error) / (3 * self.count) * largest
+        spread = 2 * self.variance(squares) * math.log(2 / error)
+        return slope + np.sqrt(slope**2 + spread)
+
+    def bounds(
+        self, counts: Counts, n: int, line: tuple[Fraction, Fraction], error: float, domain: int
+    ) -> tuple[Floats, Floats]:
+        """Return valid bounds for the shares of some items, over coins, people and functions.
+
+        Two eighths of the error bound all shares, the first for any population, the second
+        with what the first says about Σ f² and max f; a quarter goes to collisions given that,
+        half to Clopper–Pearson.
+        """
+        p, q = (float(x) for x in line)
+
+        def ends(part: float, most: tuple[Any, Any], share: float) -> tuple[Floats, Floats]:
+            low, high = clopper_pearson(counts, n, part * (1 - share))
+            reach = self.reach(*most, part * share)
+            return (low - q) / (p - q) - reach, (high - q) / (p - q) + reach
+
+        most: tuple[Any, Any] = (1.0, 1.0)
+        for _ in range(2):
+            low, high = (np.clip(e, 0, 1) for e in ends(error / (8 * len(counts)), most, 0.5))
+            unlisted = 0.0 if len(counts) == domain else max(0.0, 1 - float(low.sum()))
+            most = _most(high, unlisted)
+        return ends(error * 0.75, most, 1 / 3)
+
+    def widened(self, found: FrequencyEstimate) -> FrequencyEstimate:
+        """Add collisions to standard errors, Σ f² being estimated."""
+        known = np.clip(found.frequencies, 0, 1)
+        squares, _ = _most(known, max(0.0, 1 - float(known.sum())))
+        error = np.sqrt(found.standard_errors**2 + self.variance(squares))
+        return replace(found, standard_errors=error)
+
+
+def _most(shares: Floats, rest: float) -> tuple[Floats, Floats]:
+    """Bound Σ f² and max f of all other items, for shares at most these and an unlisted rest."""
+    order = np.sort(shares)
+    second = order[-2] if len(order) > 1 else 0.0
+    largest = np.maximum(np.where(shares == order[-1], second, order[-1]), rest)
+    sums = np.sum(shares**2) - shares**2 + rest**2
+    # Σ f² ≤ max f, too, as Σ f ≤ 1
+    return np.minimum(sums, largest), largest
 
 
 def table_supports(table: Counts, words: NDArray[np.uint64]) -> Counts:

@@ -10,7 +10,7 @@ The server extends the promising prefixes of one level by the next bits and asks
 level's reports about them. Nothing is asked of people again: reports are counts of (seed,
 bucket) pairs per level, so collection needs one round, the state is a fixed
 table, and aggregators merge. A value is *significant* if it exceeds the Bonferroni bound over the
-last level's candidates; the standard error allows for collisions of shared seeds.
+last level's candidates; bounds allow for collisions of shared seeds.
 
 Fewer, larger steps find more (each level has more people) at the price of more
 candidates.
@@ -22,24 +22,23 @@ Wang, Li, Jha, "Locally differentially private heavy hitter identification", TDS
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
-from discreet import privacy as p_
 from discreet._exact import Number
-from discreet._lazy import special
 from discreet.errors import ParameterError
-from discreet.local import _bits
+from discreet.local import _bits, _draws
 from discreet.local._aggregator import Tally
-from discreet.local._bits import HASH, Counts, read_items
+from discreet.local._bits import Counts, read_items
+from discreet.local._draws import Rng
+from discreet.local._estimate import Bounds, Estimate
+from discreet.local._frequency import FrequencyEstimate
 from discreet.local._hashing import LocalHashing, table_supports
-from discreet.local._intervals import POPULATION, Floats, Interval, normal_quantile
+from discreet.local._intervals import Floats
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 from discreet.local._wire import Columns, Field
@@ -71,6 +70,8 @@ class HeavyHitters(LocalProtocol):
     """
 
     name: ClassVar[str] = "heavy-hitters"
+    stated: ClassVar[tuple[str, ...]] = ("bits", "epsilon", "start", "step", "seeds", "hash")
+    options: ClassVar[tuple[str, ...]] = ("keep", "confidence")
     bits: int
     start: int
     step: int
@@ -78,19 +79,11 @@ class HeavyHitters(LocalProtocol):
     hashing: LocalHashing
 
     def __init__(
-        self,
-        bits: int,
-        epsilon: Number,
-        start: int = 12,
-        step: int = 4,
-        seeds: int = 1 << 14,
-        *,
-        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
+        self, bits: int, epsilon: Number, start: int = 12, step: int = 4, seeds: int = 1 << 14
     ) -> None:
-        if hash != HASH:
-            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
         length = read_whole(bits, "bits", least=2, most=62)
-        hashing = LocalHashing(2, epsilon, seeds=seeds)
+        # prefixes are never all items, so the domain is as good as unbounded
+        hashing = LocalHashing(1 << 31, epsilon, seeds=seeds)
         self._set(
             claimed=hashing.claimed,
             odds=hashing.odds,
@@ -100,18 +93,6 @@ class HeavyHitters(LocalProtocol):
             seeds=hashing.seeds,
             hashing=hashing,
         )
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            "bits": self.bits,
-            **self._stated(),
-            "start": self.start,
-            "step": self.step,
-            "seeds": self.seeds,
-            "hash": HASH,
-        }
 
     def variance(self, frequency: Number = 0, n: int = 1, *, squares: float = 0.0) -> float:
         """Return the variance of a value's share when `n` people spread evenly over the levels.
@@ -123,6 +104,11 @@ class HeavyHitters(LocalProtocol):
         """
         base = self.hashing.variance(frequency, n)
         return base * len(self.lengths) + self.hashing.collision_variance(squares)
+
+    @property
+    def gain(self) -> float:
+        """Shift of one share per unit share of fake clients, who all join the last level."""
+        return len(self.lengths) * self.hashing.gain
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -159,8 +145,11 @@ class HeavyHitters(LocalProtocol):
     def draw(self, flat: NDArray[np.int64]) -> Columns:
         lengths = np.array(self.lengths)
         level = np.asarray(noise.uniform_many(len(lengths), len(flat))).astype(np.uint8)
-        prefix = flat >> (self.bits - lengths[level])
-        return (level, *self.hashing.draw(prefix.astype(np.uint64)))
+        return (level, *self.hashing.draw(self._prefix(flat, lengths[level])))
+
+    def _prefix(self, values: NDArray[np.int64], length: Any) -> NDArray[np.uint64]:
+        """Return prefixes as items; a leading one keeps lengths, hence their hashes, apart."""
+        return np.asarray((values >> (self.bits - length)) | (1 << length)).astype(np.uint64)
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -177,9 +166,19 @@ class HeavyHitters(LocalProtocol):
         cell = (level * self.seeds + seed) * self.hashing.buckets + bucket
         state += np.bincount(cell, minlength=state.size).reshape(state.shape)
 
-    def estimate(
-        self, tally: Tally, keep: int = 64, confidence: Number = 0.95, **options: Any
-    ) -> HeavyEstimate:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw from the joint law: people over levels, then each level's table."""
+        numbers, _ = self.parse([] if values is None else values)
+        levels = np.array([_draws.over_groups(c, len(self.lengths), rng) for c in counts.tolist()])
+        out = np.zeros(self.state_shape, dtype=np.int64)
+        for i, length in enumerate(self.lengths):
+            prefixes, where = np.unique(self._prefix(numbers, length), return_inverse=True)
+            people = np.zeros(len(prefixes), dtype=np.int64)
+            np.add.at(people, where, levels[:, i])
+            out[i] = self.hashing.simulate_state(people, rng, prefixes)
+        return out
+
+    def read(self, tally: Tally, keep: int = 64, confidence: Number = 0.95) -> HeavyEstimate:
         """Find the frequent values.
 
         Parameters
@@ -191,42 +190,35 @@ class HeavyHitters(LocalProtocol):
         confidence
             That no value is called frequent which nobody holds.
         """
-        if options:
-            raise ParameterError("HeavyHitters estimates take keep and confidence")
         most = read_whole(keep, "keep", most=1 << 16)
         prefixes = np.arange(1 << self.start)
-        share, error = np.zeros(0), np.zeros(0)
-        for level, length in enumerate(self.lengths):
-            if level:
-                more = length - self.lengths[level - 1]
-                best = prefixes[np.argsort(-share)[:most]]
-                prefixes = ((best[:, None] << more) | np.arange(1 << more)).reshape(-1)
-            share, error = self._shares(tally.state[level], prefixes)
-        order = np.argsort(-share)
-        bound = -float(special.ndtri((1 - _exact.confidence(confidence)) / len(prefixes)))
+        found = self._ask(tally, 0, prefixes)
+        for level, more in enumerate(np.diff(self.lengths).tolist(), 1):
+            best = prefixes[np.argsort(-found.frequencies)[:most]]
+            prefixes = ((best[:, None] << more) | np.arange(1 << more)).reshape(-1)
+            found = self._ask(tally, level, prefixes)
+        # one-sided, over all candidates
+        error = 2 * (1 - _exact.confidence(confidence)) / len(prefixes)
+        low, *_ends = found.bounds(error, "population")
+        order = np.argsort(-found.frequencies)
         return HeavyEstimate(
-            self, tally, prefixes[order], share[order], error[order],
-            share[order] > bound * error[order],
+            self, tally, prefixes[order], found.frequencies[order], found.standard_errors[order],
+            low[order] > 0, replace(found, supports=found.supports[order]),
         )  # fmt: skip
 
-    def _shares(self, table: Counts, prefixes: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _ask(self, tally: Tally, level: int, prefixes: NDArray[np.int64]) -> FrequencyEstimate:
+        """Read the shares of prefixes from the people of a level."""
+        table = tally.state[level]
         people = int(table.sum())
         if not people:
             raise ParameterError("some level has no reports yet", hint="collect more reports")
-        rate = table_supports(table, _bits.item_words(prefixes)) / people
-        p, q = float(self.hashing.p), float(self.hashing.q)
-        share = (rate - q) / (p - q)
-        squares = min(1.0, float(np.sum(np.clip(share - 3 * _plain(q, people, p), 0, 1) ** 2)))
-        spread = rate * (1 - rate) / people / (p - q) ** 2
-        return share, np.sqrt(spread + self.hashing.collision_variance(squares))
+        words = _bits.item_words(prefixes | (1 << self.lengths[level]))
+        last = Tally(people, table, tally.refused, tally.loss, tally.tainted)
+        return self.hashing.read_supports(last, table_supports(table, words))
 
 
-def _plain(q: float, people: int, p: float) -> float:
-    return math.sqrt(q * (1 - q) / people) / (p - q)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeavyEstimate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HeavyEstimate(Estimate):
     """Candidates of the last level, most frequent first.
 
     Attributes
@@ -235,38 +227,26 @@ class HeavyEstimate:
         The candidates, their estimated shares and standard errors.
     significant
         Which of them are frequent, at the family's confidence.
+    last
+        What the last level's people say about the candidates.
     """
 
-    protocol: HeavyHitters
-    tally: Tally
     values: NDArray[np.int64]
     frequencies: Floats
     standard_errors: Floats
     significant: NDArray[np.bool_]
+    last: FrequencyEstimate
 
     @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
+    def names(self) -> tuple[Any, ...]:
+        """The candidates."""
+        return tuple(self.values.tolist())
 
     @property
     def found(self) -> dict[int, float]:
         """The significant values and their shares, most frequent first."""
-        return {
-            int(v): float(f)
-            for v, f, s in zip(self.values, self.frequencies, self.significant, strict=True)
-            if s
-        }
+        where = np.flatnonzero(self.significant)
+        return {int(self.values[i]): float(self.frequencies[i]) for i in where}
 
     @property
     def texts(self) -> dict[str, float]:
@@ -277,9 +257,6 @@ class HeavyEstimate:
             for v, f in self.found.items()
         }
 
-    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return normal intervals for the candidates' shares, collisions included."""
-        level = _exact.confidence(confidence)
-        error = (1 - level) / (len(self.values) if simultaneous else 1)
-        reach = normal_quantile(error) * self.standard_errors
-        return Interval(self.frequencies - reach, self.frequencies + reach, level, POPULATION)
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return bounds from the last level's reports, collisions included."""
+        return self.last.bounds(error, of)

@@ -13,19 +13,31 @@ C ~ Binomial(K, p) + Binomial(n−K, q), whose tails are monotone in K (raising 
 replaces a Bernoulli(q) by a Bernoulli(p)); inverting the two one-sided tests at
 α/2 gives bounds for K with coverage at least nominal. It is shorter, much so at large ε.
 
+Other estimates are means of bounded numbers that reports are worth. Their laws given
+a value are known, so the moment generating function is, too, up to the unknown
+population; its largest value bounds the tails (Chernoff), for every n:
+
+* :func:`mean_bounds`: a worth that is convex in the value is largest when everybody stands at
+  an end of the range, so the bound is a chord;
+* :func:`bits_reach`: sums of independent bits, of which each value marks at most h: the
+  unmarked bits exactly, the marked ones by their worst choice, and the draw of
+  the value by Hoeffding's lemma, ln E e^X ≤ E X + range²/8;
+* :func:`channel_reach`: any worth of one symbol, in the same way.
+
 Several shares at once: each interval at level 1 − α/k (Bonferroni).
 Ends are not clipped to [0, 1]; :meth:`Interval.clipped` does that.
 
 References
 ----------
-Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934.
+Clopper, Pearson, "The use of confidence or fiducial limits", Biometrika 1934. Hoeffding,
+"Probability inequalities for sums of bounded random variables", JASA 1963.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +51,17 @@ Floats = NDArray[np.float64]
 POPULATION = "the population that the respondents were drawn from"
 RESPONDENTS = "the people who answered"
 
+EXACT = "exact (Clopper–Pearson)"
+INVERTED = "exact (both one-sided tests inverted)"
+TWICE = "valid for every n (two Clopper–Pearson bounds)"
+CHERNOFF = "valid for every n (Chernoff)"
+NORMAL = "normal approximation"
+
+_FACTORS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 9 / 10, 1, 9 / 8)
+"""Trial points of a Chernoff bound, as multiples of the best one for a normal law."""
+
+_CELLS = 1 << 21
+
 _SLACK = 1e-6
 """Relative error allowed to a tail probability computed in doubles."""
 
@@ -51,6 +74,7 @@ class Interval:
     high: Any
     confidence: float
     covers: str = POPULATION
+    method: str = EXACT
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.low, self.high))
@@ -66,9 +90,7 @@ class Interval:
     @property
     def clipped(self) -> Interval:
         """The same, cut to [0, 1]; shares inside lose no coverage."""
-        return Interval(
-            np.clip(self.low, 0, 1), np.clip(self.high, 0, 1), self.confidence, self.covers
-        )
+        return replace(self, low=np.clip(self.low, 0, 1), high=np.clip(self.high, 0, 1))
 
     def __getitem__(self, item: int) -> tuple[float, float]:
         return float(self.low[item]), float(self.high[item])
@@ -101,6 +123,162 @@ def read_of(of: str) -> str:
             hint='of="population"',
         )
     return POPULATION if of == "population" else RESPONDENTS
+
+
+# -- Chernoff ---------------------------------------------------------------------------
+
+
+def mean_bounds(
+    mean: float, n: int, lifts: Callable[[Floats, int], Floats], spread: float, error: float
+) -> tuple[float, float]:
+    """Return bounds for μ = E t ∈ [−1, 1] from the mean of `n` worths.
+
+    Parameters
+    ----------
+    mean, n
+        Mean of the worths; E[worth | t] = t.
+    lifts
+        E[e^{s·worth} − 1 | t] at arrays of s, for t = −1 or 1; convex in t between.
+    spread
+        Variance of a worth, roughly: where the search starts.
+    error
+        Each end is wrong with probability ≤ error/2.
+    """
+    depth = math.log(2 / error) / n
+    best = math.sqrt(2 * depth / spread)
+    s = best * np.concatenate([np.geomspace(1 / 64, 1 / 2, 12), np.linspace(0.55, 1.5, 39)])
+    ends = []
+    for sign in (1, -1):
+        # P(mean ≥ w) ≤ (E e^{s·worth})ⁿ e^{−nsw}, and E e^{s·worth} ≤ the chord at μ: linear in μ
+        with np.errstate(over="ignore", invalid="ignore"):
+            left, right = lifts(sign * s, -1), lifts(sign * s, 1)
+            bound = (2 * np.expm1(sign * s * mean - depth) - left - right) / (right - left)
+        ends.append(bound[np.isfinite(bound)])
+    return float(ends[0].max(initial=-1e300)), float(ends[1].min(initial=1e300))
+
+
+def _chernoff(psi: Callable[[Floats], Floats], spread: Floats, error: float) -> Floats:
+    """Return t with P(estimate − truth > t) ≤ error/2, ln E e^{s(estimate − truth)} ≤ psi(s)."""
+    depth = math.log(2 / error)
+    best = np.sqrt(2 * depth / np.maximum(spread, 1e-300))
+    found = np.full(len(spread), np.inf)
+    for factor in _FACTORS:  # every s is valid, the least bound the best
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            tried = (psi(factor * best) + depth) / (factor * best)
+        found = np.fmin(found, np.where(np.isfinite(tried), tried, np.inf))
+    return np.where(spread > 0, found, 0.0)
+
+
+def bits_reach(
+    weights: Sequence[Floats],
+    people: Sequence[int],
+    rates: tuple[float, float],
+    marked: int,
+    error: float,
+) -> tuple[Floats, Floats]:
+    """Return how far linear readings of bits may lie above and below the truth.
+
+    Parameters
+    ----------
+    weights
+        For each group of people: what a 1 adds to each reading, shape (readings, bits).
+    people
+        Sizes of the groups.
+    rates
+        Chance of a 1 for a marked bit, and for another one.
+    marked
+        Bits that a value marks at most.
+    error
+        Each end is wrong with probability ≤ error/2.
+    """
+    one, zero = rates
+    reaches = []
+    rows = max(1, _CELLS // max(1, sum(a.shape[1] for a in weights)))
+    for start in range(0, len(weights[0]), rows):
+        part = [a[start : start + rows] for a in weights]
+        span = [_top(a, marked) + _top(-a, marked) for a in part]
+
+        def psi(s: Floats, part: Any = part, span: Any = span) -> Floats:
+            total = np.zeros(len(s))
+            for a, wide, n in zip(part, span, people, strict=True):
+                x = s[:, None] * a
+                idle, own = np.log1p(zero * np.expm1(x)), np.log1p(one * np.expm1(x))
+                most = _top(own - idle - (one - zero) * x, marked)
+                drawn = ((one - zero) * s * wide) ** 2 / 8
+                total += n * ((idle - zero * x).sum(axis=1) + most + drawn)
+            return total
+
+        spread = sum(
+            n * (zero * (1 - zero) * (a * a).sum(axis=1) + wide**2 / 4)
+            for a, wide, n in zip(part, span, people, strict=True)
+        )
+        reaches.append(_sides(psi, np.asarray(spread), error))
+    above, below = zip(*reaches, strict=True)
+    return np.concatenate(above), np.concatenate(below)
+
+
+def channel_reach(
+    weights: Floats, n: int, channel: Callable[[Floats], Floats], error: float
+) -> tuple[Floats, Floats]:
+    """Return how far means of worths may lie above and below their expectation.
+
+    Parameters
+    ----------
+    weights
+        Worth of each symbol, shape (readings, symbols).
+    n
+        Number of reports.
+    channel
+        Turns rows over symbols into rows of expectations given each value.
+    error
+        Each end is wrong with probability ≤ error/2.
+    """
+    weights = weights - weights.mean(axis=1, keepdims=True)  # a constant is no error
+    given = channel(weights)
+    wide = np.ptp(given, axis=1)
+
+    def psi(s: Floats) -> Floats:
+        x = s[:, None] / n
+        most = (np.log1p(channel(np.expm1(x * weights))) - x * given).max(axis=1)
+        return np.asarray(n * (most + (s / n * wide) ** 2 / 8))
+
+    spread = (channel(weights**2) - given**2).max(axis=1) + wide**2 / 4
+    return _sides(psi, spread / n, error)
+
+
+def _sides(psi: Callable[[Floats], Floats], spread: Floats, error: float) -> tuple[Floats, Floats]:
+    return _chernoff(psi, spread, error), _chernoff(lambda s: psi(-s), spread, error)
+
+
+def _top(a: Floats, count: int) -> Floats:
+    """Sum the `count` largest entries of each row, as far as they are positive."""
+    few = min(count, a.shape[1])
+    return np.asarray(np.maximum(np.partition(a, -few, axis=1)[:, -few:], 0.0).sum(axis=1))
+
+
+def bits_variance(
+    weights: Sequence[Floats],
+    people: Sequence[float],
+    designs: Sequence[Floats],
+    shares: Floats,
+    rates: tuple[float, float],
+) -> Floats:
+    """Return the exact variance of linear readings of bits, people drawn from a population.
+
+    `designs` say, for each group, which bits (rows) each value (column) marks; `shares` are the
+    values' shares. Bits are independent given the value.
+    """
+    one, zero = rates
+    total = np.zeros(len(weights[0]))
+    for a, n, marks in zip(weights, people, designs, strict=True):
+        rate = marks @ shares
+        coins = (a * a) @ (rate * one * (1 - one) + (1 - rate) * zero * (1 - zero))
+        mean = (one - zero) * (a @ marks)
+        total += n * (coins + mean**2 @ shares - (mean @ shares) ** 2)
+    return total
+
+
+# -- the people who answered --------------------------------------------------------------
 
 
 def respondents(

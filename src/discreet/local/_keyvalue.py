@@ -19,6 +19,7 @@ estimates are biased towards too few: declare `pairs` generously.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,23 +29,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
-from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.local import _bits
+from discreet.local import _bits, _draws
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
-from discreet.local._frequency import read_share
-from discreet.local._intervals import (
-    POPULATION,
-    Floats,
-    Interval,
-    clopper_pearson,
-    normal_quantile,
-    read_of,
-)
-from discreet.local._mean import quantise, round_at_random
-from discreet.local._protocol import Client, LocalProtocol
+from discreet.local._draws import Rng
+from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._frequency import line_variance
+from discreet.local._intervals import EXACT, POPULATION, TWICE, Floats, Interval, clopper_pearson
+from discreet.local._mean import quantise, read_range, round_at_random
+from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import (
     checked_odds,
     mixture,
@@ -52,7 +47,6 @@ from discreet.local._rationals import (
     read_epsilon,
     read_whole,
     round_up,
-    text,
 )
 from discreet.local._wire import Columns, Field
 
@@ -86,6 +80,7 @@ class KeyValue(LocalProtocol):
     """
 
     name: ClassVar[str] = "key-value"
+    stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "pairs", "low", "high")
     domain: int
     pairs: int
     low: Fraction
@@ -97,9 +92,7 @@ class KeyValue(LocalProtocol):
         self, domain: int, epsilon: Number, pairs: int = 1, low: Number = -1, high: Number = 1
     ) -> None:
         eps = read_epsilon(epsilon)
-        ends = _exact.decimal(low, "low"), _exact.decimal(high, "high")
-        if ends[0] >= ends[1]:
-            raise ParameterError("low must lie below high", hint="low=0, high=1")
+        ends = read_range(low, high)
         rho = odds_below(eps)
         s = (1 + mixture(rho, 1, 2)) / 2
         b = round_up(2 / (rho + 3))
@@ -110,17 +103,6 @@ class KeyValue(LocalProtocol):
         )  # fmt: skip
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            "domain": self.domain,
-            **self._stated(),
-            "pairs": self.pairs,
-            "low": text(self.low),
-            "high": text(self.high),
-        }
-
-    @property
     def fields(self) -> tuple[Field, ...]:
         """Presence and sign of each key."""
         return (Field("present", bits=self.domain), Field("sign", bits=self.domain))
@@ -129,41 +111,30 @@ class KeyValue(LocalProtocol):
     def _row_bytes(self) -> int:
         return 4 * self.domain
 
-    def client(self, *, max_reports: int = 1) -> Client:
-        """Return one person's client."""
-        return Client(self, max_reports=max_reports)
-
     def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
         """Return the exact variance of a key's estimated share from `n` reports.
+
+        A key's mean is a ratio whose denominator may be 0: it has an interval, no variance.
 
         Parameters
         ----------
         frequency, n, of
             See :meth:`KaryResponse.variance`.
         """
-        read_of(of)
-        f, q = read_share(frequency), self.b
         # a holder's key is the drawn one with probability 1/pairs
-        p = q + (Fraction(1, 2) - q) / self.pairs
-        rate = q + (p - q) * f
-        spread = rate * (1 - rate)
-        if of == "respondents":
-            spread = f * p * (1 - p) + (1 - f) * q * (1 - q)
-        return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
+        p = self.b + (Fraction(1, 2) - self.b) / self.pairs
+        return line_variance(p, self.b, frequency, n, of)
+
+    @property
+    def gain(self) -> float:
+        """Shift of one share, per unit share of fake clients."""
+        return float(self.pairs * (1 - self.b) / (Fraction(1, 2) - self.b))
 
     # -- client -----------------------------------------------------------------
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         """Draw each person's pair; return (key or −1, value on the fine grid)."""
-        scalar = isinstance(values, Mapping)
-        people = [values] if scalar else list(values)
-        if not all(isinstance(v, Mapping) for v in people):
-            raise ParameterError("values are mappings from keys to numbers", hint="{3: 0.5}")
-        for person in people:
-            for key in person:
-                whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
-                if not whole or not 0 <= key < self.domain:
-                    raise ParameterError(f"keys are whole numbers from 0 to {self.domain - 1}")
+        people, scalar = self._people(values), isinstance(values, Mapping)
         slots = [max(self.pairs, len(person)) for person in people]
         drawn = np.full((len(people), 2), -1, dtype=np.int64)
         ranges = np.array(slots, dtype=np.int64)
@@ -181,6 +152,16 @@ class KeyValue(LocalProtocol):
         numbers = [people[i][int(drawn[i, 0])] for i in held]
         drawn[held, 1], _ = quantise(numbers, self.low, self.high)
         return drawn, scalar
+
+    def _people(self, values: Any) -> list[Mapping[int, Any]]:
+        people = [values] if isinstance(values, Mapping) else list(values)
+        if not all(isinstance(v, Mapping) for v in people):
+            raise ParameterError("values are mappings from keys to numbers", hint="{3: 0.5}")
+        for key in itertools.chain.from_iterable(people):
+            whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
+            if not whole or not 0 <= key < self.domain:
+                raise ParameterError(f"keys are whole numbers from 0 to {self.domain - 1}")
+        return people
 
     def draw(self, flat: NDArray[np.int64]) -> Columns:
         n = len(flat)
@@ -213,11 +194,25 @@ class KeyValue(LocalProtocol):
         state[0] += _bits.column_sums(columns[0], self.domain)
         state[1] += _bits.column_sums(columns[1], self.domain)
 
-    def estimate(self, tally: Tally, **options: Any) -> KeyValueEstimate:
+    def read(self, tally: Tally) -> KeyValueEstimate:
         """Read shares of people per key, and means of the values."""
-        if options:
-            raise ParameterError("KeyValue estimates take no options")
         return KeyValueEstimate(self, tally)
+
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw from the joint law: keys are independent given the drawn pairs."""
+        drawn, plus = np.zeros(self.domain, dtype=np.int64), np.zeros(self.domain, dtype=np.int64)
+        for person, people in zip(self._people(values), counts.tolist(), strict=True):
+            slots = max(self.pairs, len(person), 1)
+            some = _draws.over_groups(people, slots, rng)[: len(person)]
+            keys = np.array(list(person), dtype=np.int64)
+            fine, _ = quantise(list(person.values()), self.low, self.high)
+            np.add.at(drawn, keys, some)
+            np.add.at(plus, keys, rng.binomial(some, fine / 2.0**32))
+        # of the drawn keys, half are sent, each with its sign true with probability s
+        up, down = rng.binomial(plus, 0.5), rng.binomial(drawn - plus, 0.5)
+        own = rng.binomial(up, float(self.s)) + rng.binomial(down, float(1 - self.s))
+        other = rng.binomial(int(counts.sum()) - drawn, float(self.b))
+        return np.array([up + down + other, own + rng.binomial(other, 0.5)])
 
     def law(self, key: int | None, sign: int = 1) -> dict[tuple[int, ...], Fraction]:
         """Return the exact probability of each report (3^domain of them)."""
@@ -233,33 +228,9 @@ class KeyValue(LocalProtocol):
         return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyValueEstimate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KeyValueEstimate(Estimate):
     """Shares of people who hold each key, and the mean value among them."""
-
-    protocol: KeyValue
-    tally: Tally
-
-    @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
-
-    @property
-    def _rates(self) -> tuple[Floats, Floats]:
-        """Observed shares of reports with the key, and their mean sign."""
-        present, plus = self.tally.state
-        return present / self.n, (2 * plus - present) / self.n
 
     @property
     def _factors(self) -> tuple[float, float, float]:
@@ -271,49 +242,49 @@ class KeyValueEstimate:
     def frequencies(self) -> Floats:
         """Estimated shares of people who hold each key, unbiased."""
         b, share, _ = self._factors
-        return np.asarray(share * (self._rates[0] - b))
+        return np.asarray(share * (self.tally.state[0] / self.n - b))
 
     @property
     def standard_errors(self) -> Floats:
         """Standard errors of the shares."""
-        rate = self._rates[0]
+        rate = self.tally.state[0] / self.n
         return np.asarray(self._factors[1] * np.sqrt(rate * (1 - rate) / self.n))
 
     @property
     def means(self) -> Floats:
         """Estimated mean value among holders: a ratio, so only nearly unbiased."""
+        present, plus = self.tally.state
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self._unit(self._factors[2] * self._rates[1] / self.frequencies))
+            ratio = self._factors[2] * (2 * plus - present) / self.n / self.frequencies
+        return np.asarray(self._unit(ratio))
 
     def _unit(self, t: Any) -> Any:
         half = float(self.protocol.high - self.protocol.low) / 2
         return float(self.protocol.low) + half * (t + 1)
 
-    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return exact (Clopper–Pearson) intervals for the shares."""
-        level = _exact.confidence(confidence)
-        error = (1 - level) / (self.protocol.domain if simultaneous else 1)
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return exact bounds for the shares."""
+        population_only(of)
         b, share, _ = self._factors
         low, high = clopper_pearson(self.tally.state[0], self.n, error)
-        return Interval(share * (low - b), share * (high - b), level, POPULATION)
+        return share * (low - b), share * (high - b), EXACT
 
-    def mean_interval(self, confidence: Number = 0.95) -> Interval:
-        """Return Fieller intervals for the means; NaN where the share may be 0."""
+    def mean_interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
+        """Return intervals for the means, valid for every n; NaN where the share may be 0.
+
+        Reports with a key are binomial with some rate r, and given them those with a plus are
+        binomial with rate w: Clopper–Pearson for each at half the error. The mean
+        is c·(2w−1)·r/(r−b), which rises in w and is monotone in r: its bounds lie at corners.
+        """
         level = _exact.confidence(confidence)
-        z = normal_quantile(1 - level)
+        error = (1 - level) / (self.protocol.domain if simultaneous else 1)
         b, share, signed = self._factors
-        rate, sign = self._rates
-        top, bottom = signed * sign, share * (rate - b)
-        v_top = signed**2 * (rate - sign**2) / self.n
-        v_bottom = share**2 * rate * (1 - rate) / self.n
-        cov = signed * share * sign * (1 - rate) / self.n
-        # the values m with |top − m·bottom| ≤ z·sd(top − m·bottom): a quadratic in m
-        a = bottom**2 - z * z * v_bottom
-        h = top * bottom - z * z * cov
-        c = top**2 - z * z * v_top
-        with np.errstate(invalid="ignore", divide="ignore"):
-            root = np.sqrt(np.where(a > 0, h * h - a * c, np.nan))
-            low, high = (h - root) / a, (h + root) / a
-        certain = (self.interval(level).low > 0) & (a > 0)
-        ends = [np.where(certain, self._unit(e), np.nan) for e in (low, high)]
-        return Interval(ends[0], ends[1], level, POPULATION)
+        present, plus = self.tally.state
+        rates = clopper_pearson(present, self.n, error / 2)
+        signs = [2 * w - 1 for w in clopper_pearson(plus, np.maximum(present, 1), error / 2)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            corners = [signed * w * r / (share * (r - b)) for w in signs for r in rates]
+        certain = (rates[0] > b) & (present > 0)
+        ends = [np.where(certain, e, np.nan) for e in (np.min(corners, 0), np.max(corners, 0))]
+        low, high = (self._unit(np.clip(e, -1, 1)) for e in ends)
+        return Interval(low, high, level, POPULATION, TWICE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from discreet._exact import Number
 from discreet.local._categorical import (
@@ -20,9 +21,14 @@ from discreet.local._categorical import (
 )
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
+from discreet.local._heavy import HeavyHitters
+from discreet.local._keyvalue import KeyValue
 from discreet.local._mean import LocalMean
+from discreet.local._ordinal import Hierarchy
 from discreet.local._rappor import Rappor
+from discreet.local._sketch import CountMeanSketch, HadamardSketch
 from discreet.local._subset import SubsetSelection
+from discreet.local._vector import LocalVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,9 @@ class Gain:
 def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64) -> list[Gain]:
     """Return the manipulation gain of each protocol.
 
+    Eight coordinates for :class:`LocalVector`, 32 bits for :class:`HeavyHitters` (every fake
+    joins the last level). The square wave is not linear and has no one number.
+
     Examples
     --------
     >>> from discreet import local
@@ -77,6 +86,15 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
         for method in ("duchi", "piecewise"):
             mean = LocalMean(eps, method=method)
             rows.append(Gain(f"LocalMean ({method})", mean.epsilon, mean.gain, "1"))
+        others: tuple[tuple[Any, str], ...] = (
+            (CountMeanSketch(eps), "all"),
+            (HadamardSketch(eps), "all (column 0 supports every item)"),
+            (KeyValue(domain, eps), "all"),
+            (LocalVector(8, eps), "as many as are reported"),
+            (HeavyHitters(32, eps), "a few, by search for a seed"),
+            (Hierarchy(domain, eps), "all of one level"),
+        )
+        rows += [Gain(type(p).__name__, p.epsilon, p.gain, t) for p, t in others]
     published = Rappor()
     rows.append(Gain("Rappor (one bit)", published.epsilon_instant, published.gain, "all"))
     return rows

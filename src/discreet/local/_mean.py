@@ -23,6 +23,11 @@ Several coordinates: report k of d, drawn uniformly, each with ε/k; per coordin
 n·Var = (d/k)(v + t²) − t², minimised over k exactly. Splitting ε over all d is
 far worse.
 
+Intervals: Duchi's reports are binomial (Clopper–Pearson). The others are means of known
+laws (Chernoff, see :mod:`discreet.local._intervals`); E[e^{s·worth}] is convex in the value.
+Where the noise is small against the range, an empirical Bernstein bound for the
+population's own spread is taken beside it, each at half the error (Maurer, Pontil 2009).
+
 Quantising a double to the grid of 2⁻³² steps before rounding moves a value by less than
 2⁻³² of the range; privacy does not depend on it.
 """
@@ -30,7 +35,7 @@ Quantising a double to the grid of 2⁻³² steps before rounding moves a value 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -40,17 +45,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
-from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
-from discreet.local._intervals import (
-    POPULATION,
-    Interval,
-    clopper_pearson,
-    normal_quantile,
-)
+from discreet.local._draws import Rng
+from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._intervals import CHERNOFF, EXACT, Floats, clopper_pearson, mean_bounds
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import (
     checked_odds,
@@ -60,7 +61,6 @@ from discreet.local._rationals import (
     read_epsilon,
     read_whole,
     round_down,
-    text,
 )
 from discreet.local._wire import Columns, Field
 
@@ -149,6 +149,7 @@ class LocalMean(LocalProtocol):
     """
 
     name: ClassVar[str] = "mean"
+    stated: ClassVar[tuple[str, ...]] = ("epsilon", "low", "high", "method")
     low: Fraction
     high: Fraction
     method: str
@@ -160,9 +161,7 @@ class LocalMean(LocalProtocol):
         self, epsilon: Number, low: Number = -1, high: Number = 1, method: str = "hybrid"
     ) -> None:
         eps = read_epsilon(epsilon)
-        ends = _exact.decimal(low, "low"), _exact.decimal(high, "high")
-        if ends[0] >= ends[1]:
-            raise ParameterError("low must lie below high", hint="low=0, high=1")
+        ends = read_range(low, high)
         if method not in METHODS:
             raise ParameterError(
                 f"method must be one of {', '.join(METHODS)}", hint='method="hybrid"'
@@ -178,16 +177,6 @@ class LocalMean(LocalProtocol):
             method=method, duchi=kappa, law=law, share=share,
         )  # fmt: skip
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            **self._stated(),
-            "low": text(self.low),
-            "high": text(self.high),
-            "method": self.method,
-        }
-
     def variance(self, value: Number | None = None, n: int = 1) -> float:
         """Return the exact variance of the mean when all `n` values equal `value`.
 
@@ -199,12 +188,22 @@ class LocalMean(LocalProtocol):
         n
             Number of reports.
         """
+        return self.scaled_variance(self.variance_at, value, n)
+
+    def scaled_variance(
+        self, at: Callable[[Fraction], Fraction], value: Number | None, n: int
+    ) -> float:
+        """Return a variance on [−1, 1], at a value or at its worst, in units of the range."""
         half = (self.high - self.low) / 2
         if value is None:
-            spread = max(self.variance_at(Fraction(0)), self.variance_at(Fraction(1)))
+            spread = max(at(Fraction(0)), at(Fraction(1)))
         else:
-            spread = self.variance_at((_exact.decimal(value, "value") - self.low) / half - 1)
+            spread = at((_exact.decimal(value, "value") - self.low) / half - 1)
         return float(spread * half**2) / read_whole(n, "n", most=1 << 62)
+
+    def unit(self, t: Any) -> Any:
+        """Map [−1, 1] to the range."""
+        return float(self.low) + float(self.high - self.low) / 2 * (t + 1)
 
     def variance_at(self, t: Fraction) -> Fraction:
         return self.share * self.law.variance(t) + (1 - self.share) * (1 / self.duchi**2 - t * t)
@@ -276,42 +275,58 @@ class LocalMean(LocalProtocol):
         y = output[form == 1].astype(np.int64) - (self.law.steps + self.law.window)
         state += [signs.size, int(signs.sum()), y.size, int(y.sum()), int((y * y).sum())]
 
-    def estimate(self, tally: Tally, **options: Any) -> MeanEstimate:
+    def read(self, tally: Tally) -> MeanEstimate:
         """Read the mean from what was tallied."""
-        if options:
-            raise ParameterError("LocalMean estimates take no options")
-        total, squares = self._moments(tally)
-        mean = total / tally.n
-        spread = max(squares / tally.n - mean**2, 0.0) / tally.n
+        value, error = self.moments(tally.state, tally.n)
+        return MeanEstimate(self, tally, float(value), float(error))
+
+    def moments(self, state: Counts, n: int, lift: float = 1.0) -> tuple[Any, Any]:
+        """Return the mean of the reports' worths (times `lift`) and its standard error."""
+        n0, plus, _, sum_y, sum_yy = state.T.astype(np.float64)
+        worth, scale = float(1 / self.duchi) * lift, float(self.law.scale) * lift
+        mean = ((2 * plus - n0) * worth + sum_y * scale) / n
+        spread = np.maximum((n0 * worth**2 + sum_yy * scale**2) / n - mean**2, 0.0) / n
         half = float(self.high - self.low) / 2
-        return MeanEstimate(
-            self, tally, float(self.low) + half * (mean + 1), half * math.sqrt(spread)
-        )
+        return self.unit(mean), half * np.sqrt(spread)
 
-    def _moments(self, tally: Tally) -> tuple[float, float]:
-        """Return Σ and Σ² of the reports' worths on [−1, 1]."""
-        n0, plus, _, sum_y, sum_yy = (int(v) for v in tally.state)
-        worth = 1 / self.duchi
-        total = (2 * plus - n0) * worth + sum_y * self.law.scale
-        return float(total), float(n0 * worth**2 + sum_yy * self.law.scale**2)
+    def lifts(self, s: Floats, t: int) -> Floats:
+        """Return E[e^{s·worth} − 1] for a value at an end of the range, t = ±1."""
+        up, down = (np.expm1(s * e / float(self.duchi)) for e in (1, -1))
+        signs = (up + down + float(self.duchi) * t * (up - down)) / 2
+        reach = self.law.steps + self.law.window
+        worths = np.expm1(np.outer(s, np.arange(-reach, reach + 1) * float(self.law.scale)))
+        window = 2 * self.law.window + 1
+        near = worths[:, -window:] if t > 0 else worths[:, :window]
+        kappa, share = float(self.law.kappa), float(self.share)
+        steps = (1 - kappa) * worths.mean(axis=1) + kappa * near.mean(axis=1)
+        # 0 · ∞ where a law is not used at all
+        return np.asarray((share and share * steps) + (1 - share and (1 - share) * signs))
 
-    def mean_interval(self, tally: Tally, error: float, *, exact: bool) -> tuple[float, float]:
-        """Return bounds for the mean on [−1, 1]."""
-        if not self.share:  # every report is Duchi's
-            low, high = clopper_pearson(int(tally.state[1]), tally.n, error)
-            return tuple((2 * float(e) - 1) / float(self.duchi) for e in (low, high))  # type: ignore[return-value]
-        total, squares = self._moments(tally)
-        n, mean = tally.n, total / tally.n
-        spread = max(squares / n - mean**2, 0.0) * n / max(n - 1, 1)
-        if not exact:
-            reach = normal_quantile(error) * math.sqrt(spread / n)
-        elif n < 2:
-            return -1.0, 1.0
-        else:
-            # empirical Bernstein bound (Maurer, Pontil 2009) for reports within ±gain
-            depth = math.log(4 / error)
-            reach = math.sqrt(2 * spread * depth / n) + 7 * 2 * self.gain * depth / (3 * (n - 1))
-        return mean - reach, mean + reach
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw from the joint law: binomials and multinomials for each value."""
+        fine, _ = quantise([0.0] if values is None else values, self.low, self.high)
+        return self.simulate_fine(fine, counts, rng)
+
+    def simulate_fine(self, fine: NDArray[np.int64], counts: Counts, rng: Any) -> Counts:
+        """Draw Duchi's counts and piecewise sums, one value and grid point at a time."""
+        state = np.zeros(5, dtype=np.int64)
+        law = self.law
+        reach = law.steps + law.window
+        outputs = np.arange(-reach, reach + 1)
+        for place, people in zip(fine.tolist(), counts.tolist(), strict=True):
+            t = Fraction(place, 1 << _FINE)
+            to_piecewise = int(rng.binomial(people, float(self.share)))
+            plus = Fraction(1, 2) + (t - Fraction(1, 2)) * self.duchi
+            state[0] += people - to_piecewise
+            state[1] += rng.binomial(people - to_piecewise, float(plus))
+            grid, rest = divmod(t * 2 * law.steps, 1)
+            up = int(rng.binomial(to_piecewise, float(rest)))
+            for j, some in ((int(grid), to_piecewise - up), (int(grid) + 1, up)):
+                if some:
+                    chances = np.array([float(w) for w in law.law(j - law.steps)])
+                    drawn = rng.multinomial(some, chances)
+                    state[2:] += [some, int(drawn @ outputs), int(drawn @ outputs**2)]
+        return state
 
 
 def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:
@@ -353,8 +368,16 @@ def round_at_random(fine: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     return whole + (drawn < rest)
 
 
+def read_range(low: Number, high: Number) -> tuple[Fraction, Fraction]:
+    """Parse a public range."""
+    ends = _exact.decimal(low, "low"), _exact.decimal(high, "high")
+    if ends[0] >= ends[1]:
+        raise ParameterError("low must lie below high", hint="low=0, high=1")
+    return ends
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeanEstimate:
+class MeanEstimate(Estimate):
     """An estimated mean, unbiased.
 
     Attributes
@@ -363,8 +386,7 @@ class MeanEstimate:
         The estimate and its standard error (drawing respondents included).
     """
 
-    protocol: LocalMean
-    tally: Tally
+    shown: ClassVar[str] = "value"
     value: float
     standard_error: float
 
@@ -373,48 +395,25 @@ class MeanEstimate:
         """The same as ``standard_error``."""
         return self.standard_error
 
-    @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
-
-    def interval(self, confidence: Number = 0.95, *, exact: bool = False) -> Interval:
-        """Return an interval for the population's mean.
-
-        Duchi's reports are binomial: Clopper–Pearson, always exact. The others: normal, or with
-        `exact` an empirical Bernstein bound that holds for every n (wider).
-        """
-        level = _exact.confidence(confidence)
-        ends = self.protocol.mean_interval(self.tally, 1 - level, exact=exact)
-        half = float(self.protocol.high - self.protocol.low) / 2
-        low, high = (float(self.protocol.low) + half * (t + 1) for t in ends)
-        return Interval(low, high, level, POPULATION)
-
-    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Return the estimate and its interval for JSON."""
-        ends = self.interval(confidence)
-        return {
-            "protocol": self.protocol.spec,
-            "n": self.n,
-            "refused": dict(self.refused),
-            "epsilon": self.loss.epsilon(),
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "low": ends.low,
-            "high": ends.high,
-            "confidence": ends.confidence,
-        }
-
-    def __repr__(self) -> str:
-        taint = "  [TEST NOISE: NOT PRIVATE]" if self.tally.tainted else ""
-        return f"{self.value:.6g} ± {1.959964 * self.standard_error:.2g} (95 %), n={self.n}{taint}"
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return bounds for the population's mean."""
+        population_only(of)
+        protocol: LocalMean = self.protocol
+        if not protocol.share:  # every report is Duchi's
+            ends = clopper_pearson(int(self.tally.state[1]), self.n, error)
+            low, high = (protocol.unit((2 * float(e) - 1) / float(protocol.duchi)) for e in ends)
+            return low, high, EXACT
+        noise_spread = float(protocol.variance_at(Fraction(0)))
+        tight = noise_spread < 1
+        half = float(protocol.high - protocol.low) / 2
+        mean, spread = (self.value - float(protocol.low)) / half - 1, noise_spread + 1
+        part = error / 2 if tight else error
+        low, high = mean_bounds(mean, self.n, protocol.lifts, spread, part)
+        if not tight:
+            return protocol.unit(low), protocol.unit(high), CHERNOFF
+        seen = (self.standard_error / half) ** 2 * self.n * self.n / max(self.n - 1, 1)
+        depth = math.log(4 / part)
+        reach = math.sqrt(2 * seen * depth / self.n)
+        reach += 14 * protocol.gain * depth / (3 * max(self.n - 1, 1))
+        low, high = max(low, mean - reach), min(high, mean + reach)
+        return protocol.unit(low), protocol.unit(high), f"{CHERNOFF[:-1]}, empirical Bernstein)"

@@ -21,7 +21,8 @@ from discreet import noise
 from discreet import privacy as p_
 from discreet.errors import BudgetExceededError, ParameterError
 from discreet.local import _wire
-from discreet.local._bits import Counts, unpack
+from discreet.local._bits import HASH, Counts, unpack
+from discreet.local._draws import Rng
 from discreet.local._rationals import read_whole, text
 from discreet.local._wire import Columns, Field, Reports
 
@@ -51,6 +52,8 @@ class LocalProtocol(ABC):
     """
 
     name: ClassVar[str]
+    stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon")
+    options: ClassVar[tuple[str, ...]] = ()
     claimed: Fraction
     odds: Fraction
     spec_id: bytes
@@ -84,14 +87,17 @@ class LocalProtocol(ABC):
         return {"v": _wire.VERSION, "protocol": self.name, **self.parameters}
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """Exact parameters, as the spec carries them."""
+        return stated_parameters(self)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Build a protocol from the parameters of its spec."""
-        return cls(**parameters)
+        given = dict(parameters)
+        if "hash" in cls.stated and given.pop("hash", HASH) != HASH:
+            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'"hash":"{HASH}"')
+        return cls(**given)
 
     # -- client -----------------------------------------------------------------
 
@@ -177,9 +183,31 @@ class LocalProtocol(ABC):
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add valid reports to the state, in place."""
 
-    @abstractmethod
     def estimate(self, tally: Tally, **options: Any) -> Any:
-        """Read estimates from what was tallied."""
+        """Read estimates from what was tallied; ``options`` says what may be asked."""
+        if not options.keys() <= set(self.options):
+            taken = " and ".join(self.options) or "no options"
+            raise ParameterError(f"{type(self).__name__} estimates take {taken}")
+        read: Any = self.read
+        return read(tally, **options)
+
+    @abstractmethod
+    def read(self, tally: Tally) -> Any:
+        """Read estimates from what was tallied, the options being known."""
+
+    @abstractmethod
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw the aggregator's state from its joint law, without drawing people (not private).
+
+        Parameters
+        ----------
+        counts
+            People who hold each of the values.
+        rng
+            NumPy's generator.
+        values
+            The values, as ``randomize`` takes them; left out: 0, …, domain − 1.
+        """
 
     def readable(self, columns: Columns) -> NDArray[Any]:
         """Show payloads as an array: numbers, rows of bits, or records of both."""
@@ -210,8 +238,12 @@ class LocalProtocol(ABC):
         shown = ", ".join(f"{k}={v}" for k, v in self.parameters.items() if v not in (None, ""))
         return f"{type(self).__name__}({shown})"
 
-    def _stated(self) -> dict[str, Any]:
-        return {"epsilon": text(self.claimed)}
+
+def stated_parameters(protocol: LocalProtocol) -> dict[str, Any]:
+    """Return the parameters that a protocol's class names, rationals as text."""
+    known = {"hash": HASH, "epsilon": protocol.claimed}
+    values = {k: known[k] if k in known else getattr(protocol, k) for k in protocol.stated}
+    return {k: text(v) if isinstance(v, Fraction) else v for k, v in values.items()}
 
 
 def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:

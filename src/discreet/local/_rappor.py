@@ -20,8 +20,10 @@ is this formula; leaving out h, as one package does, understates ε₁ by half.
 
 ε(m) for m reports of one memoised value lies between and is nearly ε∞ after a week:
 :meth:`Rappor.epsilon_after`. Each *new* value costs ε∞ again; a new device or a lost
-memo does, too; and a change of value shows. The permanent bits are a fingerprint and
-are never sent.
+memo does, too. ε∞ compares two *constant* values (or values that change at the same
+times): that a value changed shows in the reports, and no ε bounds how much. The permanent
+bits are a fingerprint and are never sent. Knowing the cohort helps nobody: it is drawn
+independently of the value, and the bounds hold for any hash.
 
 Assumptions: the memo is kept; the cohort is drawn once, independently of the value.
 """
@@ -41,14 +43,18 @@ from discreet import noise
 from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.local import _bits, _decode
+from discreet.local import _bits, _decode, _draws
 from discreet.local._aggregator import Tally
-from discreet.local._bits import HASH, Counts, Words
-from discreet.local._frequency import read_share
-from discreet.local._intervals import Floats, read_of
+from discreet.local._bits import Counts, Words
+from discreet.local._draws import Rng
+from discreet.local._frequency import line_variance
+from discreet.local._intervals import Floats, bits_variance
 from discreet.local._protocol import Client, LocalProtocol
-from discreet.local._rationals import log_up, read_probability, read_whole, text
+from discreet.local._rationals import log_up, read_probability, read_whole
 from discreet.local._wire import Columns, Field, Reports
+
+UNIT = "device whose changes of value are known"
+"""Whom the loss of a device with a memo is about."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -78,6 +84,10 @@ class Rappor(LocalProtocol):
     """
 
     name: ClassVar[str] = "rappor"
+    stated: ClassVar[tuple[str, ...]] = (
+        "bits", "hashes", "cohorts", "f", "p", "q", "campaign", "hash",
+    )  # fmt: skip
+    options: ClassVar[tuple[str, ...]] = ("candidates", "confidence")
     bits: int
     hashes: int
     cohorts: int
@@ -97,10 +107,7 @@ class Rappor(LocalProtocol):
         p: Number = "0.5",
         q: Number = "0.75",
         campaign: str = "",
-        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
     ) -> None:
-        if hash != HASH:
-            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
         flip, low, high = (read_probability(x, n) for x, n in ((f, "f"), (p, "p"), (q, "q")))
         if low >= high:
             raise ParameterError(
@@ -156,42 +163,41 @@ class Rappor(LocalProtocol):
         """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
         return _mixed(self.f, self.p, self.q)
 
-    def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
+    def variance(
+        self,
+        frequency: Any = 0,
+        n: int = 1,
+        *,
+        of: str = "respondents",
+        candidates: Sequence[Any] | None = None,
+    ) -> Any:
         """Return the exact variance of one Bloom bit's share in a cohort of `n` reports.
 
         Parameters
         ----------
         frequency, n, of
             See :meth:`KaryResponse.variance`; `frequency` is the share whose bit is set.
+        candidates
+            Instead: the exact variances of these values' decoded shares (unrestricted least
+            squares), `frequency` being their true shares, for `n` people drawn from a population
+            and spread evenly over the cohorts.
         """
-        read_of(of)
-        f = read_share(frequency)
-        one, zero = self.rates
-        rate = zero + (one - zero) * f
-        spread = rate * (1 - rate)
-        if of == "respondents":
-            spread = f * one * (1 - one) + (1 - f) * zero * (1 - zero)
-        return float(spread / (one - zero) ** 2 / read_whole(n, "n", most=1 << 62))
+        if candidates is None:
+            return line_variance(*self.rates, frequency, n, of)
+        design = self._design(self.parse(list(candidates))[0])
+        people = read_whole(n, "n", most=1 << 62) / self.cohorts
+        one, zero = (float(r) for r in self.rates)
+        reading = np.linalg.pinv(design) / (people * (one - zero))
+        return bits_variance(
+            np.split(reading, self.cohorts, axis=1), [people] * self.cohorts,
+            np.split(design, self.cohorts), np.asarray(frequency, dtype=np.float64), (one, zero),
+        )  # fmt: skip
 
     @property
     def gain(self) -> float:
         """Shift of one bit's share, per unit share of fake clients."""
         one, zero = self.rates
         return float((1 - zero) / (one - zero))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            "bits": self.bits,
-            "hashes": self.hashes,
-            "cohorts": self.cohorts,
-            "f": text(self.f),
-            "p": text(self.p),
-            "q": text(self.q),
-            "campaign": self.campaign,
-            "hash": HASH,
-        }
 
     # -- client -----------------------------------------------------------------
 
@@ -253,17 +259,30 @@ class Rappor(LocalProtocol):
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count ones per cohort and bit."""
-        cohorts, rows = columns
-        state[:, :-1] += _bits.grouped_sums(rows, cohorts, self.cohorts, self.bits)
-        state[:, -1] += np.bincount(cohorts, minlength=self.cohorts)
+        _bits.grouped_sums(state, *columns)
 
-    def estimate(
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw from the joint law: people over cohorts; bits are independent given the values."""
+        words, every = self.parse(values)[0], np.arange(self.cohorts)
+        marked = np.zeros((self.cohorts, self.bits + 1), dtype=np.int64)
+        for word, count in zip(words, counts.tolist(), strict=True):
+            some = _draws.over_groups(count, self.cohorts, rng)
+            marked[:, -1] += some
+            places = self.positions(np.full(self.cohorts, word), every)
+            for i in range(self.hashes):
+                # hashes may share a bit: it is marked once
+                new = (places[:, :i] != places[:, i : i + 1]).all(axis=1)
+                marked[every, places[:, i]] += some * new
+        ones, people = marked[:, :-1], marked[:, -1:]
+        one, zero = (float(r) for r in self.rates)
+        drawn = rng.binomial(ones, one) + rng.binomial(people - ones, zero)
+        return np.hstack([drawn, people])
+
+    def read(
         self,
         tally: Tally,
         candidates: Sequence[Any] | None = None,
-        *,
         confidence: Number = 0.95,
-        **options: Any,
     ) -> _decode.Decoded | _decode.BitShares:
         """Decode the shares of candidate values, or of the Bloom bits themselves.
 
@@ -276,8 +295,6 @@ class Rappor(LocalProtocol):
         confidence
             Level of the family of significance tests (Bonferroni).
         """
-        if options:
-            raise ParameterError("RAPPOR estimates take candidates and confidence")
         shares = self._bit_shares(tally)
         if candidates is None:
             return shares
@@ -294,7 +311,7 @@ class Rappor(LocalProtocol):
         likely = np.clip(rate, zero, one)
         error = np.sqrt(likely * (1 - likely) / some)
         share = np.where(people > 0, (rate - zero) / (one - zero), np.nan)
-        return _decode.BitShares(self, tally, share, error / (one - zero), one, zero)
+        return _decode.BitShares(self, tally, share, error / (one - zero), (one, zero))
 
     def _design(self, words: Words) -> Floats:
         """Return the (cohorts·bits) × candidates matrix of Bloom bits."""
@@ -364,11 +381,16 @@ class RapporClient(Client):
 
     @property
     def loss(self) -> p_.PrivacyLoss | None:
-        """ε∞ for each value that was ever reported; None before the first."""
+        """ε∞ for each value that was ever reported; None before the first.
+
+        It compares devices that change their value at the same times, and its unit says so:
+        the copies of one memo are alike, so *whether* a value changed shows (two reports of
+        the published setting tell it with odds beyond e^{ε∞}, more reports with any odds).
+        """
         if not self.permanent:
             return None
         total = p_.Pure(self.protocol.claimed * len(self.permanent))
-        return total.under(p_.Neighbours.CHANGE_ONE)
+        return total.under(p_.Neighbours.CHANGE_ONE, UNIT)
 
     def randomize(self, value: Any) -> Reports:
         """Report a value through its permanent bits."""

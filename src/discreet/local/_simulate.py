@@ -3,7 +3,8 @@
 Aggregates have laws of their own. Where bits are independent given the values, an
 item's count is Bin(n_v, p) + Bin(n−n_v, q); a k-ary response is a kept
 value or a uniform item, so its counts are kept binomials plus one multinomial. A hundred
-million people cost as much as a hundred.
+million people cost as much as a hundred. Every protocol draws its *joint* law: sets item by
+item, symbols on hyperplanes bit by bit, tables of real hash functions cell by cell.
 
 Simulated estimates use NumPy's generator and are marked as test noise: nothing private
 went in, and nothing that comes out may pass for a collection.
@@ -12,12 +13,10 @@ went in, and nothing that comes out may pass for a collection.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _charts
@@ -25,7 +24,6 @@ from discreet.local._aggregator import Tally
 from discreet.local._best import best
 from discreet.local._bits import Counts
 from discreet.local._frequency import FrequencyProtocol
-from discreet.local._mean import LocalMean, quantise
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 
@@ -37,7 +35,7 @@ def simulate(
     n: int,
     domain: int | None = None,
     epsilon: Number = 1,
-    values: Sequence[float] | None = None,
+    values: Sequence[Any] | None = None,
     seed: int | None = None,
     **options: Any,
 ) -> Any:
@@ -46,8 +44,7 @@ def simulate(
     Parameters
     ----------
     protocol
-        A frequency protocol, a sketch with a domain, or :class:`LocalMean`; left out: the
-        :func:`best` one for `domain` and `epsilon`.
+        Any protocol; left out: the :func:`best` one for `domain` and `epsilon`.
     frequencies
         True shares of the items (or of `values`); left out: equal ones.
     n
@@ -55,9 +52,11 @@ def simulate(
     domain, epsilon
         In place of a protocol.
     values
-        For means: the values that occur.
+        The values that occur, as ``randomize`` takes them; items 0, …, domain − 1 if left out.
     seed
         Of NumPy's generator; left out: another draw each time.
+    options
+        Of the protocol's estimates: ``candidates`` and the like.
 
     Examples
     --------
@@ -72,21 +71,14 @@ def simulate(
         size = domain if frequencies is None else len(frequencies)
         protocol = best(size, epsilon).protocol
     rng = np.random.default_rng(seed)
-    if isinstance(protocol, LocalMean):
-        points = np.asarray([0.0] if values is None else values, dtype=np.float64)
-        counts = _people(frequencies, len(points), people, rng)
-        state = _mean_state(protocol, points, counts, rng)
-    elif isinstance(protocol, FrequencyProtocol) and protocol.domain:
-        counts = _people(frequencies, protocol.domain, people, rng)
-        state = protocol.simulate_state(counts, rng)
-    else:
+    size = getattr(protocol, "domain", 0) if values is None else len(values)
+    if not size:
         raise ParameterError(
-            f"{type(protocol).__name__} has no joint law that is drawn at once; "
-            "randomize values instead",
-            hint="protocol.aggregator().update(protocol.randomize(values))",
+            f"say which values people hold: {type(protocol).__name__} has no list of its own",
+            hint="local.simulate(protocol, n=10**8, values=[…], frequencies=[…])",
         )
-    loss: p_.PrivacyLoss = protocol.loss
-    return protocol.estimate(Tally(people, state, {}, loss, tainted=True), **options)
+    state = protocol.simulate_state(_people(frequencies, size, people, rng), rng, values)
+    return protocol.estimate(Tally(people, state, {}, protocol.loss, tainted=True), **options)
 
 
 def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Counts:
@@ -105,32 +97,6 @@ def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Co
             hint=f"frequencies=[{1 / size:.3g}, …]",
         )
     return np.asarray(rng.multinomial(n, share / share.sum()))
-
-
-def _mean_state(
-    protocol: LocalMean, points: Any, counts: Counts, rng: np.random.Generator
-) -> Counts:
-    """Draw Duchi's counts and piecewise sums, one value and grid point at a time."""
-    state = np.zeros(5, dtype=np.int64)
-    law = protocol.law
-    fine, _ = quantise(points, protocol.low, protocol.high)
-    reach = law.steps + law.window
-    outputs = np.arange(-reach, reach + 1)
-    for place, people in zip(fine.tolist(), counts.tolist(), strict=True):
-        t = Fraction(place, 1 << 32)
-        to_piecewise = int(rng.binomial(people, float(protocol.share)))
-        to_duchi = people - to_piecewise
-        plus = Fraction(1, 2) + (t - Fraction(1, 2)) * protocol.duchi
-        state[0] += to_duchi
-        state[1] += rng.binomial(to_duchi, float(plus))
-        grid, rest = divmod(t * 2 * law.steps, 1)
-        up = int(rng.binomial(to_piecewise, float(rest)))
-        for j, some in ((int(grid), to_piecewise - up), (int(grid) + 1, up)):
-            if not some:
-                continue
-            drawn = rng.multinomial(some, np.array([float(w) for w in law.law(j - law.steps)]))
-            state[2:] += [some, int(drawn @ outputs), int(drawn @ outputs**2)]
-    return state
 
 
 def error_chart(

@@ -29,8 +29,9 @@ Differential Privacy Team, Apple, "Learning with privacy at scale", 2017.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -40,11 +41,15 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
-from discreet.local import _bits
+from discreet.local import _bits, _draws
 from discreet.local._aggregator import Tally
-from discreet.local._bits import HASH, Counts, Words, item_words, read_items
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, read_share
-from discreet.local._intervals import Floats, clopper_pearson, normal_quantile
+from discreet.local._bits import Counts, Words, item_words, read_items
+from discreet.local._draws import Rng
+from discreet.local._estimate import population_only
+from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol
+from discreet.local._hashing import SHARED, SharedHashes
+from discreet.local._intervals import Floats
+from discreet.local._protocol import stated_parameters
 from discreet.local._rationals import (
     checked_odds,
     mixture,
@@ -64,29 +69,30 @@ _CELLS = 1 << 20
 class _Sketch(FrequencyProtocol):
     """Rows of a sketch under public hash functions."""
 
+    stated: ClassVar[tuple[str, ...]] = (
+        "epsilon", "domain", "width", "hashes", "campaign", "hash",
+    )  # fmt: skip
+    options: ClassVar[tuple[str, ...]] = ("candidates",)
     width: int
     hashes: int
     campaign: str
     own: Fraction
     chance: Fraction
 
-    def _setup(
+    def __init__(
         self,
-        *,
-        eps: Fraction,
-        odds: Fraction,
-        domain: int | None,
-        width: int,
-        hashes: int,
-        campaign: str,
-        own: Fraction,
-        chance: Fraction,
+        epsilon: Number,
+        domain: int | None = None,
+        width: int = 1024,
+        hashes: int = 256,
+        campaign: str = "",
     ) -> None:
-        """Set the fields; `own` and `chance` are P(support | same bucket, other bucket)."""
+        eps = read_epsilon(epsilon)
         m = read_whole(width, "width", least=2, most=1 << 20)
+        own, chance, odds = self._coins(eps, m)
         self._set(
             claimed=eps,
-            odds=odds,
+            odds=checked_odds(odds, odds_below(eps)),
             domain=0 if domain is None else read_whole(domain, "domain", least=2),
             width=m,
             hashes=read_whole(hashes, "hashes", most=1 << 20),
@@ -97,17 +103,15 @@ class _Sketch(FrequencyProtocol):
             q=chance + (own - chance) / m,
         )
 
+    @staticmethod
+    @abstractmethod
+    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
+        """Return P(support | same bucket), P(support | other bucket), and the odds."""
+
     @property
     def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            **self._stated(),
-            "domain": self.domain or None,
-            "width": self.width,
-            "hashes": self.hashes,
-            "campaign": self.campaign,
-            "hash": HASH,
-        }
+        """Exact parameters; an unknown domain is None."""
+        return stated_parameters(self) | {"domain": self.domain or None}
 
     def parse(self, values: Any) -> tuple[Words, bool]:
         if self.domain:
@@ -143,11 +147,9 @@ class _Sketch(FrequencyProtocol):
     def _settled(self, total: Counts, n: int) -> Counts:  # noqa: ARG002 - the Hadamard form needs n
         return total
 
-    def estimate(
-        self, tally: Tally, candidates: Sequence[Any] | None = None, **options: Any
-    ) -> FrequencyEstimate:
+    def read(self, tally: Tally, candidates: Sequence[Any] | None = None) -> FrequencyEstimate:
         """Read the shares of candidate values, or of the whole domain where it is known."""
-        if options or (candidates is None and not self.domain):
+        if candidates is None and not self.domain:
             raise ParameterError(
                 "a sketch without a domain is read for candidates", hint='candidates=["a", "b"]'
             )
@@ -162,10 +164,12 @@ class _Sketch(FrequencyProtocol):
     ) -> FrequencyEstimate:
         """Read shares; standard errors include the collisions of shared hash functions."""
         found = FrequencyProtocol.read_supports(self, tally, counts, labels)
-        collisions = [self.collision_variance(s) for s in _squares(found.frequencies)]
-        return replace(
-            found, standard_errors=np.sqrt(found.standard_errors**2 + np.array(collisions))
-        )
+        return self.shared.widened(found)
+
+    @property
+    def shared(self) -> SharedHashes:
+        """The public hash functions."""
+        return SharedHashes(self.width, self.hashes)
 
     def collision_variance(self, squares: float = 1.0) -> float:
         """Return the squared error that shared hash functions add.
@@ -175,8 +179,7 @@ class _Sketch(FrequencyProtocol):
         squares
             Σ f² of all other items' true shares; 1 is the worst case.
         """
-        m = self.width
-        return (m / (m - 1)) ** 2 / m * (1 - 1 / m) * squares / self.hashes
+        return float(self.shared.variance(squares))
 
     def variance(
         self,
@@ -195,33 +198,29 @@ class _Sketch(FrequencyProtocol):
         squares
             Σ f² of the other items' shares, for the collision term.
         """
-        base = FrequencyProtocol.variance(self, read_share(frequency), n, of=of)
+        base = FrequencyProtocol.variance(self, frequency, n, of=of)
         return base + self.collision_variance(squares)
 
     def share_interval(
         self, counts: Counts, n: int, error: float, of: str
     ) -> tuple[Floats, Floats]:
-        """Clopper–Pearson at half the error, widened by the collision term at the other half."""
-        if of == "respondents":
-            raise ParameterError(
-                "shared hash functions: only intervals for the population are offered",
-                hint='of="population"',
-            )
-        p, q = float(self.p), float(self.q)
-        low, high = clopper_pearson(counts, n, error / 2)
-        shares = (counts / n - q) / (p - q)
-        reach = normal_quantile(error / 2) * np.sqrt(
-            [self.collision_variance(s) for s in _squares(shares)]
-        )
-        return (low - q) / (p - q) - reach, (high - q) / (p - q) + reach
+        """Return Clopper–Pearson bounds, widened by what collisions may do."""
+        population_only(of)
+        return self.shared.bounds(counts, n, (self.p, self.q), error, self.domain)
 
+    def interval_method(self, of: str) -> str:  # noqa: ARG002 - the population's only
+        """Say how bounds for shares are found."""
+        return SHARED
 
-def _squares(shares: Floats) -> list[float]:
-    """Estimate Σ f² of the other items; what the candidates leave over counts as one item."""
-    known = np.clip(shares, 0, 1)
-    rest = max(0.0, 1 - float(known.sum()))
-    total = float(np.sum(known**2)) + rest**2
-    return [min(1.0, max(0.0, total - f * f)) for f in known.tolist()]
+    def _spread(
+        self, counts: Counts, rng: np.random.Generator, values: Any
+    ) -> tuple[Counts, Counts]:
+        """Spread users over functions; return people per (function, bucket) and per function."""
+        words = item_words(np.arange(self.domain)) if values is None else self.parse(values)[0]
+        held, rows = np.zeros(self.state_shape, dtype=np.int64), np.arange(self.hashes)
+        for word, people in zip(words, counts.tolist(), strict=True):
+            held[rows, self.buckets_of(word, rows)] += _draws.over_groups(people, self.hashes, rng)
+        return held, held.sum(axis=1)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -249,24 +248,10 @@ class CountMeanSketch(_Sketch):
 
     name: ClassVar[str] = "count-mean-sketch"
 
-    def __init__(
-        self,
-        epsilon: Number,
-        domain: int | None = None,
-        width: int = 1024,
-        hashes: int = 256,
-        campaign: str = "",
-        *,
-        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
-    ) -> None:
-        _check_hash(hash)
-        eps = read_epsilon(epsilon)
+    @staticmethod
+    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:  # noqa: ARG004 - of any width
         q = round_up(1 / (odds_below(eps, 2) + 1))
-        odds = checked_odds(((1 - q) / q) ** 2, odds_below(eps))
-        self._setup(
-            eps=eps, odds=odds, domain=domain, width=width, hashes=hashes, campaign=campaign,
-            own=1 - q, chance=q,
-        )  # fmt: skip
+        return 1 - q, q, ((1 - q) / q) ** 2
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -291,20 +276,14 @@ class CountMeanSketch(_Sketch):
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count set bits per function and column."""
         rows, bits = columns
-        order = np.argsort(rows, kind="stable")
-        present, first = np.unique(rows[order], return_index=True)
-        edges = np.append(first, len(rows))
-        ordered = bits[order]
-        for i, row in enumerate(present):
-            state[row] += _bits.column_sums(ordered[edges[i] : edges[i + 1]], self.width)
+        for row, part in _bits.grouped(bits, rows):
+            state[row] += _bits.column_sums(part, self.width)
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw the whole table: users over functions, then one binomial pair per cell."""
-        held, people = _spread(self, counts, rng)
-        return np.asarray(
-            rng.binomial(held, float(self.own))
-            + rng.binomial(people[:, None] - held, float(self.chance))
-        )
+        held, people = self._spread(counts, rng, values)
+        own = rng.binomial(held, float(self.own))
+        return np.asarray(own + rng.binomial(people[:, None] - held, float(self.chance)))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -326,27 +305,12 @@ class HadamardSketch(_Sketch):
 
     name: ClassVar[str] = "hadamard-sketch"
 
-    def __init__(
-        self,
-        epsilon: Number,
-        domain: int | None = None,
-        width: int = 1024,
-        hashes: int = 256,
-        campaign: str = "",
-        *,
-        hash: str = HASH,  # noqa: A002 - the field's own word, as the spec spells it
-    ) -> None:
-        _check_hash(hash)
-        eps = read_epsilon(epsilon)
-        if read_whole(width, "width", least=2, most=1 << 20) & (width - 1):
+    @staticmethod
+    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
+        if width & (width - 1):
             raise ParameterError("width must be a power of two", hint="width=1024")
         kappa = mixture(odds_below(eps), 1, 2)
-        odds = checked_odds(mixture_odds(kappa, 1, 2), odds_below(eps))
-        own = kappa + (1 - kappa) / 2
-        self._setup(
-            eps=eps, odds=odds, domain=domain, width=width, hashes=hashes, campaign=campaign,
-            own=own, chance=Fraction(1, 2),
-        )  # fmt: skip
+        return kappa + (1 - kappa) / 2, Fraction(1, 2), mixture_odds(kappa, 1, 2)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -392,30 +356,20 @@ class HadamardSketch(_Sketch):
     def _settled(self, total: Counts, n: int) -> Counts:
         return (n + total) // 2
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw the whole table: per function, users over columns, then flipped signs."""
-        held, people = _spread(self, counts, rng)
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw the whole table.
+
+        A report (column ℓ, bit s) of somebody in a bucket is uniform among those with
+        parity(ℓ & bucket) ⊕ s = flip: a hyperplane.
+        """
+        held, _ = self._spread(counts, rng, values)
         out = np.zeros(self.state_shape, dtype=np.int64)
-        columns = np.arange(self.width)
-        for row in np.flatnonzero(people):
-            for bucket in np.flatnonzero(held[row]):
-                on = rng.multinomial(held[row, bucket], np.full(self.width, 1 / self.width))
-                kept = rng.binomial(on, float(self.own))
-                sign = 1 - 2 * _bits.parity(columns & bucket).astype(np.int64)
-                out[row] += sign * (2 * kept - on)
+        block = max(1, _CELLS // (4 * self.width))
+        for start in range(0, self.hashes, block):
+            part = held[start : start + block]
+            table = np.zeros((len(part), self.width, 2, 2), dtype=np.int64)
+            table[:, :, 1, 1] = rng.binomial(part, float(1 - self.own))
+            table[:, :, 1, 0] = part - table[:, :, 1, 1]
+            drawn = _draws.hyperplanes(table.reshape(len(part), -1, 2), rng)
+            out[start : start + block] = drawn[:, ::2] - drawn[:, 1::2]
         return out
-
-
-def _check_hash(name: str) -> None:
-    if name != HASH:
-        raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'hash="{HASH}"')
-
-
-def _spread(sketch: _Sketch, counts: Counts, rng: np.random.Generator) -> tuple[Counts, Counts]:
-    """Spread users over functions; return people per (function, bucket) and per function."""
-    per_row = rng.multinomial(counts, np.full(sketch.hashes, 1 / sketch.hashes))
-    words = item_words(np.arange(len(counts)))
-    held = np.zeros(sketch.state_shape, dtype=np.int64)
-    for row in range(sketch.hashes):
-        np.add.at(held[row], sketch.buckets_of(words, np.array([row])), per_row[:, row])
-    return held, per_row.sum(axis=0)

@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
+from discreet.errors import ParameterError
 from discreet.local import _bits
 from discreet.local._bits import Counts
+from discreet.local._draws import Rng
 from discreet.local._frequency import FrequencyProtocol
 from discreet.local._rationals import (
     checked_odds,
@@ -59,6 +61,7 @@ class SubsetSelection(FrequencyProtocol):
     """
 
     name: ClassVar[str] = "subset-selection"
+    stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "size")
     size: int
     inside: Fraction
 
@@ -71,11 +74,6 @@ class SubsetSelection(FrequencyProtocol):
         odds = checked_odds(inside * (k - w) / ((1 - inside) * w), rho)
         self._set(claimed=eps, odds=odds, domain=k, size=w, inside=inside, p=inside,
                   q=_other(inside, w, k))  # fmt: skip
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {"domain": self.domain, **self._stated(), "size": self.size}
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -145,14 +143,35 @@ class SubsetSelection(FrequencyProtocol):
         """Count the sets that hold each item."""
         state += _bits.column_sums(columns[0], self.domain)
 
-    def simulate_state(self, counts: Counts, rng: np.random.Generator) -> Counts:
-        """Draw each item's support from its exact marginal law.
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
+        """Draw from the joint law, one item at a time.
 
-        The supports of a real collection sum to ω·n; independent draws need not.
+        People stand in classes: whether their value is still to come, whether their set
+        holds it, and how many other items their set lacks. Whose value comes now is a
+        random part of those still waiting; everybody else takes the item with chance
+        lacking / others to come.
         """
-        n = int(counts.sum())
-        drawn = rng.binomial(counts, float(self.p)) + rng.binomial(n - counts, float(self.q))
-        return np.asarray(drawn)
+        n, k, w = int(counts.sum()), self.domain, self.size
+        if n >= 10**9:
+            raise ParameterError("sets are simulated for fewer than 10⁹ people", hint="n=10**8")
+        lacking = np.arange(w + 1)
+        waiting, passed = np.zeros((2, w + 1), np.int64), np.zeros((2, w + 1), np.int64)
+        waiting[1, w - 1] = rng.binomial(n, float(self.inside))
+        waiting[0, w] = n - waiting[1, w - 1]
+        out = np.zeros(k, dtype=np.int64)
+        for item in range(k):
+            now = rng.multivariate_hypergeometric(
+                waiting.reshape(-1), int(counts[item]), method="marginals"
+            ).reshape(2, -1)
+            waiting = waiting - now
+            out[item] = now[1].sum()
+            for group, others in ((waiting, k - item - 1), (passed, k - item)):
+                taken = rng.binomial(group, np.minimum(lacking / max(others, 1), 1.0))
+                out[item] += taken.sum()
+                group -= taken  # noqa: PLW2901 - in place
+                group[:, :-1] += taken[:, 1:]
+            passed += now
+        return out
 
     def law(self, value: int) -> dict[tuple[int, ...], Fraction]:
         """Return the exact probability of each set."""

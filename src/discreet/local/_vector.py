@@ -15,25 +15,26 @@ k minimises this in the worst case; the usual rule ⌊ε/2.5⌋ costs up to a th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _exact, noise
-from discreet import privacy as p_
+from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
+from discreet.local import _draws
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
-from discreet.local._intervals import POPULATION, Floats, Interval, normal_quantile
+from discreet.local._draws import Rng
+from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._intervals import CHERNOFF, Floats, mean_bounds
 from discreet.local._mean import LocalMean, quantise
 from discreet.local._protocol import LocalProtocol
-from discreet.local._rationals import read_epsilon, read_whole, text
+from discreet.local._rationals import read_epsilon, read_whole
 from discreet.local._wire import Columns, Field
 
 
@@ -61,6 +62,7 @@ class LocalVector(LocalProtocol):
     """
 
     name: ClassVar[str] = "vector-mean"
+    stated: ClassVar[tuple[str, ...]] = ("dimensions", "epsilon", "low", "high", "reported")
     dimensions: int
     reported: int
     one: LocalMean
@@ -80,21 +82,35 @@ class LocalVector(LocalProtocol):
         self._set(claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one)
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """Exact parameters, as the spec carries them."""
-        return {
-            "dimensions": self.dimensions,
-            **self._stated(),
-            "low": text(self.one.low),
-            "high": text(self.one.high),
-            "reported": self.reported,
-        }
+    def low(self) -> Fraction:
+        """Lower end of the public range."""
+        return self.one.low
 
-    def variance(self, n: int = 1) -> float:
-        """Return the worst-case variance of a coordinate's mean from `n` reports."""
-        half = float(self.one.high - self.one.low) / 2
-        spread = _spread(self.one, self.dimensions, self.reported)
-        return float(spread) * half**2 / read_whole(n, "n", most=1 << 62)
+    @property
+    def high(self) -> Fraction:
+        """Upper end of the public range."""
+        return self.one.high
+
+    def variance(self, value: Number | None = None, n: int = 1) -> float:
+        """Return the exact variance of a coordinate's mean when all `n` values equal `value`.
+
+        Parameters
+        ----------
+        value, n
+            See :meth:`LocalMean.variance`; left out: the worst case.
+        """
+        spread = partial(_spread, self.one, self.dimensions, self.reported)
+        return self.one.scaled_variance(spread, value, n)
+
+    @property
+    def gain(self) -> float:
+        """Largest shift of one mean per unit share of fake clients, in half ranges."""
+        return self.lift * self.one.gain
+
+    @property
+    def lift(self) -> float:
+        """What one reported coordinate stands for: d/k."""
+        return self.dimensions / self.reported
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -170,55 +186,48 @@ class LocalVector(LocalProtocol):
                     where, weights=part.astype(np.float64), minlength=self.dimensions
                 ).astype(np.int64)
 
-    def estimate(self, tally: Tally, **options: Any) -> VectorEstimate:
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
+        """Draw from the joint law: who reports which coordinates, then each one's sums."""
+        points, _ = self.parse(np.zeros((1, self.dimensions)) if values is None else values)
+        state = np.zeros(self.state_shape, dtype=np.int64)
+        for point, people in zip(points, counts.tolist(), strict=True):
+            chosen = _draws.subsets(people, self.reported, self.dimensions, rng)
+            for i in range(self.dimensions):
+                state[i] += self.one.simulate_fine(point[i : i + 1], chosen[i : i + 1], rng)
+        return state
+
+    def read(self, tally: Tally) -> VectorEstimate:
         """Read all means."""
-        if options:
-            raise ParameterError("LocalVector estimates take no options")
-        worth, scale = float(1 / self.one.duchi), float(self.one.law.scale)
-        n0, plus, _, sum_y, sum_yy = tally.state.T.astype(np.float64)
-        lift = self.dimensions / self.reported
-        mean = lift * ((2 * plus - n0) * worth + sum_y * scale) / tally.n
-        second = lift**2 * (n0 * worth**2 + sum_yy * scale**2) / tally.n
-        error = np.sqrt(np.maximum(second - mean**2, 0.0) / tally.n)
-        half = float(self.one.high - self.one.low) / 2
-        return VectorEstimate(self, tally, float(self.one.low) + half * (mean + 1), half * error)
+        return VectorEstimate(self, tally, *self.one.moments(tally.state, tally.n, self.lift))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorEstimate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class VectorEstimate(Estimate):
     """Estimated means of all coordinates, unbiased, and their standard errors."""
 
-    protocol: LocalVector
-    tally: Tally
+    shown: ClassVar[str] = "value"
     value: Floats
     standard_errors: Floats
 
-    @property
-    def n(self) -> int:
-        """Reports counted."""
-        return self.tally.n
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Reports not counted, by reason."""
-        return self.tally.refused
-
-    @property
-    def loss(self) -> p_.PrivacyLoss:
-        """What taking part cost one unit."""
-        return self.tally.loss
-
-    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
-        """Return normal intervals for the population's means."""
-        level = _exact.confidence(confidence)
-        error = (1 - level) / (len(self.value) if simultaneous else 1)
-        reach = normal_quantile(error) * self.standard_errors
-        return Interval(self.value - reach, self.value + reach, level, POPULATION)
+    def bounds(self, error: float, of: str) -> Bounds:
+        """Return bounds for the population's means."""
+        population_only(of)
+        one, lift = self.protocol.one, self.protocol.lift
+        half = float(one.high - one.low) / 2
+        spread = float(_spread(one, self.protocol.dimensions, self.protocol.reported, Fraction(0)))
+        ends = [
+            mean_bounds(
+                t, self.n, lambda s, end: one.lifts(lift * s, end) / lift, spread + 1, error
+            )
+            for t in ((self.value - float(one.low)) / half - 1).tolist()
+        ]
+        low, high = one.unit(np.array(ends)).T
+        return low, high, CHERNOFF
 
 
-def _spread(one: LocalMean, dimensions: int, reported: int) -> Fraction:
-    lift = Fraction(dimensions, reported)
-    return max(lift * (one.variance_at(t) + t * t) - t * t for t in (Fraction(0), Fraction(1)))
+def _spread(one: LocalMean, dimensions: int, reported: int, t: Fraction) -> Fraction:
+    """Return the variance of one report about a coordinate whose value is t."""
+    return Fraction(dimensions, reported) * (one.variance_at(t) + t * t) - t * t
 
 
 @lru_cache(maxsize=64)
@@ -227,4 +236,5 @@ def _best_reported(dimensions: int, epsilon: Fraction) -> int:
     # below ε/k of about ½ the variance grows like k²: nothing is gained beyond
     most = max(1, min(dimensions, math.ceil(2 * epsilon)))
     made = {k: LocalMean(epsilon / k) for k in range(1, most + 1)}
-    return min(made, key=lambda k: _spread(made[k], dimensions, k))
+    ends = Fraction(0), Fraction(1)
+    return min(made, key=lambda k: max(_spread(made[k], dimensions, k, t) for t in ends))
