@@ -580,9 +580,9 @@ PAIRS = [{0: 0.5, 1: -1.0}, {1: 0.0}, {}]
     ],
 )
 def test_simulated_states_follow_the_clients(make, values):
-    """The joint law of the state: 5 people, 8000 collections, and a mutant of another ε."""
+    """The joint law of the state: 5 people, 3000 collections, and a mutant of another ε."""
     protocol = make(2)
-    who, runs = [0, 0, 0, 1, 2], 8000
+    who, runs = [0, 0, 0, 1, 2], 3000
     people = [values[i] for i in who]
     reports = protocol.randomize(people * runs)
     encoded = []
@@ -597,7 +597,7 @@ def test_simulated_states_follow_the_clients(make, values):
         return states(lambda: drawn.simulate_state(counts, rng, given).reshape(-1).tolist(), runs)
 
     assert same_law(encoded, sample(protocol)) > ALARM
-    other = make(4)
+    other = make(8)
     if other.state_shape == protocol.state_shape:
         assert same_law(encoded, sample(other)) < ALARM
 

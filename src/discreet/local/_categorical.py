@@ -36,23 +36,12 @@ from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _postprocess
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._frequency import BinaryEstimate, FrequencyProtocol, independent_bits
 from discreet.local._intervals import Floats
-from discreet.local._rationals import (
-    checked_odds,
-    log_up,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_probability,
-    read_whole,
-    round_up,
-    text,
-)
 from discreet.local._wire import Columns, Field
 
 
@@ -124,13 +113,13 @@ class KaryResponse(_Mixture):
     name: ClassVar[str] = "kary"
 
     def __init__(self, domain: int, epsilon: Number) -> None:
-        k, eps = read_whole(domain, "domain", least=2), read_epsilon(epsilon)
-        rho = odds_below(eps)
-        kappa = mixture(rho, 1, k)
+        k, eps = rat.read_whole(domain, "domain", least=2), rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
+        kappa = rat.mixture(rho, 1, k)
         other = (1 - kappa) / k
         self._set(
             claimed=eps,
-            odds=checked_odds(mixture_odds(kappa, 1, k), rho),
+            odds=rat.checked_odds(rat.mixture_odds(kappa, 1, k), rho),
             domain=k,
             kappa=kappa,
             p=other + kappa,
@@ -166,14 +155,14 @@ class RandomizedResponse(_Mixture):
         if (p is None) == (epsilon is None):
             raise ParameterError("randomized response needs either p or epsilon", hint='p="0.5"')
         if p is not None:
-            kappa = read_probability(p, "p")
-            odds = mixture_odds(kappa, 1, 2)
-            eps = log_up(odds)
+            kappa = rat.read_probability(p, "p")
+            odds = rat.mixture_odds(kappa, 1, 2)
+            eps = rat.log_up(odds)
         else:
             assert epsilon is not None
-            eps = read_epsilon(epsilon)
-            kappa = mixture(odds_below(eps), 1, 2)
-            odds = checked_odds(mixture_odds(kappa, 1, 2), odds_below(eps))
+            eps = rat.read_epsilon(epsilon)
+            kappa = rat.mixture(rat.odds_below(eps), 1, 2)
+            odds = rat.checked_odds(rat.mixture_odds(kappa, 1, 2), rat.odds_below(eps))
         half = (1 - kappa) / 2
         self._set(
             claimed=eps,
@@ -193,7 +182,7 @@ class RandomizedResponse(_Mixture):
     @property
     def parameters(self) -> dict[str, Any]:
         """The coin, or ε."""
-        return {"p": text(self.kappa)} if self.coin else {"epsilon": text(self.claimed)}
+        return {"p": rat.text(self.kappa)} if self.coin else {"epsilon": rat.text(self.claimed)}
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -203,10 +192,6 @@ class _Unary(FrequencyProtocol):
     @property
     def fields(self) -> tuple[Field, ...]:
         return (Field("bits", bits=self.domain),)
-
-    @property
-    def _row_bytes(self) -> int:
-        return self.domain // 2 + 32
 
     @abstractmethod
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
@@ -285,10 +270,10 @@ class SymmetricUnary(_Unary):
     name: ClassVar[str] = "symmetric-unary"
 
     def __init__(self, domain: int, epsilon: Number) -> None:
-        k = read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = read_epsilon(epsilon)
-        q = round_up(1 / (odds_below(eps, 2) + 1))
-        odds = checked_odds(_unary_odds(1 - q, q), odds_below(eps))
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
+        eps = rat.read_epsilon(epsilon)
+        q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
+        odds = rat.checked_odds(_unary_odds(1 - q, q), rat.odds_below(eps))
         self._set(claimed=eps, odds=odds, domain=k, p=1 - q, q=q)
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
@@ -314,11 +299,11 @@ class OptimizedUnary(_Unary):
     name: ClassVar[str] = "optimized-unary"
 
     def __init__(self, domain: int, epsilon: Number) -> None:
-        k = read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = read_epsilon(epsilon)
-        rho = odds_below(eps)
-        p, q = Fraction(1, 2), round_up(1 / (rho + 1))
-        self._set(claimed=eps, odds=checked_odds(_unary_odds(p, q), rho), domain=k, p=p, q=q)
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
+        eps = rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
+        p, q = Fraction(1, 2), rat.round_up(1 / (rho + 1))
+        self._set(claimed=eps, odds=rat.checked_odds(_unary_odds(p, q), rho), domain=k, p=p, q=q)
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
         _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))

@@ -32,6 +32,7 @@ from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws, _intervals
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
@@ -39,14 +40,6 @@ from discreet.local._estimate import population_only
 from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, read_share
 from discreet.local._intervals import TWICE, Floats, clopper_pearson
 from discreet.local._postprocess import norm_sub
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-)
 from discreet.local._wire import Columns, Field
 
 _STEPS, _STILL = 5000, 1e-9
@@ -79,15 +72,15 @@ class HadamardResponse(FrequencyProtocol):
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number, blocks: int | None = None) -> None:
-        k = read_whole(domain, "domain", least=2, most=1 << 24)
-        eps = read_epsilon(epsilon)
-        rho = odds_below(eps)
-        B = _best_blocks(k, rho) if blocks is None else read_whole(blocks, "blocks", most=k)
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 24)
+        eps = rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
+        B = _best_blocks(k, rho) if blocks is None else rat.read_whole(blocks, "blocks", most=k)
         if B & (B - 1):
             raise ParameterError(f"blocks must be a power of two, got {B}", hint="blocks=4")
         b = 1 << (-(-k // B)).bit_length()
-        kappa = mixture(rho, b // 2, B * b)
-        odds = checked_odds(mixture_odds(kappa, b // 2, B * b), rho)
+        kappa = rat.mixture(rho, b // 2, B * b)
+        odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, B * b), rho)
         uniform = (1 - kappa) / (2 * B)
         self._set(claimed=eps, odds=odds, domain=k, blocks=B, block=b, kappa=kappa,
                   p=kappa + uniform, q=kappa / 2 + uniform)  # fmt: skip
@@ -101,10 +94,6 @@ class HadamardResponse(FrequencyProtocol):
     def fields(self) -> tuple[Field, ...]:
         """One symbol."""
         return (Field("symbol", limit=self.symbols),)
-
-    @property
-    def _row_bytes(self) -> int:
-        return 64
 
     def _place(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return block and row of each item."""
@@ -182,7 +171,7 @@ class HadamardResponse(FrequencyProtocol):
         outside = (1 - self.kappa) / self.blocks
         second = F * inside + (1 - F) * outside
         mean = f * self.kappa**2 if of == "respondents" else (f * self.kappa) ** 2
-        return float((second - mean) / self.kappa**2 / read_whole(n, "n", most=1 << 62))
+        return float((second - mean) / self.kappa**2 / rat.read_whole(n, "n", most=1 << 62))
 
     @property
     def gain(self) -> float:

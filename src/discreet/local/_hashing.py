@@ -33,20 +33,13 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet._exact import Number
 from discreet.local import _bits, _draws
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
 from discreet.local._draws import Rng
 from discreet.local._estimate import population_only
 from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, independent_bits
 from discreet.local._intervals import Floats, clopper_pearson
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-)
 from discreet.local._wire import Columns, Field
 
 SHARED = "valid for every n (Clopper–Pearson, and Bernstein for collisions), for ideal hashes"
@@ -88,20 +81,20 @@ class LocalHashing(FrequencyProtocol):
     def __init__(
         self, domain: int, epsilon: Number, buckets: int | None = None, seeds: int | None = None
     ) -> None:
-        k, eps = read_whole(domain, "domain", least=2), read_epsilon(epsilon)
-        rho = odds_below(eps)
+        k, eps = rat.read_whole(domain, "domain", least=2), rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
         g = (
             _best_buckets(rho)
             if buckets is None
-            else read_whole(buckets, "buckets", least=2, most=1 << 16)
+            else rat.read_whole(buckets, "buckets", least=2, most=1 << 16)
         )
-        kappa = mixture(rho, 1, g)
+        kappa = rat.mixture(rho, 1, g)
         self._set(
             claimed=eps,
-            odds=checked_odds(mixture_odds(kappa, 1, g), rho),
+            odds=rat.checked_odds(rat.mixture_odds(kappa, 1, g), rho),
             domain=k,
             buckets=g,
-            seeds=None if seeds is None else read_whole(seeds, "seeds", least=2, most=1 << 20),
+            seeds=None if seeds is None else rat.read_whole(seeds, "seeds", least=2, most=1 << 20),
             kappa=kappa,
             p=kappa + (1 - kappa) / g,
             q=Fraction(1, g),
@@ -112,10 +105,6 @@ class LocalHashing(FrequencyProtocol):
         """Seed and bucket."""
         limit = 1 << 64 if self.seeds is None else self.seeds
         return (Field("seed", limit=limit), Field("bucket", limit=self.buckets))
-
-    @property
-    def _row_bytes(self) -> int:
-        return 32
 
     def _hash(self, seeds: NDArray[np.uint64], items: NDArray[Any]) -> NDArray[Any]:
         return _bits.hash_words(_bits.item_words(items), seeds, self.buckets)

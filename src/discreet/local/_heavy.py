@@ -119,11 +119,7 @@ class HeavyHitters(LocalProtocol):
     @property
     def fields(self) -> tuple[Field, ...]:
         """Level, seed and bucket."""
-        return (Field("level", limit=max(2, len(self.lengths))), *self.hashing.fields)
-
-    @property
-    def _row_bytes(self) -> int:
-        return 64
+        return (Field("level", limit=len(self.lengths)), *self.hashing.fields)
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         scalar = isinstance(values, str)
@@ -155,10 +151,6 @@ class HeavyHitters(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """Counts of (seed, bucket), by level."""
         return (len(self.lengths), self.seeds, self.hashing.buckets)
-
-    def valid(self, columns: Columns) -> NDArray[np.bool_]:
-        """Refuse unknown levels, seeds and buckets."""
-        return (columns[0] < len(self.lengths)) & self.hashing.valid(columns[1:])
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count (level, seed, bucket)."""

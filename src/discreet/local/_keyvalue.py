@@ -32,6 +32,7 @@ from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
@@ -40,14 +41,6 @@ from discreet.local._frequency import line_variance
 from discreet.local._intervals import EXACT, POPULATION, TWICE, Floats, Interval, clopper_pearson
 from discreet.local._mean import quantise, read_range, round_at_random
 from discreet.local._protocol import LocalProtocol
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    odds_below,
-    read_epsilon,
-    read_whole,
-    round_up,
-)
 from discreet.local._wire import Columns, Field
 
 
@@ -91,15 +84,15 @@ class KeyValue(LocalProtocol):
     def __init__(
         self, domain: int, epsilon: Number, pairs: int = 1, low: Number = -1, high: Number = 1
     ) -> None:
-        eps = read_epsilon(epsilon)
+        eps = rat.read_epsilon(epsilon)
         ends = read_range(low, high)
-        rho = odds_below(eps)
-        s = (1 + mixture(rho, 1, 2)) / 2
-        b = round_up(2 / (rho + 3))
-        odds = checked_odds(max(s / (1 - s), 2 * s * (1 - b) / b), rho)
+        rho = rat.odds_below(eps)
+        s = (1 + rat.mixture(rho, 1, 2)) / 2
+        b = rat.round_up(2 / (rho + 3))
+        odds = rat.checked_odds(max(s / (1 - s), 2 * s * (1 - b) / b), rho)
         self._set(
-            claimed=eps, odds=odds, domain=read_whole(domain, "domain", most=1 << 16),
-            pairs=read_whole(pairs, "pairs", most=1 << 16), low=ends[0], high=ends[1], b=b, s=s,
+            claimed=eps, odds=odds, domain=rat.read_whole(domain, "domain", most=1 << 16),
+            pairs=rat.read_whole(pairs, "pairs", most=1 << 16), low=ends[0], high=ends[1], b=b, s=s,
         )  # fmt: skip
 
     @property

@@ -47,21 +47,13 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, EXACT, Floats, clopper_pearson, mean_bounds
 from discreet.local._protocol import LocalProtocol
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-    round_down,
-)
 from discreet.local._wire import Columns, Field
 
 STEPS = 32
@@ -111,12 +103,12 @@ class Piecewise:
 @lru_cache(maxsize=64)
 def piecewise(epsilon: Fraction, steps: int = STEPS) -> Piecewise:
     """Return the integer piecewise law whose worst-case variance is least."""
-    rho = odds_below(epsilon)
+    rho = rat.odds_below(epsilon)
 
     def law(w: int) -> Piecewise:
         size = 2 * (steps + w) + 1
-        kappa = mixture(rho, 2 * w + 1, size)
-        return Piecewise(steps, w, kappa, mixture_odds(kappa, 2 * w + 1, size))
+        kappa = rat.mixture(rho, 2 * w + 1, size)
+        return Piecewise(steps, w, kappa, rat.mixture_odds(kappa, 2 * w + 1, size))
 
     def worst(w: int) -> float:
         made = law(w)
@@ -160,20 +152,20 @@ class LocalMean(LocalProtocol):
     def __init__(
         self, epsilon: Number, low: Number = -1, high: Number = 1, method: str = "hybrid"
     ) -> None:
-        eps = read_epsilon(epsilon)
+        eps = rat.read_epsilon(epsilon)
         ends = read_range(low, high)
         if method not in METHODS:
             raise ParameterError(
                 f"method must be one of {', '.join(METHODS)}", hint='method="hybrid"'
             )
-        rho = odds_below(eps)
-        kappa, law = mixture(rho, 1, 2), piecewise(eps)
+        rho = rat.odds_below(eps)
+        kappa, law = rat.mixture(rho, 1, 2), piecewise(eps)
         share = {"duchi": Fraction(0), "piecewise": Fraction(1)}.get(method)
         if share is None:
             share = _crossing(kappa, law)
-        used = [mixture_odds(kappa, 1, 2)] * (share < 1) + [law.odds] * (share > 0)
+        used = [rat.mixture_odds(kappa, 1, 2)] * (share < 1) + [law.odds] * (share > 0)
         self._set(
-            claimed=eps, odds=checked_odds(max(used), rho), low=ends[0], high=ends[1],
+            claimed=eps, odds=rat.checked_odds(max(used), rho), low=ends[0], high=ends[1],
             method=method, duchi=kappa, law=law, share=share,
         )  # fmt: skip
 
@@ -199,7 +191,7 @@ class LocalMean(LocalProtocol):
             spread = max(at(Fraction(0)), at(Fraction(1)))
         else:
             spread = at((_exact.decimal(value, "value") - self.low) / half - 1)
-        return float(spread * half**2) / read_whole(n, "n", most=1 << 62)
+        return float(spread * half**2) / rat.read_whole(n, "n", most=1 << 62)
 
     def unit(self, t: Any) -> Any:
         """Map [−1, 1] to the range."""
@@ -220,10 +212,6 @@ class LocalMean(LocalProtocol):
     def fields(self) -> tuple[Field, ...]:
         """Which of the two laws, and its output."""
         return (Field("form", limit=2), Field("output", limit=self.law.outputs))
-
-    @property
-    def _row_bytes(self) -> int:
-        return 64
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         return quantise(values, self.low, self.high)
@@ -338,7 +326,7 @@ def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:
     choices = [Fraction(0), Fraction(1)]
     slope = (at0 - d0) - (at1 - d1)
     if slope and 0 < (d1 - d0) / slope < 1:
-        choices.append(round_down((d1 - d0) / slope))
+        choices.append(rat.round_down((d1 - d0) / slope))
 
     def worst(a: Fraction) -> Fraction:
         return max(a * at0 + (1 - a) * d0, a * at1 + (1 - a) * d1)

@@ -90,7 +90,7 @@ class Hierarchy(LocalProtocol):
     @property
     def fields(self) -> tuple[Field, ...]:
         """Level and bits."""
-        return (Field("level", limit=max(2, self.levels)), Field("bits", bits=self.domain))
+        return (Field("level", limit=self.levels), Field("bits", bits=self.domain))
 
     @property
     def _row_bytes(self) -> int:

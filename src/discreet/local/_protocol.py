@@ -21,7 +21,7 @@ from discreet import noise
 from discreet import privacy as p_
 from discreet.errors import BudgetExceededError, ParameterError
 from discreet.local import _wire
-from discreet.local._bits import HASH, Counts, unpack
+from discreet.local._bits import HASH, Counts, stray_bits, unpack
 from discreet.local._draws import Rng
 from discreet.local._rationals import read_whole, text
 from discreet.local._wire import Columns, Field, Reports
@@ -139,8 +139,8 @@ class LocalProtocol(ABC):
 
     @property
     def _row_bytes(self) -> int:
-        """Working memory of one user in bytes."""
-        return 16
+        """Working memory of one user in bytes, roughly."""
+        return 48 + 4 * self.report_bytes
 
     @abstractmethod
     def parse(self, values: Any) -> tuple[Any, bool]:
@@ -175,7 +175,9 @@ class LocalProtocol(ABC):
         """Tell which reports are possible outputs; the rest is refused."""
         good = np.ones(len(columns[0]), dtype=bool)
         for field, column in zip(self.fields, columns, strict=True):
-            if not field.bits and field.limit <= np.iinfo(field.dtype).max:
+            if field.bits:
+                good &= ~stray_bits(column, field.bits)
+            elif field.limit <= np.iinfo(field.dtype).max:
                 good &= column < field.limit
         return good
 

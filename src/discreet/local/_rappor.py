@@ -204,11 +204,7 @@ class Rappor(LocalProtocol):
     @property
     def fields(self) -> tuple[Field, ...]:
         """Cohort and bits."""
-        return (Field("cohort", limit=max(self.cohorts, 2)), Field("bits", bits=self.bits))
-
-    @property
-    def _row_bytes(self) -> int:
-        return self.bits // 2 + 128
+        return (Field("cohort", limit=self.cohorts), Field("bits", bits=self.bits))
 
     def parse(self, values: Any) -> tuple[Words, bool]:
         return _bits.read_words(values, self.campaign)
@@ -252,10 +248,6 @@ class Rappor(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """Ones per cohort and bit, and reports per cohort."""
         return (self.cohorts, self.bits + 1)
-
-    def valid(self, columns: Columns) -> NDArray[np.bool_]:
-        """Refuse unknown cohorts and stray bits."""
-        return (columns[0] < self.cohorts) & ~_bits.stray_bits(columns[1], self.bits)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count ones per cohort and bit."""

@@ -42,6 +42,7 @@ from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, Words, item_words, read_items
 from discreet.local._draws import Rng
@@ -50,15 +51,6 @@ from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol
 from discreet.local._hashing import SHARED, SharedHashes
 from discreet.local._intervals import Floats
 from discreet.local._protocol import stated_parameters
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-    round_up,
-)
 from discreet.local._wire import Columns, Field
 
 _CELLS = 1 << 20
@@ -87,15 +79,15 @@ class _Sketch(FrequencyProtocol):
         hashes: int = 256,
         campaign: str = "",
     ) -> None:
-        eps = read_epsilon(epsilon)
-        m = read_whole(width, "width", least=2, most=1 << 20)
+        eps = rat.read_epsilon(epsilon)
+        m = rat.read_whole(width, "width", least=2, most=1 << 20)
         own, chance, odds = self._coins(eps, m)
         self._set(
             claimed=eps,
-            odds=checked_odds(odds, odds_below(eps)),
-            domain=0 if domain is None else read_whole(domain, "domain", least=2),
+            odds=rat.checked_odds(odds, rat.odds_below(eps)),
+            domain=0 if domain is None else rat.read_whole(domain, "domain", least=2),
             width=m,
-            hashes=read_whole(hashes, "hashes", most=1 << 20),
+            hashes=rat.read_whole(hashes, "hashes", most=1 << 20),
             campaign=str(campaign),
             own=own,
             chance=chance,
@@ -250,17 +242,13 @@ class CountMeanSketch(_Sketch):
 
     @staticmethod
     def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:  # noqa: ARG004 - of any width
-        q = round_up(1 / (odds_below(eps, 2) + 1))
+        q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
         return 1 - q, q, ((1 - q) / q) ** 2
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """Hash function and bits."""
-        return (Field("row", limit=max(2, self.hashes)), Field("bits", bits=self.width))
-
-    @property
-    def _row_bytes(self) -> int:
-        return self.width // 2 + 64
+        return (Field("row", limit=self.hashes), Field("bits", bits=self.width))
 
     def draw(self, flat: Words) -> Columns:
         n = len(flat)
@@ -268,10 +256,6 @@ class CountMeanSketch(_Sketch):
         bits = _bits.coin_rows(self.chance, n, self.width)
         _bits.flip_bits(bits, self.buckets_of(flat, rows))
         return rows, bits
-
-    def valid(self, columns: Columns) -> NDArray[np.bool_]:
-        """Refuse unknown functions and stray bits."""
-        return (columns[0] < self.hashes) & ~_bits.stray_bits(columns[1], self.width)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count set bits per function and column."""
@@ -309,21 +293,17 @@ class HadamardSketch(_Sketch):
     def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
         if width & (width - 1):
             raise ParameterError("width must be a power of two", hint="width=1024")
-        kappa = mixture(odds_below(eps), 1, 2)
-        return kappa + (1 - kappa) / 2, Fraction(1, 2), mixture_odds(kappa, 1, 2)
+        kappa = rat.mixture(rat.odds_below(eps), 1, 2)
+        return kappa + (1 - kappa) / 2, Fraction(1, 2), rat.mixture_odds(kappa, 1, 2)
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """Hash function, column and bit."""
         return (
-            Field("row", limit=max(2, self.hashes)),
+            Field("row", limit=self.hashes),
             Field("column", limit=self.width),
             Field("bit", limit=2),
         )
-
-    @property
-    def _row_bytes(self) -> int:
-        return 48
 
     def draw(self, flat: Words) -> Columns:
         n = len(flat)
@@ -333,11 +313,6 @@ class HadamardSketch(_Sketch):
         sign = _bits.parity(self.buckets_of(flat, rows) & columns)
         flips = np.asarray(noise.bernoulli_many(1 - self.own, n))
         return rows, columns, (sign ^ flips).astype(bit.dtype)
-
-    def valid(self, columns: Columns) -> NDArray[np.bool_]:
-        """Refuse unknown functions, columns and bits."""
-        row, column, bit = columns
-        return np.asarray((row < self.hashes) & (column < self.width) & (bit < 2))
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add +1 or −1 to the cell of each report."""

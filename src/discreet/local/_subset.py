@@ -26,16 +26,10 @@ from discreet import noise
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits
+from discreet.local import _rationals as rat
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._frequency import FrequencyProtocol
-from discreet.local._rationals import (
-    checked_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-    round_down,
-)
 from discreet.local._wire import Columns, Field
 
 _ONE = np.uint64(1)
@@ -66,12 +60,12 @@ class SubsetSelection(FrequencyProtocol):
     inside: Fraction
 
     def __init__(self, domain: int, epsilon: Number, size: int | None = None) -> None:
-        k = read_whole(domain, "domain", least=2, most=1 << 16)
-        eps = read_epsilon(epsilon)
-        rho = odds_below(eps)
-        w = _best_size(k, rho) if size is None else read_whole(size, "size", most=k - 1)
-        inside = round_down(w * rho / (w * rho + k - w))
-        odds = checked_odds(inside * (k - w) / ((1 - inside) * w), rho)
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 16)
+        eps = rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
+        w = _best_size(k, rho) if size is None else rat.read_whole(size, "size", most=k - 1)
+        inside = rat.round_down(w * rho / (w * rho + k - w))
+        odds = rat.checked_odds(inside * (k - w) / ((1 - inside) * w), rho)
         self._set(claimed=eps, odds=odds, domain=k, size=w, inside=inside, p=inside,
                   q=_other(inside, w, k))  # fmt: skip
 

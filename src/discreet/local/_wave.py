@@ -27,20 +27,13 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet._exact import Number
 from discreet.local import _draws
+from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
 from discreet.local._draws import Rng
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
 from discreet.local._ordinal import DistributionEstimate
 from discreet.local._protocol import LocalProtocol
-from discreet.local._rationals import (
-    checked_odds,
-    mixture,
-    mixture_odds,
-    odds_below,
-    read_epsilon,
-    read_whole,
-)
 from discreet.local._wire import Columns, Field
 
 _REPLICATES = 40
@@ -73,14 +66,14 @@ class SquareWave(LocalProtocol):
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number) -> None:
-        d, eps = read_whole(domain, "domain", least=2, most=1 << 12), read_epsilon(epsilon)
-        rho = odds_below(eps)
+        d, eps = rat.read_whole(domain, "domain", least=2, most=1 << 12), rat.read_epsilon(epsilon)
+        rho = rat.odds_below(eps)
         e, x = float(rho), float(eps)
         # the half width of least expected error in the paper, on integers; 0.5 at ε = 0
         wide = 0.5 if x < 1e-4 else (x * e - e + 1) / (2 * e * (e - 1 - x))
         b = math.floor(d * wide)
-        kappa = mixture(rho, 2 * b + 1, d + 2 * b)
-        odds = checked_odds(mixture_odds(kappa, 2 * b + 1, d + 2 * b), rho)
+        kappa = rat.mixture(rho, 2 * b + 1, d + 2 * b)
+        odds = rat.checked_odds(rat.mixture_odds(kappa, 2 * b + 1, d + 2 * b), rho)
         self._set(claimed=eps, odds=odds, domain=d, window=b, kappa=kappa)
 
     @property
@@ -158,7 +151,7 @@ class SquareWave(LocalProtocol):
         if cumulative:
             reading = np.cumsum(reading, axis=0)
         spread = reading**2 @ law - (reading @ law) ** 2
-        return np.asarray(spread / read_whole(n, "n", most=1 << 62))
+        return np.asarray(spread / rat.read_whole(n, "n", most=1 << 62))
 
     def read(self, tally: Tally) -> DistributionEstimate:
         """Read the distribution by expectation maximisation with smoothing."""
