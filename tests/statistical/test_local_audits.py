@@ -3,9 +3,9 @@
 False alarms
 ------------
 χ² tests of samplers against exact laws and of simulated states: p-value 1e-12 each,
-about 80. Audits: 1e-10 each, about 20. Variances: 7 standard deviations, below 1e-10 each, about 30. z-scores: 7
-standard deviations over at most 300 numbers, below 1e-9 each, about 12. Together below
-2e-8. Each kind of test refuses a planted mutant.
+about 80. Audits: 1e-10 each, about 20. Variances: 7 standard deviations, below 1e-10
+each, about 30. z-scores: 7 standard deviations over at most 300 numbers, below 1e-9 each,
+about 12. Together below 2e-8. Each kind of test refuses a planted mutant.
 """
 
 from __future__ import annotations
