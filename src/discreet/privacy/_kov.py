@@ -62,14 +62,11 @@ def kov_epsilon(epsilon: Number, k: int, delta: Number, target: Number) -> float
     top = ceil_float(k * _exact.epsilon(epsilon))
     if goal < 1 - (1 - read_delta(delta)) ** k:
         return math.inf
-    low, high = 0.0, top
-    while high - low > 1e-12 * top:
-        mid = 0.5 * (low + high)
-        if kov_delta(epsilon, k, mid, delta) <= goal:
-            high = mid
-        else:
-            low = mid
-    return high
+
+    def fits(e: float) -> bool:
+        return kov_delta(epsilon, k, e, delta) <= goal
+
+    return 0.0 if fits(0.0) else _exact.turning(fits, 0.0, top, 1e-12)[1]
 
 
 def kov_closed_form(epsilon: Number, k: int, slack: Number) -> float:

@@ -56,7 +56,7 @@ from discreet._exact import Number, ceil_float, decimal, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills
 from discreet.privacy._convert import pure_to_rho
-from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign
+from discreet.privacy._loss import ULP, Array, PrivacyLoss
 from discreet.privacy._pair import Pair
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -125,7 +125,9 @@ def sample(
     nothing = loss.top == 0 and not loss.mass_at_infinity
     if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
-    return Sampled.of(loss.unlabelled(), gamma, kind).replaced(neighbours=label, unit=loss.unit)
+    return Sampled.made(base=loss.unlabelled(), rate=gamma, kind=kind).replaced(
+        neighbours=label, unit=loss.unit
+    )
 
 
 def _poisson_kind(loss: PrivacyLoss, relation: Neighbours, covers_change: bool) -> Kind:
@@ -163,13 +165,6 @@ class Sampled(PrivacyLoss):
     base: PrivacyLoss
     rate: Fraction
     kind: Kind
-
-    @classmethod
-    def of(cls, base: PrivacyLoss, rate: Fraction, kind: Kind) -> Sampled:
-        """Build from an unlabelled loss."""
-        made = object.__new__(cls)
-        assign(made, base=base, rate=rate, kind=kind)
-        return made
 
     def _shown(self) -> dict[str, str]:
         return {"of": repr(self.base), "rate": show(self.rate), "kind": f"'{self.kind}'"}
