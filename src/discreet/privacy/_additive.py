@@ -187,7 +187,7 @@ class Laplace(PrivacyLoss):
         return pure_to_rho(self.eps0)
 
     def renyi(self, alpha: Number) -> float:
-        """Return D_α in closed form (Mironov 2017, Prop. 6), rounded up."""
+        """Return D_α in closed form (Mironov 2017), rounded up."""
         order = read_order(alpha)
         bound = PrivacyLoss.renyi(self, order)
         a, e = float(order), ceil_float(self.eps0)

@@ -5,8 +5,8 @@ Group privacy
 k units together are k steps along a chain of neighbours. If one step has
 profile δ(·), then k steps have δ_k(kε) ≤ δ(ε)·(e^{kε}−1)/(e^ε−1): apply the promise k
 times and sum the geometric series. Where the loss is that of additive noise the
-exact answer is k times the sensitivity; ρ becomes k²ρ (Bun & Steinke 2016, Prop.
-27), μ becomes kμ, a range of length η becomes kη (triangle inequality).
+exact answer is k times the sensitivity; ρ becomes k²ρ (Bun & Steinke
+2016), μ becomes kμ, a range of length η becomes kη (triangle inequality).
 
 Parallel composition
 --------------------
@@ -135,7 +135,7 @@ def _group_approx(loss: Approx, k: int) -> Approx:
 
 
 def _group_renyi(loss: Renyi, k: int) -> Renyi:
-    """Return (α/2^c, 3^c·D_α) for k ≤ 2^c (Mironov 2017, Prop. 2), where α ≥ 2^{c+1}."""
+    """Return (α/2^c, 3^c·D_α) for k ≤ 2^c (Mironov 2017), where α ≥ 2^{c+1}."""
     c = (k - 1).bit_length()
     kept = {a / 2**c: 3**c * e for a, e in loss.orders if a >= 2 ** (c + 1)}
     if not kept:

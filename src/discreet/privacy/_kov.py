@@ -3,12 +3,12 @@
 Every (ε, δ)-DP mechanism is a post-processing of randomised response that fails
 with probability δ, so composing promises is composing randomised responses:
 
-* k equal ones (Kairouz, Oh & Viswanath 2015, Thm 3.3):
+* k equal ones (Kairouz, Oh & Viswanath 2015):
   1 − (1−δ)^k(1−δ̃), δ̃(ε_g) = Σ_{l: (k−2l)ε>ε_g} C(k,l)(e^{(k−l)ε} − e^{ε_g+lε})/(1+e^ε)^k;
 * different ones (Murtagh & Vadhan 2016): the same with a sum over all subsets,
   #P-hard in general; here by enumeration, for a few. :func:`~discreet.privacy.compose`
   gives the same numbers by convolution and for any length.
-* closed form (ibid. KOV, Thm 3.4), for reading and for comparison.
+* closed form (of the same authors), for reading and for comparison.
 """
 
 from __future__ import annotations
