@@ -18,9 +18,10 @@ import math
 import numbers
 import re
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from discreet.errors import Hint, ParameterError
 
@@ -128,6 +129,25 @@ def confidence(x: Number, name: str = "confidence") -> float:
     if not 0 < level < 1:
         raise ParameterError(f"{name} is too close to 0 or 1", hint=Hint(name, 0.95))
     return level
+
+
+N = TypeVar("N", int, float, Fraction)
+
+
+def turning(holds: Callable[[N], bool], low: N, high: N, relative: float = 2.0**-50) -> tuple[N, N]:
+    """Bisect: `holds` is taken to be false at `low` and true at `high`; return the last such two.
+
+    Whole numbers end as neighbours, others within `relative` of the upper end.
+
+    >>> turning(lambda x: x * x >= 50, 0, 100)
+    (7, 8)
+    """
+    while high - low > relative * abs(high):
+        middle = (low + high) // 2 if isinstance(low, int) else (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def show(value: Fraction) -> str:

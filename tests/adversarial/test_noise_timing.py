@@ -2,9 +2,9 @@
 
 For each law and scale, 10⁴ single draws are timed and |Spearman(|x|, time)| must
 stay below 0.05. Under independence it exceeds that with probability 6e-7 at
-each of 8 tries; a machine that is busy with other work only adds noise that does
-not depend on x. Two repetitions are allowed, so a test fails by chance with
-probability below 1e-17; the clock is not ours, so 1e-11 is stated.
+each of 8 tries. The clock counts the time that this thread computes: what a busy machine
+does in between is no part of it and would only hide a leak. Two repetitions are allowed, so a
+test fails by chance with probability below 1e-17; the clock is not ours, so 1e-11 is stated.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def correlation(draw, draws=DRAWS):
     gc.disable()
     try:
         for i in range(draws):
-            start = time.perf_counter_ns()
+            start = time.thread_time_ns()
             x = draw()
-            times[i] = time.perf_counter_ns() - start
+            times[i] = time.thread_time_ns() - start
             values[i] = abs(x)
     finally:
         gc.enable()
@@ -60,5 +60,5 @@ def test_the_test_sees_a_leaking_sampler():
             x += 1
         return x
 
-    # on a busy machine much of the time is not the sampler's
-    assert any(correlation(leaking, draws=1000) > 0.25 for _ in range(8))
+    # 0.82 at the least in measurements at a load of seven busy processes per core
+    assert correlation(leaking, draws=1000) > 0.5

@@ -132,7 +132,8 @@ def kill_writers(book, entry, kills, seed):
     """Kill a spending process again and again; return what it acknowledged.
 
     Every spend is a debit under a key, a settled outcome, and an
-    acknowledgement in one write to a pipe.
+    acknowledgement of each in one write to a pipe. The kill comes at a random moment
+    after a random number of acknowledgements, however slow the machine is.
     """
     rng = random.Random(seed)
     acknowledged = []
@@ -149,10 +150,11 @@ def kill_writers(book, entry, kills, seed):
             finally:
                 os._exit(1)
         os.close(into)
-        time.sleep(rng.uniform(0.0, 0.06))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         with os.fdopen(out, "rb") as told:
+            acknowledged += [told.readline().rstrip() for _ in range(rng.randrange(8))]
+            time.sleep(rng.uniform(0.0, 0.006))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
             acknowledged += told.read().split(b"\n")[:-1]
     return acknowledged
 
@@ -162,7 +164,7 @@ def check_after_kills(book, acknowledged):
     debits = {line.number for line in book.lines if line.kind == "debit"}
     told = {int(a[1:]) for a in acknowledged if a[:1] == b"d"}
     assert told <= debits
-    assert told  # how many depends on the machine's load
+    assert len(told) > 10
     assert book.balance().amounts["epsilon"][0] == len(debits) * Fraction("0.0001")
     with book._store.reading() as tx:
         for a in acknowledged:

@@ -211,10 +211,8 @@ class Noise:
             low, high = high, 2 * high
         while float(self.law.sf(low)) <= alpha:
             low, high = 2 * low, low
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if float(self.law.sf(middle)) <= alpha else (middle, high)
-        return high * float(self.step)
+        above = _exact.turning(lambda c: self.law.sf(c) <= alpha, low, high)[1]
+        return above * float(self.step)
 
     def quantile_below(self, alpha: float) -> float:
         """Return the greatest c (in units) with P(N < c) ≤ alpha."""
@@ -223,11 +221,9 @@ class Noise:
         assert isinstance(self.law, noise.Law)
         reach = self.law.interval(1 - 1e-9)
         low, high = reach.low - 1, reach.high + 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            below = float(self.law.cdf(middle - 1))
-            low, high = (middle, high) if below <= alpha else (low, middle)
-        return low * float(self.step)
+        law = self.law
+        below = _exact.turning(lambda c: law.cdf(c - 1) > alpha, low, high)[0]
+        return below * float(self.step)
 
     def simulate(self, rng: np.random.Generator, size: Any) -> Floats:
         """Draw noise for a simulated null distribution (never for protection)."""

@@ -99,11 +99,7 @@ class NormalPlus:
         high = 2 * math.sqrt(self.sd**2 + self.noise.variance)
         while float(smooth.cdf(-high)) > alpha:
             high *= 2
-        low = 0.0
-        for _ in range(100):
-            middle = (low + high) / 2
-            low, high = (middle, high) if float(smooth.cdf(-middle)) > alpha else (low, middle)
-        return high + slack
+        return _exact.turning(lambda c: smooth.cdf(-c) <= alpha, 0.0, high)[1] + slack
 
     def _smooth(self) -> tuple[NormalPlus, float]:
         """Return the continuous law to use for a fine lattice, and what it may be off by."""

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,9 +180,7 @@ def ump_power(
     level = _exact.confidence(alpha, "alpha")
     x, mass = binomial_window(size, null)
     reach = 60 / -math.log(law.b) + 2
-    cut = _bisection(
-        lambda m: level - float(law.cdf(x - m) @ mass), -reach, size + reach, steps=200
-    )
+    cut = _exact.turning(lambda m: law.cdf(x - m) @ mass <= level, -reach, size + reach)[1]
     x, mass = binomial_window(size, other)
     return float(law.cdf(x - cut) @ mass)
 
@@ -240,19 +237,12 @@ def _invert(z: float, n: int, law: Tulap, level: float, side: str) -> Interval:
     middle = min(max(z / n, 0.0), 1.0)
     start, end = (middle, middle) if side == "two-sided" else (1.0, 0.0)
 
-    def kept(p: float) -> float:
-        return _pvalue(z, n, p, law, side) - alpha
+    def kept(p: float) -> bool:
+        return _pvalue(z, n, p, law, side) >= alpha
 
-    low = 0.0 if side == "less" or kept(0.0) >= 0 else _bisection(kept, 0.0, start)
-    high = 1.0 if side == "greater" or kept(1.0) >= 0 else _bisection(lambda p: -kept(p), end, 1.0)
+    low, high = 0.0, 1.0
+    if side != "less" and not kept(0.0):
+        low = _exact.turning(kept, 0.0, start)[1] if kept(start) else start
+    if side != "greater" and not kept(1.0):
+        high = _exact.turning(lambda p: not kept(p), end, 1.0)[1]
     return Interval(low, high, level, POPULATION)
-
-
-def _bisection(f: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return where f turns from negative to non-negative."""
-    if f(high) < 0:
-        return high
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if f(middle) < 0 else (low, middle)
-    return high

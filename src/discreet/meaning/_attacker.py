@@ -10,7 +10,7 @@ pure or not, composed or not. Then, for any attacker of any power and knowledge:
 * *accuracy* of telling the two worlds apart when they have prior π and 1 − π is at most
   :math:`1-\min(\pi,1-\pi)\,(1-\delta(|\ln\frac{\pi}{1-\pi}|))`: the Bayes error, π·FNR +
   (1−π)·FPR, is π(FNR + e^ε·FPR) ≥ π(1 − δ(ε)) with e^ε = (1−π)/π ≥ 1, and symmetrically
-  (Dong, Roth & Su 2022, Prop. 6);
+  (Dong, Roth & Su 2022);
 * *any other success* (re-identification, attribute inference, reconstruction) that has
   probability at most η without the person's data has probability at most 1 − f(η) with
   them (Kulynych et al. 2025; for reconstruction Hayes, Mahloujifar & Balle 2023).

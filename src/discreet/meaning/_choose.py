@@ -22,7 +22,7 @@ secret, data-independent draw of a fraction r of the population: each person
 independently with probability r (``"poisson"``, for add-remove), or a simple random
 sample of fixed size without replacement (``"simple-random"``, for change-one). Then for
 the population list the release is :math:`(\ln(1+r(e^\varepsilon-1)),\,r\delta)`-DP (Balle, Barthe &
-Gaboardi 2018, Thms 8–9). Clustered, stratified with data-dependent sizes, or adaptive
+Gaboardi 2018). Clustered, stratified with data-dependent sizes, or adaptive
 designs can *lose* privacy instead (Bun, Drechsler, Gaboardi, McMillan & Sarathy 2022)
 and are refused.
 """

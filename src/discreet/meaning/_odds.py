@@ -9,7 +9,7 @@ Three comparisons are in use; each has its own exponent c, and all of them say
     replaced by fixed other data (change-one). Holds for *every* prior, every
     output, every statement S against S' and every dependence between people.
 
-    *Proof* (Ashmead, Leclerc & Sexton 2019, Thm 3.1; after Kasiviswanathan & Smith
+    *Proof* (Ashmead, Leclerc & Sexton 2019; after Kasiviswanathan & Smith
     2014). :math:`\pi[S, M(D)=\omega]=\sum_{d\in S}\pi(d)\Pr[M(d)=\omega]` changes by a
     factor within :math:`e^{\pm\varepsilon}` when each d is replaced by its neighbour
     without person i; so does the sum over S'; the ratio of the two moves by at most
@@ -19,7 +19,7 @@ Three comparisons are in use; each has its own exponent c, and all of them say
     Belief after the release against belief before it, about the person's own
     record. Valid **only if the record is independent of all other records** in the
     attacker's mind; otherwise facts about the population ("smoking causes cancer")
-    count as leaks and no ε bounds them (Kifer & Machanavajjhala 2012, Thm 6.1).
+    count as leaks and no ε bounds them (Kifer & Machanavajjhala 2012).
     *Proof*: with the others fixed, two values of the record are two steps apart
     under add-remove and one step under change-one; average over the others.
 

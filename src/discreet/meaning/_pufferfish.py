@@ -9,9 +9,9 @@ every pair, every belief θ that thinks both possible and every output ω
 (Kifer & Machanavajjhala 2012, 2014). By Bayes' rule this says: *the odds of s against s' after
 the release are within a factor e^{±ε} of the odds before it*, for every attacker
 whose belief is in Θ. It compares with the prior, which differential privacy does only
-for independent records (ibid., Thm 6.1 of 2012).
+for independent records (ibid., 2012).
 
-Mechanism (Song, Wang & Chaudhuri 2017, Thm 3.2). Let μ, ν be the laws of a number F given
+Mechanism (Song, Wang & Chaudhuri 2017). Let μ, ν be the laws of a number F given
 s and s'. Couple them so that the two values are never farther apart than
 :math:`W_\infty(\mu,\nu)`. Given the coupled values x, y, Laplace noise of scale W/ε (on ℤ:
 discrete) has ratio at most :math:`e^{|x-y|\varepsilon/W}\le e^\varepsilon` at every output;

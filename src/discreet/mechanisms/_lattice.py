@@ -113,7 +113,7 @@ def _foreign_array(x: object, name: str) -> NDArray[Any]:
         return object_array([x]).reshape(())
     if isinstance(x, Sequence):
         return _as_array(list(x), name)
-    raise ParameterError(f"{name} must be a number or an array", hint=f"{name}=[0, 0, 0]")
+    raise ParameterError(f"{name} must be a number or an array", hint=Hint(name, [0, 0, 0]))
 
 
 def _number(cell: object) -> int | Fraction:

@@ -147,16 +147,7 @@ def laplace_beta(epsilon: float, delta: float) -> float:
     def excess(beta: float) -> float:
         return math.log(-math.expm1(-beta)) - (half + beta) / math.expm1(beta) - math.log(delta)
 
-    low, high = 0.0, half
-    if excess(high) <= 0:
-        return high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if excess(middle) <= 0:
-            low = middle
-        else:
-            high = middle
-    return low
+    return half if excess(half) <= 0 else _exact.turning(lambda b: excess(b) > 0, 0.0, half)[0]
 
 
 def _read_beta(beta: float) -> float:

@@ -25,7 +25,7 @@ def read_count(x: object, name: str, *, least: int = 1) -> int:
     value = int(x.__index__())
     if value < least:
         raise ParameterError(
-            f"{name} must be at least {least}, got {value}", hint=f"{name}={least}"
+            f"{name} must be at least {least}, got {value}", hint=Hint(name, least)
         )
     return value
 

@@ -22,7 +22,7 @@ lattice is rounded up, which changes no comparison of integers.
 ε₁ : ε₂ = 1 : (2c)^{2/3} (monotone: c^{2/3}) minimises the variance of the comparison.
 The split is rounded to a rational that sums to ε exactly.
 
-Broken variants in the literature (Lyu et al., Alg. 3–6) re-use the comparison's noise for
+Broken variants in the literature (Lyu et al.) re-use the comparison's noise for
 the value, do not scale the noise with c, or add none to the values: see the audits.
 """
 

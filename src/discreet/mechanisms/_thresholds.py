@@ -23,7 +23,7 @@ and the usual interval would cover small counts too rarely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -103,24 +103,13 @@ def interval_given_release(
     def at_most(c: int) -> float:
         return 1 - _ratio(law.sf(y - c), law.sf(threshold - 1 - c))
 
-    low = _first(lambda c: at_least(c) > error, min_count, most)
-    high = _first(lambda c: at_most(c) <= error, min_count, most)
-    return Interval(low, max(high - 1, min_count), confidence)
+    low = _exact.turning(lambda c: at_least(c) > error, min_count - 1, most)[1]
+    high = _exact.turning(lambda c: at_most(c) <= error, min_count - 1, most)[0]
+    return Interval(low, max(high, min_count), confidence)
 
 
 def _ratio(part: float, whole: float) -> float:
     return float(part) / float(whole) if whole > 0 else 0.0
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least integer in [low, high] where a monotone condition holds (or high)."""
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 @dataclass(frozen=True, slots=True)

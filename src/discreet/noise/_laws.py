@@ -264,10 +264,7 @@ def smallest(holds: Callable[[int], bool], guess: int) -> int:
         low, high = guess, guess + 1
         while not holds(high):
             low, high, step = high, high + 2 * step, 2 * step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return _exact.turning(holds, low, high)[1]
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

@@ -26,7 +26,9 @@ with equal codes are interchangeable, so the numbered list is a function of the
 multiset), ranks them by a hash of salt, unit and number, ties by number, and
 keeps the first ones. Groups are ranked by a hash of salt, unit and key, ties by
 key. Nothing of another unit is looked at, whatever the salt; the hash decides
-how fair the choice is and never how private.
+how fair the choice is and never how private. It reads a unit modulo
+2^31 − 1 (text by its digest): units that are equal there share their coins, so a limit
+keeps or drops their rows together. Each is treated fairly, but not independently.
 
 *Facts.* Rows that agree on S agree on every subset. A filter only takes rows
 away. A row of a public join comes from one row below, and at most `fanout` from

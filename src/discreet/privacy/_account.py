@@ -27,7 +27,7 @@ P(T) ≤ e^{ε₁}·E_{Q₁}[e^{e−ε₁}Q_y(T)] + δ₁ + d − δ₁ = e^e·Q
 exp((α−1)(L_n − αR_n)) with R_n = Σρᵢ is a supermartingale; at the end R_n ≤ ρ_B surely, hence
 E_P e^{(α−1)L} ≤ e^{(α−1)αρ_B} for every α > 1, which is ρ_B-zCDP. With δᵢ: each mechanism is
 of that kind outside events of probability δᵢ on either side, and along every path these
-add up to at most δ_B (Whitehouse, Ramdas, Rogers & Wu 2023, Thm 1).
+add up to at most δ_B (Whitehouse, Ramdas, Rogers & Wu 2023).
 
 *gaussian.* The same with trade-off curves (Smith & Thakurta 2022).
 

@@ -129,9 +129,7 @@ class Gaussian(PrivacyLoss):
     @classmethod
     def from_square(cls, mu2: Number) -> Gaussian:
         """Build from μ², which stays rational under composition."""
-        made = object.__new__(cls)
-        assign(made, mu2=_exact.positive(decimal(mu2, "mu2"), "mu2"))
-        return made
+        return cls.made(mu2=_exact.positive(decimal(mu2, "mu2"), "mu2"))
 
     @property
     def mu(self) -> float:
@@ -142,10 +140,6 @@ class Gaussian(PrivacyLoss):
         mu = self.mu
         exact_root = decimal(mu, "mu")
         return {"mu": show(exact_root) if exact_root**2 == self.mu2 else f"{mu:.6g}"}
-
-    @property
-    def top(self) -> float:
-        return math.inf
 
     def log_delta(self, epsilon: Array) -> Array:
         return log_gaussian_delta(self.mu, epsilon)
@@ -178,9 +172,6 @@ class Laplace(PrivacyLoss):
     def __init__(self, epsilon: Number) -> None:
         assign(self, eps0=_exact.epsilon(epsilon))
 
-    def _shown(self) -> dict[str, str]:
-        return {"epsilon": show(self.eps0)}
-
     @property
     def top(self) -> Fraction:
         return self.eps0
@@ -196,7 +187,7 @@ class Laplace(PrivacyLoss):
         return pure_to_rho(self.eps0)
 
     def renyi(self, alpha: Number) -> float:
-        """Return D_α in closed form (Mironov 2017, Prop. 6), rounded up."""
+        """Return D_α in closed form (Mironov 2017), rounded up."""
         order = read_order(alpha)
         bound = PrivacyLoss.renyi(self, order)
         a, e = float(order), ceil_float(self.eps0)
@@ -229,9 +220,6 @@ class DiscreteLaplace(PrivacyLoss):
             scale=_exact.positive(exact(scale, "scale"), "scale", hint=Hint("scale", 10)),
             sensitivity=_lattice_steps(sensitivity),
         )
-
-    def _shown(self) -> dict[str, str]:
-        return {"scale": show(self.scale), "sensitivity": str(self.sensitivity)}
 
     @property
     def top(self) -> Fraction:
@@ -343,10 +331,6 @@ class DiscreteGaussian(PrivacyLoss):
         return math.sqrt(self.sigma2)
 
     @property
-    def top(self) -> float:
-        return math.inf
-
-    @property
     def rho(self) -> Fraction:
         """ρ = Δ²/(2σ²), exactly."""
         return self.sensitivity2 / (2 * self.sigma2)
@@ -362,7 +346,7 @@ class DiscreteGaussian(PrivacyLoss):
         if self.summed:
             sums = [_sum_profile(atoms, epsilon) for atoms in self._atoms()]
             return np.asarray(np.max(sums, axis=0))
-        return Smoothed.of(((self, 1),)).log_delta(epsilon)
+        return Smoothed.made(terms=((self, 1),)).log_delta(epsilon)
 
     def _atoms(self) -> list[Atoms]:
         shapes = _shapes(int(self.sensitivity2), self.dimension)
@@ -381,20 +365,6 @@ class Smoothed(PrivacyLoss):
     """Discrete Gaussians with counts, bounded together by the lemma and by the sum of ρ."""
 
     terms: tuple[tuple[DiscreteGaussian, int], ...]
-
-    @classmethod
-    def of(cls, terms: tuple[tuple[DiscreteGaussian, int], ...]) -> Smoothed:
-        """Build from losses with their counts."""
-        made = object.__new__(cls)
-        assign(made, terms=terms)
-        return made
-
-    def _shown(self) -> dict[str, str]:
-        return {"of": repr(self.terms)}
-
-    @property
-    def top(self) -> float:
-        return math.inf
 
     def log_delta(self, epsilon: Array) -> Array:
         rho = sum((k * loss.rho for loss, k in self.terms), Fraction(0))

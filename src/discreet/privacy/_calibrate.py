@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from discreet import _exact
-from discreet._exact import Number, ceil_float, decimal, exact, floor_float, show
+from discreet._exact import Number, ceil_float, decimal, exact, floor_float, show, turning
 from discreet.errors import Hint, ParameterError
 from discreet.privacy._additive import (
     SMOOTHING,
@@ -61,15 +61,13 @@ def gaussian_sigma(sensitivity: Number, epsilon: Number, delta: Number) -> float
     def fits(mu: float) -> bool:
         return bool(log_gaussian_delta(mu, eps)[0] <= log_target)
 
-    low, high = 1.0, 1.0  # μ: `low` fits, `high` does not
+    low, high = 1.0, 1.0
     while not fits(low):
         low /= 2
     while fits(high):
         high *= 2
-    while high - low > 2.0**-50 * high:
-        mid = 0.5 * (low + high)
-        low, high = (mid, high) if fits(mid) else (low, mid)
-    return reach / low * (1 + 2.0**-50)
+    mu, _ = turning(lambda m: not fits(m), low, high)
+    return reach / mu * (1 + 2.0**-50)
 
 
 def discrete_gaussian_variance(
@@ -228,12 +226,9 @@ def _summed_try(
     ]
     if len(parts) > 4 or not all(loss.summed for loss in losses) or min(floor) > 2**12:
         return found
-    low, high = Fraction(1, 4), Fraction(1)
-    while high - low > Fraction(1, 2**20):
-        middle = (low + high) / 2
-        if fits([_short(v * middle) for v in floor]):
-            high = middle
-        else:
-            low = middle
-    best = tuple(_short(v * high) for v in floor)
+
+    def scaled(factor: Fraction) -> tuple[Fraction, ...]:
+        return tuple(_short(v * factor) for v in floor)
+
+    best = scaled(turning(lambda x: fits(scaled(x)), Fraction(1, 4), Fraction(1), 2.0**-20)[1])
     return best if _worst(parts, best) < _worst(parts, found) and fits(best) else found

@@ -5,8 +5,8 @@ Group privacy
 k units together are k steps along a chain of neighbours. If one step has
 profile δ(·), then k steps have δ_k(kε) ≤ δ(ε)·(e^{kε}−1)/(e^ε−1): apply the promise k
 times and sum the geometric series. Where the loss is that of additive noise the
-exact answer is k times the sensitivity; ρ becomes k²ρ (Bun & Steinke 2016, Prop.
-27), μ becomes kμ, a range of length η becomes kη (triangle inequality).
+exact answer is k times the sensitivity; ρ becomes k²ρ (Bun & Steinke
+2016), μ becomes kμ, a range of length η becomes kη (triangle inequality).
 
 Parallel composition
 --------------------
@@ -29,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from discreet._exact import Number, ceil_float
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from discreet.privacy._compose import Composition, compose, compose_counts
-from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order
+from discreet.privacy._loss import Array, PrivacyLoss, read_order
 from discreet.privacy._losses import (
     Approx,
     BoundedRange,
@@ -115,7 +116,7 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
             f"no useful group bound is known for {type(loss).__name__} with a δ",
             hint="p.group(p.Approx(loss.epsilon(delta), delta), k)",
         )
-    return Group.of(loss, k)
+    return Group.made(base=loss, k=k)
 
 
 def _group_approx(loss: Approx, k: int) -> Approx:
@@ -134,7 +135,7 @@ def _group_approx(loss: Approx, k: int) -> Approx:
 
 
 def _group_renyi(loss: Renyi, k: int) -> Renyi:
-    """Return (α/2^c, 3^c·D_α) for k ≤ 2^c (Mironov 2017, Prop. 2), where α ≥ 2^{c+1}."""
+    """Return (α/2^c, 3^c·D_α) for k ≤ 2^c (Mironov 2017), where α ≥ 2^{c+1}."""
     c = (k - 1).bit_length()
     kept = {a / 2**c: 3**c * e for a, e in loss.orders if a >= 2 ** (c + 1)}
     if not kept:
@@ -149,18 +150,9 @@ def _group_renyi(loss: Renyi, k: int) -> Renyi:
 class Group(PrivacyLoss):
     """k units under a loss known only by its profile; made by :func:`group`."""
 
+    convex: ClassVar[bool] = False
     base: PrivacyLoss
     k: int
-
-    @classmethod
-    def of(cls, base: PrivacyLoss, k: int) -> Group:
-        """Build from an unlabelled loss without mass at infinity."""
-        made = object.__new__(cls)
-        assign(made, base=base, k=k)
-        return made
-
-    def _shown(self) -> dict[str, str]:
-        return {"of": repr(self.base), "k": str(self.k)}
 
     @property
     def top(self) -> Fraction | float:
@@ -179,10 +171,6 @@ class Group(PrivacyLoss):
     def rho(self) -> Fraction | float:
         """k²ρ."""
         return self.k**2 * self.base.rho
-
-    def pairs(self) -> tuple[Pair, ...]:
-        """Return the pair of the bound's convex minorant."""
-        return (Pair.symmetric(self, convex=False),)
 
 
 def parallel(
@@ -248,7 +236,7 @@ def _moves(counts: Counter[PrivacyLoss]) -> list[PrivacyLoss]:
 def _turned(loss: PrivacyLoss) -> PrivacyLoss:
     if isinstance(loss, Composition):
         return compose_counts((_turned(part), n) for part, n in loss.terms)
-    return loss if len(loss.pairs()) == 1 else Turned.of(loss)
+    return loss if len(loss.pairs()) == 1 else Turned.made(base=loss)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -256,16 +244,6 @@ class Turned(PrivacyLoss):
     """A loss whose removals and additions have changed places; made by :func:`parallel`."""
 
     base: PrivacyLoss
-
-    @classmethod
-    def of(cls, base: PrivacyLoss) -> Turned:
-        """Build from an unlabelled loss."""
-        made = object.__new__(cls)
-        assign(made, base=base)
-        return made
-
-    def _shown(self) -> dict[str, str]:
-        return {"of": repr(self.base)}
 
     @property
     def top(self) -> Fraction | float:
@@ -313,7 +291,7 @@ def _worst(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
             if rival_size is None or size > rival_size:
                 best[type(loss)] = loss
     parts = [*best.values(), *others]
-    return parts[0] if len(parts) == 1 else Parallel.of(parts)
+    return parts[0] if len(parts) == 1 else Parallel.made(parts=tuple(parts))
 
 
 def _size(loss: PrivacyLoss) -> Fraction | None:
@@ -335,16 +313,6 @@ class Parallel(PrivacyLoss):
     """Pointwise worst of several losses; made by :func:`parallel`."""
 
     parts: tuple[PrivacyLoss, ...]
-
-    @classmethod
-    def of(cls, parts: Sequence[PrivacyLoss]) -> Parallel:
-        """Build from unlabelled losses."""
-        made = object.__new__(cls)
-        assign(made, parts=tuple(parts))
-        return made
-
-    def _shown(self) -> dict[str, str]:
-        return {"of": repr(list(self.parts))}
 
     @property
     def top(self) -> Fraction | float:

@@ -30,6 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,7 +41,6 @@ from discreet.privacy._additive import DiscreteGaussian, Gaussian, Smoothed
 from discreet.privacy._loss import (
     Array,
     PrivacyLoss,
-    assign,
     decimal_up,
     failures,
     read_delta,
@@ -102,7 +102,7 @@ def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
             counts[part] += k * times
     terms = _merged(counts)
     alone = len(terms) == 1 and terms[0][1] == 1
-    made = terms[0][0] if alone else Composition.of(terms)
+    made = terms[0][0] if alone else Composition.made(terms=terms)
     return made.replaced(neighbours=neighbours, unit=unit)
 
 
@@ -154,14 +154,8 @@ def _sum_renyi(losses: Sequence[tuple[Renyi, int]]) -> Renyi:
 class Composition(PrivacyLoss):
     """Joint loss of several mechanisms; made by :func:`compose`."""
 
+    convex: ClassVar[bool] = False
     terms: tuple[tuple[PrivacyLoss, int], ...]
-
-    @classmethod
-    def of(cls, terms: tuple[tuple[PrivacyLoss, int], ...]) -> Composition:
-        """Build from distinct unlabelled losses with their counts."""
-        made = object.__new__(cls)
-        assign(made, terms=terms)
-        return made
 
     def _shown(self) -> dict[str, str]:
         names = [f"{k}×{loss!r}" if k > 1 else repr(loss) for loss, k in self.terms[:4]]
@@ -194,7 +188,7 @@ class Composition(PrivacyLoss):
         place = max(epsilon, 0.0)
         sides = self._sides()
         found = max((_delta(self.terms, side, place) for side in sides), default=1.0)
-        return min(found, *(other.delta_at(place) for other in self._closed()))
+        return min([found, *(other.delta_at(place) for other in self._closed())])
 
     def _closed(self) -> list[PrivacyLoss]:
         """Bounds in closed form; a grid rounds, so that they may be the better ones.
@@ -202,7 +196,7 @@ class Composition(PrivacyLoss):
         The lemma of discrete Gaussians (which knows their ρ), else the sum of the ρ.
         """
         if self._gaussians:
-            return [Smoothed.of(self._gaussians)]
+            return [Smoothed.made(terms=self._gaussians)]
         try:
             return [self.zcdp()]
         except NotProvedError:
@@ -262,10 +256,6 @@ class Composition(PrivacyLoss):
         parts = [(loss.zcdp(), k) for loss, k in self.terms]
         rho = sum((k * part.rho0 for part, k in parts), Fraction(0))
         return Zcdp.of(rho, failures((part.delta0, k) for part, k in parts), self)
-
-    def pairs(self) -> tuple[Pair, ...]:
-        """Return pairs from the composed profile (used only inside `parallel`)."""
-        return (Pair.symmetric(self, convex=False),)
 
 
 Terms = tuple[tuple[PrivacyLoss, int], ...]

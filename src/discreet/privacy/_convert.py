@@ -6,7 +6,7 @@
   and Rényi divergence does not grow under post-processing. D_α/α falls in α
   for randomised response, so its limit at α → 1, the Kullback–Leibler
   divergence ε·tanh(ε/2), is the ρ.
-* Rényi → (ε, δ) (Canonne, Kamath & Steinke 2020, Prop. 12): for every α > 1
+* Rényi → (ε, δ) (Canonne, Kamath & Steinke 2020): for every α > 1
 
       ln δ(ε) ≤ (α−1)(D_α − ε) + α·ln(1−1/α) − ln(α−1)
 

@@ -15,7 +15,7 @@ a reading at any time        :class:`Odometer`
 
 * :class:`BasicFilter`: Σε ≤ ε_B, Σδ ≤ δ_B (Rogers et al. 2016).
 * :class:`ZcdpFilter`: Σρ ≤ ρ_B, Σδ ≤ δ_B for δ-approximate ρ-zCDP losses, then the tight
-  conversion of ρ_B (Whitehouse et al. 2023, Thm 1).
+  conversion of ρ_B (Whitehouse et al. 2023).
 * :class:`GaussianFilter`: Σμ² ≤ μ_B² (Smith & Thakurta 2022; Koskela et al. 2023).
 
 Sums are exact rationals: ten charges of 0.1 fill a budget of 1, and an eleventh
@@ -34,9 +34,11 @@ probability 1 − δ, at *every* time
 
     L_n ≤ R_n + 2√((R_n + γ)·ln(√((R_n + γ)/γ)/δ)),
 
-and L_n ≤ Σεᵢ always, for losses without a δ. A loss bounded with probability 1−δ at a
-stopping time makes what was seen until then (ε, δ)-DP. (The mixture method of Robbins;
-for privacy see Whitehouse et al. 2023.)
+and L_n ≤ Σεᵢ always, for losses without a δ. So, whichever neighbour is the true one, with
+probability 1 − δ the loss never exceeds the reading. The reading depends on choices and so on
+answers: it is an (ε, δ) guarantee for a session that stops, by whatever rule, while the
+reading is at most a fixed ε, because then P(T) ≤ P(T, L ≤ ε) + δ ≤ e^ε·Q(T) + δ for every
+event T. (The mixture method of Robbins; for privacy see Whitehouse et al. 2023.)
 
 *Losses with a δ of their own.* For an (εᵢ, δᵢ) mechanism neither statement holds for its own
 loss: one that is (0, δ)-DP may have L > 0 with probability ½. But each is a post-processing
@@ -44,12 +46,13 @@ of a pair that reveals everything with probability δᵢ and is randomised respo
 otherwise (Kairouz, Oh & Viswanath 2015). Replace each mechanism by its pair, given the past.
 The answers, and with them all later choices, are functions of what the pairs show, so
 the session is a post-processing of the session of pairs, and it is enough to bound that
-one. Up to any time none of its pairs has revealed everything but for probability
-Σδᵢ (union bound along the path, by induction as in :mod:`discreet.privacy._account`); and given
-that, its losses are those of randomised response, at most εᵢ each, with ρᵢ = εᵢ·tanh(εᵢ/2):
-both bounds above hold for it. The reading is therefore (ε, δ + Σδᵢ), which is what
-:attr:`Odometer.delta` says. A δᵢ-approximate ρᵢ-zCDP loss is treated alike: outside events of
-probability δᵢ it is ρᵢ-zCDP.
+one. Let K be the event that none of its pairs has revealed everything yet. On K each loss is
+that of randomised response, at most εᵢ, with ρᵢ = εᵢ·tanh(εᵢ/2); so 1_K·exp(λ(L_n−R_n)−λ²R_n)
+is a supermartingale as before (a step multiplies its mean by at most 1−δᵢ), and on K the
+reading is exceeded with probability at most δ. Each step leaves K with probability δᵢ given the
+past, so a session whose Σδᵢ is at most d at every end leaves K with probability at most d. It is
+(ε, δ + d)-DP, and :attr:`Odometer.delta` is δ + Σδᵢ so far. A δᵢ-approximate ρᵢ-zCDP loss is
+treated alike: with probability 1−δᵢ, on either side, it is drawn from a pair that is ρᵢ-zCDP.
 """
 
 from __future__ import annotations

@@ -69,11 +69,8 @@ def key_threshold(
             raise ParameterError(
                 "delta is below what the noise law can certify", hint=Hint("delta", "1e-6")
             )
-    low = high // 2
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _delta(law, middle, keys) <= target else (middle + 1, high)
-    return reach + low
+    fits = _exact.turning(lambda t: _delta(law, t, keys) <= target, high // 2 - 1, high)
+    return reach + fits[1]
 
 
 def key_threshold_delta(
@@ -91,7 +88,7 @@ def key_threshold_delta(
 def _reach(keys: int, sensitivity: int, min_count: int) -> int:
     for name, value in (("keys", keys), ("sensitivity", sensitivity), ("min_count", min_count)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"{name} must be a positive whole number", hint=f"{name}=1")
+            raise ParameterError(f"{name} must be a positive whole number", hint=Hint(name, 1))
     return min_count - 1 + sensitivity
 
 

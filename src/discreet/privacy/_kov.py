@@ -3,12 +3,12 @@
 Every (ε, δ)-DP mechanism is a post-processing of randomised response that fails
 with probability δ, so composing promises is composing randomised responses:
 
-* k equal ones (Kairouz, Oh & Viswanath 2015, Thm 3.3):
+* k equal ones (Kairouz, Oh & Viswanath 2015):
   1 − (1−δ)^k(1−δ̃), δ̃(ε_g) = Σ_{l: (k−2l)ε>ε_g} C(k,l)(e^{(k−l)ε} − e^{ε_g+lε})/(1+e^ε)^k;
 * different ones (Murtagh & Vadhan 2016): the same with a sum over all subsets,
   #P-hard in general; here by enumeration, for a few. :func:`~discreet.privacy.compose`
   gives the same numbers by convolution and for any length.
-* closed form (ibid. KOV, Thm 3.4), for reading and for comparison.
+* closed form (of the same authors), for reading and for comparison.
 """
 
 from __future__ import annotations
@@ -62,14 +62,11 @@ def kov_epsilon(epsilon: Number, k: int, delta: Number, target: Number) -> float
     top = ceil_float(k * _exact.epsilon(epsilon))
     if goal < 1 - (1 - read_delta(delta)) ** k:
         return math.inf
-    low, high = 0.0, top
-    while high - low > 1e-12 * top:
-        mid = 0.5 * (low + high)
-        if kov_delta(epsilon, k, mid, delta) <= goal:
-            high = mid
-        else:
-            low = mid
-    return high
+
+    def fits(e: float) -> bool:
+        return kov_delta(epsilon, k, e, delta) <= goal
+
+    return 0.0 if fits(0.0) else _exact.turning(fits, 0.0, top, 1e-12)[1]
 
 
 def kov_closed_form(epsilon: Number, k: int, slack: Number) -> float:

@@ -30,12 +30,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from discreet._exact import Number, ceil_float, decimal, floor_float, show
+from discreet._exact import Number, ceil_float, decimal, floor_float, show, turning
 from discreet.errors import Hint, ParameterError, RelationError
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -66,6 +66,15 @@ class PrivacyLoss(ABC):
 
     neighbours: Neighbours | None
     unit: str | None
+    convex: ClassVar[bool] = True
+    """Whether ln δ is the profile itself; a bound is replaced by its convex minorant."""
+
+    @classmethod
+    def made(cls, **values: object) -> Self:
+        """Build from fields that are known to be right."""
+        loss = object.__new__(cls)
+        assign(loss, **values)
+        return loss
 
     # -- what a loss must say -------------------------------------------------
 
@@ -74,18 +83,19 @@ class PrivacyLoss(ABC):
         """Return an upper bound on ln δ(ε), elementwise, for ε ≥ 0 (vectorised, for small δ)."""
 
     @property
-    @abstractmethod
     def top(self) -> Fraction | float:
         """Supremum of the finite privacy loss (inf when unbounded)."""
+        return math.inf
 
     @property
     def mass_at_infinity(self) -> Fraction:
         """Limit of δ(ε) as ε grows."""
         return Fraction(0)
 
-    @abstractmethod
     def _shown(self) -> dict[str, str]:
         """Return the parameters as written in the repr."""
+        own = [field.name for field in fields(self)][2:]
+        return {_PARAMETERS.get(name, name): _word(getattr(self, name)) for name in own}
 
     # -- what everybody may ask -----------------------------------------------
 
@@ -169,12 +179,7 @@ class PrivacyLoss(ABC):
             low, high = high, 2 * high
             if high > 1e15:
                 return top
-        while high - low > 4 * ULP * high:
-            mid = 0.5 * (low + high)
-            if self.delta_at(mid) <= target:
-                high = mid
-            else:
-                low = mid
+        high = turning(lambda e: self.delta_at(e) <= target, low, high, 4 * ULP)[1]
         # read back as a decimal the result may round down by half an ulp: give one more
         return min(math.nextafter(high, math.inf), top)
 
@@ -182,7 +187,7 @@ class PrivacyLoss(ABC):
         """Return dominating pairs: one if both directions agree, else (remove, add)."""
         from discreet.privacy._pair import Pair  # noqa: PLC0415 - cycle
 
-        return (Pair.symmetric(self),)
+        return (Pair.symmetric(self, convex=self.convex),)
 
     def replaced(self, **changes: object) -> Self:
         twin = object.__new__(type(self))
@@ -201,6 +206,14 @@ class PrivacyLoss(ABC):
         if self.unit is not None:
             parts.append(f"unit={self.unit!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+_PARAMETERS = {"eps0": "epsilon", "delta0": "delta", "rho0": "rho", "people": "n"}
+"""Fields that hold a parameter under another name: a method has its own."""
+
+
+def _word(value: object) -> str:
+    return show(value) if isinstance(value, Fraction) else repr(value)
 
 
 def up(x: float, ulps: float = 8.0) -> float:

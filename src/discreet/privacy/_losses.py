@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -88,9 +89,6 @@ class Pure(PrivacyLoss):
     def __init__(self, epsilon: Number) -> None:
         assign(self, eps0=_epsilon_or_zero(epsilon))
 
-    def _shown(self) -> dict[str, str]:
-        return {"epsilon": show(self.eps0)}
-
     @property
     def top(self) -> Fraction:
         return self.eps0
@@ -123,9 +121,6 @@ class Approx(PrivacyLoss):
         # (0, δ) is a promise about total variation
         assign(self, eps0=_epsilon_or_zero(epsilon), delta0=_exact.delta(delta))
 
-    def _shown(self) -> dict[str, str]:
-        return {"epsilon": show(self.eps0), "delta": show(self.delta0)}
-
     @property
     def top(self) -> Fraction:
         return self.eps0
@@ -156,6 +151,7 @@ class Zcdp(PrivacyLoss):
     2.141939
     """
 
+    convex: ClassVar[bool] = False
     rho0: Fraction
     delta0: Fraction
 
@@ -174,17 +170,12 @@ class Zcdp(PrivacyLoss):
                 f"{type(like).__name__} has no finite ρ, so it cannot be charged as zCDP",
                 hint="charge it to a BasicFilter as p.Approx(loss.epsilon(delta), delta)",
             )
-        made = object.__new__(cls)
-        assign(made, rho0=Fraction(rho), delta0=delta, neighbours=like.neighbours, unit=like.unit)
-        return made
+        label = {"neighbours": like.neighbours, "unit": like.unit}
+        return cls.made(rho0=Fraction(rho), delta0=delta, **label)
 
     def _shown(self) -> dict[str, str]:
         extra = {"delta": show(self.delta0)} if self.delta0 else {}
         return {"rho": show(self.rho0), **extra}
-
-    @property
-    def top(self) -> float:
-        return math.inf
 
     @property
     def mass_at_infinity(self) -> Fraction:
@@ -206,10 +197,6 @@ class Zcdp(PrivacyLoss):
         """Return itself."""
         return self
 
-    def pairs(self) -> tuple[Pair, ...]:
-        """Return the pair of the bound's convex minorant."""
-        return (Pair.symmetric(self, convex=False),)
-
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Concentrated(PrivacyLoss):
@@ -219,6 +206,7 @@ class Concentrated(PrivacyLoss):
     Fraction(1, 200)
     """
 
+    convex: ClassVar[bool] = False
     mean0: Fraction
     tau2: Fraction
 
@@ -234,9 +222,7 @@ class Concentrated(PrivacyLoss):
     @classmethod
     def from_squares(cls, mean: Fraction, tau2: Fraction) -> Concentrated:
         """Build from the mean and τ², which stay rational under composition."""
-        made = object.__new__(cls)
-        assign(made, mean0=min(mean, tau2 / 2), tau2=tau2)
-        return made
+        return cls.made(mean0=min(mean, tau2 / 2), tau2=tau2)
 
     @classmethod
     def of(cls, loss: PrivacyLoss) -> Concentrated:
@@ -258,10 +244,6 @@ class Concentrated(PrivacyLoss):
     def _shown(self) -> dict[str, str]:
         return {"mu": show(self.mean0), "tau": f"{math.sqrt(self.tau2):.6g}"}
 
-    @property
-    def top(self) -> float:
-        return math.inf
-
     def log_delta(self, epsilon: Array) -> Array:
         return zcdp_to_log_delta(self.tau2 / 2, epsilon, self.mean0)
 
@@ -273,10 +255,6 @@ class Concentrated(PrivacyLoss):
     def renyi(self, alpha: Number) -> float:
         """Return μ + (α−1)τ²/2, rounded up."""
         return ceil_float(self.mean0 + (read_order(alpha) - 1) * self.tau2 / 2)
-
-    def pairs(self) -> tuple[Pair, ...]:
-        """Return the pair of the bound's convex minorant."""
-        return (Pair.symmetric(self, convex=False),)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -296,6 +274,7 @@ class Renyi(PrivacyLoss):
     True
     """
 
+    convex: ClassVar[bool] = False
     orders: tuple[tuple[Fraction, Fraction], ...]
 
     def __init__(
@@ -325,10 +304,6 @@ class Renyi(PrivacyLoss):
         # PrivacyLoss's repr by name: zero-argument super() does not survive slots
         return PrivacyLoss.__repr__(self).replace("orders=", "", 1)
 
-    @property
-    def top(self) -> float:
-        return math.inf
-
     def log_delta(self, epsilon: Array) -> Array:
         excesses, divergences = _chords(self)
         bounds = renyi_to_log_delta(excesses[:, None], divergences[:, None], epsilon[None, :])
@@ -346,10 +321,6 @@ class Renyi(PrivacyLoss):
                 return ceil_float(chord / (order - 1))
             left, left_moment = a, moment
         return math.inf
-
-    def pairs(self) -> tuple[Pair, ...]:
-        """Return the pair of the bound's convex minorant."""
-        return (Pair.symmetric(self, convex=False),)
 
 
 @lru_cache(maxsize=64)
@@ -376,9 +347,6 @@ class BoundedRange(PrivacyLoss):
 
     def __init__(self, eta: Number) -> None:
         assign(self, eta=_exact.epsilon(eta, "eta"))
-
-    def _shown(self) -> dict[str, str]:
-        return {"eta": show(self.eta)}
 
     @property
     def top(self) -> Fraction:
@@ -412,9 +380,6 @@ class Probabilistic(PrivacyLoss):
 
     def __init__(self, epsilon: Number, delta: Number) -> None:
         assign(self, eps0=_exact.epsilon(epsilon), delta0=_exact.delta(delta))
-
-    def _shown(self) -> dict[str, str]:
-        return {"epsilon": show(self.eps0), "delta": show(self.delta0)}
 
     def approx(self) -> Approx:
         """Return the approximate DP it implies: Pr_P[S] ≤ e^ε Pr_Q[S] + Pr_P[L > ε].

@@ -4,7 +4,7 @@ A pair (P, Q) *dominates* a mechanism in one direction if its profile
 h(ε) = E_P[(1 − e^{ε−L})₊], L = ln(P/Q), is at least the mechanism's at every real
 ε. Products of dominating pairs dominate the composition, also when the later
 queries (with the same parameters) depend on earlier answers, because
-h_{1∘2}(ε) = E_{P₂}[h₁(ε − L₂)] is monotone in h₁ (Zhu, Dong & Wang 2022, Thm 10).
+h_{1∘2}(ε) = E_{P₂}[h₁(ε − L₂)] is monotone in h₁ (Zhu, Dong & Wang 2022).
 
 Onto a grid
 -----------

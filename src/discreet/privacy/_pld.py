@@ -40,7 +40,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from discreet._exact import ceil_float
+from discreet._exact import ceil_float, turning
 from discreet._lazy import fft, special
 from discreet.privacy._loss import ULP, Array
 from discreet.privacy._pair import Atoms, Grid
@@ -345,10 +345,7 @@ class Enumerated:
             return math.inf
         if self.delta(low) <= target:
             return low
-        while high - low > 4 * ULP * high:
-            mid = 0.5 * (low + high)
-            low, high = (low, mid) if self.delta(mid) <= target else (mid, high)
-        return high
+        return turning(lambda e: self.delta(e) <= target, low, high, 4 * ULP)[1]
 
 
 def _transform_error(size: int) -> float:

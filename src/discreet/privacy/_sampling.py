@@ -5,7 +5,7 @@ Poisson sampling, add-remove
 Each unit enters with probability γ, independently and secretly. If (P, Q) is a
 symmetric dominating pair of the base mechanism (P: with the unit), then
 ((1−γ)Q + γP, Q) dominates for a removal and (Q, (1−γ)Q + γP) for an addition (Zhu, Dong
-& Wang 2022, Thm 11). With h the base profile in α = e^ε, for α ≥ 1,
+& Wang 2022). With h the base profile in α = e^ε, for α ≥ 1,
 
     removal:   γ·h(1 + (α−1)/γ)
     addition:  (1 − α(1−γ))₊ · h(αγ/(1 − α(1−γ)))
@@ -16,20 +16,22 @@ keeps both: the worse one at each step is not a dominating pair.
 Sampling without replacement, change-one
 ----------------------------------------
 m of n units, γ = m/n: δ'(ln(1 + γ(e^ε−1))) = γ·δ(ε) with the base under change-one (Balle,
-Barthe & Gaboardi 2018, Thm 9). The relation is symmetric, so one profile does.
+Barthe & Gaboardi 2018). The relation is symmetric, so one profile does.
 
 Poisson sampling, change-one
 ----------------------------
 The two sampled laws are (1−γ)R + γA and (1−γ)R + γB: R without the unit, A and B with
-its old and new data. By advanced joint convexity (ibid., Thm 2) δ' ≤ γ·max(δ(A‖R), δ(A‖B)),
+its old and new data. By advanced joint convexity (ibid.) δ' ≤ γ·max(δ(A‖R), δ(A‖B)),
 so the base must hold for additions *and* changes (``covers_change=True``). For
 Gaussian noise μ bounds the shift of A and of B from R, and the worst case is opposite
 shifts, (1−γ)N(0,1) + γN(±μ,1) (Lebeda et al. 2024).
 
-Proof. For α = e^ε ≥ 1 and any test φ, in any dimension, the difference to be bounded is
-γ·A(φ) − (α−1)(1−γ)·R(φ) − αγ·B(φ). Let R(φ) = Φ(z). By the lemma of Neyman and Pearson a test
-of that level has A(φ) ≤ Φ(z+‖a‖) ≤ Φ(z+μ) and B(φ) ≥ Φ(z−‖b‖) ≥ Φ(z−μ), where a and b are the
-shifts of A and B. So the difference is at most
+Proof. Fix who else is in the sample: then R, A and B are Gaussians of one covariance. Both
+sides mix over the others with the same weights, and the profile is jointly convex, so a bound
+for each choice of the others is a bound. For α = e^ε ≥ 1 and any test φ, in any dimension,
+the difference to be bounded is γ·A(φ) − (α−1)(1−γ)·R(φ) − αγ·B(φ). Let R(φ) = Φ(z). By the
+lemma of Neyman and Pearson a test of that level has A(φ) ≤ Φ(z+‖a‖) ≤ Φ(z+μ) and
+B(φ) ≥ Φ(z−‖b‖) ≥ Φ(z−μ), where a and b are the shifts of A and B. So the difference is at most
 
     γΦ(z+μ) − (α−1)(1−γ)Φ(z) − αγΦ(z−μ),
 
@@ -56,7 +58,7 @@ from discreet._exact import Number, ceil_float, decimal, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills
 from discreet.privacy._convert import pure_to_rho
-from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign
+from discreet.privacy._loss import ULP, Array, PrivacyLoss
 from discreet.privacy._pair import Pair
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -125,7 +127,9 @@ def sample(
     nothing = loss.top == 0 and not loss.mass_at_infinity
     if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
-    return Sampled.of(loss.unlabelled(), gamma, kind).replaced(neighbours=label, unit=loss.unit)
+    return Sampled.made(base=loss.unlabelled(), rate=gamma, kind=kind).replaced(
+        neighbours=label, unit=loss.unit
+    )
 
 
 def _poisson_kind(loss: PrivacyLoss, relation: Neighbours, covers_change: bool) -> Kind:
@@ -163,13 +167,6 @@ class Sampled(PrivacyLoss):
     base: PrivacyLoss
     rate: Fraction
     kind: Kind
-
-    @classmethod
-    def of(cls, base: PrivacyLoss, rate: Fraction, kind: Kind) -> Sampled:
-        """Build from an unlabelled loss."""
-        made = object.__new__(cls)
-        assign(made, base=base, rate=rate, kind=kind)
-        return made
 
     def _shown(self) -> dict[str, str]:
         return {"of": repr(self.base), "rate": show(self.rate), "kind": f"'{self.kind}'"}
