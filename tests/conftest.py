@@ -66,6 +66,11 @@ def _binaries(home: Path) -> Path:
     return folder
 
 
+_HASTE = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off",
+          "-c", "autovacuum=off")  # fmt: skip
+"""Nothing need survive: ledgers in PostgreSQL are tested for what they ask of it, not for disks."""
+
+
 @pytest.fixture(scope="session")
 def postgres_url():
     """URL of a throw-away server that listens on a private socket only."""
@@ -83,7 +88,7 @@ def postgres_url():
         [*initdb, "--locale=C", "--no-sync"], check=True, capture_output=True, cwd="/", **who
     )
     server = subprocess.Popen(
-        [programs / "postgres", "-D", data, "-k", home, "-h", "", "-c", "fsync=off"],
+        [programs / "postgres", "-D", data, "-k", home, "-h", "", *_HASTE],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **who,
     )  # fmt: skip
     url = f"postgresql://postgres@/postgres?host={home}"
@@ -91,7 +96,7 @@ def postgres_url():
         _await(url, server)
         yield url
     finally:
-        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGQUIT)  # nothing of it is kept
         server.wait(30)
         shutil.rmtree(home, ignore_errors=True)
 

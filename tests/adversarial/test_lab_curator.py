@@ -21,7 +21,7 @@ from discreet.errors import BudgetExceededError
 _NAMES = itertools.count()
 TOWN = lab.town(60, 3)
 COUNT = "SELECT COUNT(*) AS n FROM people WHERE ill = 1"
-TRIALS = 100
+TRIALS = 72
 
 
 def opened(table, budget="1"):
@@ -42,9 +42,9 @@ def opened(table, budget="1"):
 
 
 def right_guesses(attack, budget="1"):
-    """Of a hundred guesses about a fair coin, those that are right; both sides per person.
+    """Of all guesses about a fair coin, those that are right; both sides per person.
 
-    All hundred right are caught: then the lower bound at 1e-9 is 0.81.
+    All 72 right are caught: then the lower bound at 1e-9 is 0.74, above e/(1 + e) = 0.731.
     """
     rng = np.random.default_rng(1)
     hits = 0

@@ -132,9 +132,22 @@ def plan_of(text, limits, relation, epsilon="1", delta="1e-6"):
 
 @pytest.mark.parametrize("relation", list(Neighbours))
 @pytest.mark.parametrize("limits", LIMITS)
-@settings(max_examples=220)
+@settings(max_examples=60)
 @given(text=questions(), seed=st.integers(0, 2**32))
 def test_replay_of_generated_plans(text, limits, relation, seed):
+    replayed(text, limits, relation, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("limits", LIMITS)
+@settings(max_examples=2000)
+@given(text=questions(), seed=st.integers(0, 2**32))
+def test_replay_of_generated_plans_at_length(text, limits, relation, seed):
+    replayed(text, limits, relation, seed)
+
+
+def replayed(text, limits, relation, seed):
     plan = plan_of(text, limits, relation)
     left, right = neighbours_of(random.Random(seed), limits, relation)
     found = replay(plan, Reference({"t": left}), Reference({"t": right}), SALT)

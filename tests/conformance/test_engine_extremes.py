@@ -342,7 +342,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_value_of_any_type_fails_a_run(tmp_path, source, seed):
     soak(tmp_path, source, seed, 6)
@@ -449,7 +449,7 @@ def soak_postgres(url, seed, count):
         assert world.check(connection, draw, count) == count
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_value_in_postgres_fails_a_run(postgres_url, seed):
     soak_postgres(postgres_url, seed, 6)
 
@@ -526,10 +526,12 @@ def test_cleaning_without_a_guard_is_caught(tmp_path, monkeypatch, mutant):
     for work in soaks[:2]:
         work()
     monkeypatch.setattr(DuckDB, method, wrong)
-    caught = 0
-    for work in soaks:
-        try:
-            work()
-        except (AssertionError, UnprovenStatementError, pytest.fail.Exception):
-            caught += 1
-    assert caught > 0
+    assert any(fails(work) for work in soaks)
+
+
+def fails(work):
+    try:
+        work()
+    except (AssertionError, UnprovenStatementError, pytest.fail.Exception):
+        return True
+    return False
