@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -224,3 +226,37 @@ def test_modules_stay_short():
         if (n := len(f.read_text("utf-8").splitlines())) > 620
     }
     assert not long
+
+
+_KEYWORD = re.compile(r"(?<!OPTIONS\()\b[a-z]\w*=(?![=\s])")
+"""Python's way to set a parameter; SQL writes `OPTIONS(name=value)`, TOML `name = value`."""
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    """Texts inside an expression; the holes of an f-string hold a name."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(v.value) if isinstance(v, ast.Constant) else "x" for v in node.values)
+    elif isinstance(node, ast.Constant):
+        yield str(node.value)
+    elif not (isinstance(node, ast.Call) and "Hint" in ast.unparse(node.func)):
+        for inner in ast.iter_child_nodes(node):
+            yield from _texts(inner)
+
+
+def _python_hints(source: str) -> list[str]:
+    """Hints that are plain text and yet set a parameter as only Python does."""
+    nodes = ast.walk(ast.parse(source))
+    hints = (n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "hint")
+    return [text for hint in hints for text in _texts(hint) if _KEYWORD.search(text)]
+
+
+def test_hints_that_set_parameters_are_structured():
+    """Other languages (the command line, a service) write them from names and values."""
+    hints = {str(f): _python_hints(f.read_text("utf-8")) for f in SRC.rglob("*.py")}
+    assert {file: texts for file, texts in hints.items() if texts} == {}
+
+
+def test_the_check_of_hints_can_fail():
+    assert _python_hints("E('x', hint='fresh=True')") == ["fresh=True"]
+    assert _python_hints("E('x', hint=f'n={n}' if n else 'GROUP BY x')") == ["n=x"]
+    assert not _python_hints("E('x', hint=Hint('fresh', True)); E('y', hint='min = 0')")

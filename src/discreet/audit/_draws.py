@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Mechanism = Callable[[Any, int], Any]
 """``mechanism(data, n)`` returns n independent outputs on `data`, one per row."""
@@ -77,7 +77,7 @@ class Drawer:
 def drawer(mechanism: Mechanism, workers: int | None, *, processes: bool) -> Iterator[Drawer]:
     """Open a pool of threads or processes for the length of an audit."""
     if workers is not None and workers < 1:
-        raise ParameterError("workers must be at least 1", hint="workers=2")
+        raise ParameterError("workers must be at least 1", hint=Hint("workers", 2))
     count = workers or os.cpu_count() or 1
     if _repeatable():
         count = 1
@@ -110,7 +110,7 @@ def _refuse_repeats(parts: list[NDArray[Any]]) -> None:
                 raise ParameterError(
                     "two workers drew the same outputs: the mechanism carries its generator's "
                     "state along, so the draws are not independent",
-                    hint="processes=False",
+                    hint=Hint("processes", False),
                 )
 
 

@@ -49,7 +49,7 @@ from discreet._lazy import special
 from discreet.audit._binomial import clopper_pearson
 from discreet.audit._draws import Drawer, Mechanism, drawer, progress
 from discreet.audit._events import Event, Found, Point, search
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Claim: TypeAlias = Number | p.PrivacyLoss | Callable[[float], float]
 """An ε (with δ beside it), a loss, or a function from ε to δ."""
@@ -191,11 +191,12 @@ def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public
     """
     begun = time.monotonic()
     if draws != int(draws) or draws < 100:
-        raise ParameterError("an audit needs at least 100 draws", hint="draws=200_000")
+        raise ParameterError("an audit needs at least 100 draws", hint=Hint("draws", 200_000))
     draws = int(draws)  # 1e6 means what it says
     if definition not in ("approximate", "probabilistic"):
         raise ParameterError(
-            f"there is no definition {definition!r} to audit", hint='definition="approximate"'
+            f"there is no definition {definition!r} to audit",
+            hint=Hint("definition", "approximate"),
         )
     trial = _Trial(
         points=_points(epsilon, delta, draws),
@@ -223,12 +224,12 @@ def _points(epsilon: Claim, delta: Number, draws: int) -> tuple[Point, ...]:
         eps = float(_exact.decimal(epsilon, "epsilon"))
         allowed = float(_exact.decimal(delta, "delta"))
         if eps < 0:
-            raise ParameterError("epsilon must not be negative", hint="epsilon=1")
+            raise ParameterError("epsilon must not be negative", hint=Hint("epsilon", 1))
         if not 0 <= allowed < 1:
-            raise ParameterError("delta must lie in [0, 1)", hint="delta=0")
+            raise ParameterError("delta must lie in [0, 1)", hint=Hint("delta", 0))
         return ((eps, allowed),)
     if delta != 0:
-        raise ParameterError("a claim that is a whole profile has its own δ", hint="delta=0")
+        raise ParameterError("a claim that is a whole profile has its own δ", hint=Hint("delta", 0))
     profile = epsilon.delta if isinstance(epsilon, p.PrivacyLoss) else epsilon
     # beyond ln(draws) the other side's bound alone hides everything
     walk = np.linspace(0, math.log(draws), 25)

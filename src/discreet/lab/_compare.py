@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from discreet import meaning
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.lab._attacks import ATTACKS, Attack, Knowledge
 from discreet.lab._methods import (
     ad_hoc_noise,
@@ -216,7 +216,7 @@ def compare(
     """
     if trials < 2 or trials % 2 or not attacks or not methods:
         raise ParameterError(
-            "give attacks, methods and an even number of trials", hint="trials=100"
+            "give attacks, methods and an even number of trials", hint=Hint("trials", 100)
         )
     usual = _shuffled(table, seed) if reference is None else reference
     rows = []

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 
 def difference(published: float, known: Sequence[float] | Any) -> float:
@@ -54,5 +54,5 @@ def repeats_needed(epsilon: float, margin: float = 0.5, z: float = 1.959964) -> 
     (31, 3074)
     """
     if not (epsilon > 0 and margin > 0):
-        raise ParameterError("epsilon and margin must be positive", hint="epsilon=0.1")
+        raise ParameterError("epsilon and margin must be positive", hint=Hint("epsilon", 0.1))
     return math.ceil(2 * (z / (epsilon * margin)) ** 2)

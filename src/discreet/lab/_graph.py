@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Graph = list[set[int]]
 """Neighbours of each node."""
@@ -75,7 +75,7 @@ def plant(
     rng = np.random.default_rng(seed)
     sets = [frozenset(c) for r in (3, 4) for c in combinations(range(k), r)]
     if len(sets) < len(targets) or k < 4:
-        raise ParameterError("too few colluders for so many targets", hint="colluders=20")
+        raise ParameterError("too few colluders for so many targets", hint=Hint("colluders", 20))
     pointers = tuple(sets[i] for i in rng.permutation(len(sets))[: len(targets)])
     larger: Graph = [set(friends) for friends in graph] + [set() for _ in range(k)]
     inner = {(i, i + 1) for i in range(k - 1)}

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Ratings: TypeAlias = Mapping[Hashable, tuple[float, float]]
 """Of one person: item to (stars, day)."""
@@ -57,7 +57,7 @@ def link(
     [Link(name='the governor', record=0, secret='flu')]
     """
     if not on:
-        raise ParameterError("say which columns both sides have", hint='on=["age", "sex"]')
+        raise ParameterError("say which columns both sides have", hint=Hint("on", ["age", "sex"]))
     kinds: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for i, record in enumerate(records):
         kinds[tuple(record[column] for column in on)].append(i)

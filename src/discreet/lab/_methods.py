@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.lab._release import Records, Release, from_table
 from discreet.lab._table import Floats, Ints, Names, Table
 
@@ -32,13 +32,13 @@ def generator_or_fresh(generator: Generator | None) -> Generator:
 def check_share(value: float, name: str) -> None:
     """Refuse what is no share of a whole."""
     if not 0 <= value <= 1:
-        raise ParameterError(f"{name} must lie in [0, 1]", hint=f"{name}=0.1")
+        raise ParameterError(f"{name} must lie in [0, 1]", hint=Hint(name, 0.1))
 
 
 def check_count(value: int, name: str, least: int = 1) -> None:
     """Refuse counts that are too small."""
     if value < least:
-        raise ParameterError(f"{name} must be at least {least}", hint=f"{name}={least}")
+        raise ParameterError(f"{name} must be at least {least}", hint=Hint(name, least))
 
 
 def as_it_is(table: Table) -> Release:
@@ -128,7 +128,7 @@ def ad_hoc_noise(
     True
     """
     if spread < 0:
-        raise ParameterError("spread must not be negative", hint="spread=1.5")
+        raise ParameterError("spread must not be negative", hint=Hint("spread", 1.5))
     rng = generator_or_fresh(generator)
 
     def noisy(counts: Floats) -> Floats:
@@ -166,7 +166,9 @@ def multiplicative_noise(
     True
     """
     if not 0 <= least <= most < 1:
-        raise ParameterError("give 0 ≤ least ≤ most < 1", hint="least=0.07, most=0.13")
+        raise ParameterError(
+            "give 0 ≤ least ≤ most < 1", hint=Hint("least", 0.07).also("most", 0.13)
+        )
     rng = generator_or_fresh(generator)
     size = rng.triangular(least, least, most, len(table)) if most > least else least
     factors = 1 + size * rng.choice([-1, 1], len(table))

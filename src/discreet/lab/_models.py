@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.lab._table import Floats
 
 
@@ -55,7 +55,9 @@ def infer_attribute(
     (1, 1.0)
     """
     if not prior or error <= 0:
-        raise ParameterError("give a prior and a positive error", hint="prior={0: 0.5, 1: 0.5}")
+        raise ParameterError(
+            "give a prior and a positive error", hint=Hint("prior", {0: 0.5, 1: 0.5})
+        )
     logs = {
         value: np.log(share) - ((predict({**known, attribute: value}) - output) / error) ** 2 / 2
         for value, share in prior.items()

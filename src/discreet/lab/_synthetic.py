@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.lab._methods import Generator, generator_or_fresh
 from discreet.lab._release import Release, from_table
 from discreet.lab._table import Floats, Ints, Table
@@ -51,7 +51,7 @@ def fully_synthetic(
     rng = generator_or_fresh(generator)
     n = len(table) if people is None else people
     if n < 1:
-        raise ParameterError("draw at least one person", hint="people=400")
+        raise ParameterError("draw at least one person", hint=Hint("people", 400))
     codes = np.empty((n, len(table.quasi)), dtype=np.int64)
     codes[:, 0] = table.codes[rng.integers(0, len(table), n), 0]
     for j in range(1, len(table.quasi)):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from discreet import privacy as p_
-from discreet.errors import DiscreetError, ForeignReportError, ParameterError
+from discreet.errors import DiscreetError, ForeignReportError, Hint, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import Counts
 from discreet.local._protocol import LocalProtocol, total_loss
@@ -83,7 +83,7 @@ class Aggregator:
         if cells > _MOST:
             raise ParameterError(
                 f"an aggregator of this protocol would keep {cells} integers",
-                hint="local.LocalHashing(domain, epsilon, seeds=4096), read for candidates",
+                hint="local.LocalHashing with 4096 seeds, read for candidates",
             )
         self.n = 0
         self.refused: Counter[str] = Counter()
@@ -264,8 +264,9 @@ class Aggregator:
         if (other.unit, other.reports_per_unit) != (self.unit, self.reports_per_unit):
             raise ParameterError(
                 "these aggregators were declared for different units",
-                hint=f"protocol.aggregator(unit={self.unit!r}, "
-                f"reports_per_unit={self.reports_per_unit})",
+                hint=Hint.call(
+                    "protocol.aggregator", unit=self.unit, reports_per_unit=self.reports_per_unit
+                ),
             )
         self._state += other._state
         self.n += other.n

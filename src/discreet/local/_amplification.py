@@ -45,7 +45,7 @@ from discreet import _exact
 from discreet import privacy as p_
 from discreet._exact import Number, ceil_float, show
 from discreet._lazy import special
-from discreet.errors import NotProvedError, ParameterError
+from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.local._intervals import log_binomial
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
@@ -142,7 +142,7 @@ def _report_epsilon(report: Any) -> Fraction:
         if report.top == math.inf or report.mass_at_infinity:
             raise NotProvedError(
                 "amplification by shuffling is proved here for pure ε-DP reports only",
-                hint="local.shuffle(local.KaryResponse(domain=4, epsilon=1), n=10_000)",
+                hint="local.shuffle(local.KaryResponse(4, 1), 10_000)",
             )
         return Fraction(report.top)
     return _exact.epsilon(report)
@@ -229,7 +229,9 @@ def sample_epsilon(target: Number, rate: Number) -> float:
     """
     share = _exact.decimal(rate, "rate")
     if not 0 < share <= 1:
-        raise ParameterError(f"rate must lie in (0, 1], got {show(share)}", hint='rate="0.1"')
+        raise ParameterError(
+            f"rate must lie in (0, 1], got {show(share)}", hint=Hint("rate", "0.1")
+        )
     goal = float(_exact.epsilon(target, "target"))
     # rounded down: a smaller ε keeps the promise
     return math.log1p(math.expm1(goal) / float(share)) * (1 - 2.0**-48)

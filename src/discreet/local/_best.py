@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local._categorical import KaryResponse, OptimizedUnary, SymmetricUnary
 from discreet.local._frequency import FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
@@ -113,7 +113,8 @@ def best(
     eps = read_epsilon(epsilon)
     if task not in ABOUT:
         raise ParameterError(
-            f"task must be one of {', '.join(ABOUT)}, got {str(task)[:40]!r}", hint='task="mean"'
+            f"task must be one of {', '.join(ABOUT)}, got {str(task)[:40]!r}",
+            hint=Hint("task", "mean"),
         )
     made = _protocols(domain_size, eps, task)
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
@@ -123,7 +124,8 @@ def best(
     if not fitting:
         shortest = min(p.report_bytes for p in made)
         raise ParameterError(
-            f"no protocol has reports of at most {max_bytes} bytes", hint=f"max_bytes={shortest}"
+            f"no protocol has reports of at most {max_bytes} bytes",
+            hint=Hint("max_bytes", shortest),
         )
     ranked = sorted(fitting, key=lambda c: (c.variance, c.report_bytes))
     least = ranked[0]

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _postprocess
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
@@ -153,7 +153,9 @@ class RandomizedResponse(_Mixture):
 
     def __init__(self, p: Number | None = None, epsilon: Number | None = None) -> None:
         if (p is None) == (epsilon is None):
-            raise ParameterError("randomized response needs either p or epsilon", hint='p="0.5"')
+            raise ParameterError(
+                "randomized response needs either p or epsilon", hint=Hint("p", "0.5")
+            )
         if p is not None:
             kappa = rat.read_probability(p, "p")
             odds = rat.mixture_odds(kappa, 1, 2)

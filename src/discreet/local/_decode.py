@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, EXACT, Floats, bits_reach, clopper_pearson
 
@@ -193,7 +193,7 @@ def _split(
     if group[-1] < 1:
         raise ParameterError(
             "one cohort cannot both select and test so many candidates",
-            hint="local.Rappor(cohorts=16)",
+            hint=Hint.call("local.Rappor", cohorts=16),
         )
     select = group % 2 == 0
     return ~select, _independent(A[~select], _preselect(A[select], b[select]))

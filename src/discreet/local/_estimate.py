@@ -12,7 +12,7 @@ import numpy as np
 from discreet import _exact
 from discreet import privacy as p_
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _charts
 from discreet.local._aggregator import Tally
 from discreet.local._intervals import NORMAL, POPULATION, Interval, normal_quantile, read_of
@@ -126,5 +126,5 @@ def population_only(of: str) -> None:
     if of != "population":
         raise ParameterError(
             "for this protocol only intervals for the population are offered",
-            hint='of="population"',
+            hint=Hint("of", "population"),
         )

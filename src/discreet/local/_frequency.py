@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _intervals, _postprocess
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
@@ -206,6 +206,6 @@ def read_share(x: Number) -> Fraction:
     value = _exact.decimal(x, "frequency")
     if not 0 <= value <= 1:
         raise ParameterError(
-            f"frequency must lie in [0, 1], got {_exact.show(value)}", hint='frequency="0.1"'
+            f"frequency must lie in [0, 1], got {_exact.show(value)}", hint=Hint("frequency", "0.1")
         )
     return value

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _draws, _intervals
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
@@ -77,7 +77,7 @@ class HadamardResponse(FrequencyProtocol):
         rho = rat.odds_below(eps)
         B = _best_blocks(k, rho) if blocks is None else rat.read_whole(blocks, "blocks", most=k)
         if B & (B - 1):
-            raise ParameterError(f"blocks must be a power of two, got {B}", hint="blocks=4")
+            raise ParameterError(f"blocks must be a power of two, got {B}", hint=Hint("blocks", 4))
         b = 1 << (-(-k // B)).bit_length()
         kappa = rat.mixture(rho, b // 2, B * b)
         odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, B * b), rho)

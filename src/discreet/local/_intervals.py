@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._lazy import special
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Floats = NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def read_of(of: str) -> str:
     if of not in ("population", "respondents"):
         raise ParameterError(
             f"of must be 'population' or 'respondents', got {str(of)[:40]!r}",
-            hint='of="population"',
+            hint=Hint("of", "population"),
         )
     return POPULATION if of == "population" else RESPONDENTS
 

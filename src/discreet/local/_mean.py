@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
@@ -156,7 +156,7 @@ class LocalMean(LocalProtocol):
         ends = read_range(low, high)
         if method not in METHODS:
             raise ParameterError(
-                f"method must be one of {', '.join(METHODS)}", hint='method="hybrid"'
+                f"method must be one of {', '.join(METHODS)}", hint=Hint("method", "hybrid")
             )
         rho = rat.odds_below(eps)
         kappa, law = rat.mixture(rho, 1, 2), piecewise(eps)
@@ -360,7 +360,7 @@ def read_range(low: Number, high: Number) -> tuple[Fraction, Fraction]:
     """Parse a public range."""
     ends = _exact.decimal(low, "low"), _exact.decimal(high, "high")
     if ends[0] >= ends[1]:
-        raise ParameterError("low must lie below high", hint="low=0, high=1")
+        raise ParameterError("low must lie below high", hint=Hint("low", 0).also("high", 1))
     return ends
 
 

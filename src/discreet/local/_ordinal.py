@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
@@ -304,5 +304,5 @@ class DistributionEstimate(Estimate):
 def _read_level(q: float) -> float:
     value = float(_exact.decimal(q, "q"))
     if not 0 < value < 1:
-        raise ParameterError("q must lie strictly between 0 and 1", hint="q=0.5")
+        raise ParameterError("q must lie strictly between 0 and 1", hint=Hint("q", 0.5))
     return value

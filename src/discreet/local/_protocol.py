@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p_
-from discreet.errors import BudgetExceededError, ParameterError
+from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import HASH, Counts, stray_bits, unpack
 from discreet.local._draws import Rng
@@ -319,7 +319,7 @@ class Client:
         if self.sent >= self.max_reports:
             raise BudgetExceededError(
                 f"this client has sent all of its reports ({self.max_reports})",
-                hint=f"protocol.client(max_reports={self.max_reports + 1})",
+                hint=Hint.call("protocol.client", max_reports=self.max_reports + 1),
             )
 
 

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet import privacy as p_
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _decode, _draws
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, Words
@@ -111,7 +111,7 @@ class Rappor(LocalProtocol):
         flip, low, high = (read_probability(x, n) for x, n in ((f, "f"), (p, "p"), (q, "q")))
         if low >= high:
             raise ParameterError(
-                "q must exceed p: set bits are sent as 1 more often", hint='q="0.75"'
+                "q must exceed p: set bits are sent as 1 more often", hint=Hint("q", "0.75")
             )
         h = read_whole(hashes, "hashes", most=32)
         permanent = ((1 - flip / 2) / (flip / 2)) ** (2 * h)

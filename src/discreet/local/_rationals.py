@@ -79,7 +79,7 @@ def checked_odds(odds: Fraction, rho: Fraction) -> Fraction:
     if not 1 < odds <= rho or (odds - 1) * 1024 < (rho - 1) * 1023:
         raise ParameterError(
             "64-bit probabilities cannot express this epsilon for so large a domain",
-            hint='local.LocalHashing(domain=..., epsilon="1")',
+            hint='local.LocalHashing(domain, "1")',
         )
     return odds
 
@@ -102,7 +102,7 @@ def read_probability(x: Number, name: str) -> Fraction:
     if not 0 < value < 1:
         raise ParameterError(
             f"{name} must lie strictly between 0 and 1, got {_exact.show(value)}",
-            hint=f'{name}="0.5"',
+            hint=Hint(name, "0.5"),
         )
     return value
 
@@ -114,7 +114,7 @@ def read_whole(x: object, name: str, *, least: int = 1, most: int = 1 << 31) -> 
     value = int(x.__index__())
     if not least <= value <= most:
         raise ParameterError(
-            f"{name} must lie between {least} and {most}, got {value}", hint=f"{name}={least}"
+            f"{name} must lie between {least} and {most}, got {value}", hint=Hint(name, least)
         )
     return value
 

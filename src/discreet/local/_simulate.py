@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _charts
 from discreet.local._aggregator import Tally
 from discreet.local._best import best
@@ -75,7 +75,7 @@ def simulate(
     if not size:
         raise ParameterError(
             f"say which values people hold: {type(protocol).__name__} has no list of its own",
-            hint="local.simulate(protocol, n=10**8, values=[…], frequencies=[…])",
+            hint=Hint("values", ["a", "b"]),
         )
     state = protocol.simulate_state(_people(frequencies, size, people, rng), rng, values)
     return protocol.estimate(Tally(people, state, {}, protocol.loss, tainted=True), **options)
@@ -94,7 +94,7 @@ def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Co
     ):
         raise ParameterError(
             f"frequencies must be {size} shares, none negative",
-            hint=f"frequencies=[{1 / size:.3g}, …]",
+            hint=Hint("frequencies", [1 / size] * size) if size < 8 else None,
         )
     return np.asarray(rng.multinomial(n, share / share.sum()))
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _draws
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
@@ -143,7 +143,8 @@ class _Sketch(FrequencyProtocol):
         """Read the shares of candidate values, or of the whole domain where it is known."""
         if candidates is None and not self.domain:
             raise ParameterError(
-                "a sketch without a domain is read for candidates", hint='candidates=["a", "b"]'
+                "a sketch without a domain is read for candidates",
+                hint=Hint("candidates", ["a", "b"]),
             )
         words, names = None, None
         if candidates is not None:
@@ -292,7 +293,7 @@ class HadamardSketch(_Sketch):
     @staticmethod
     def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
         if width & (width - 1):
-            raise ParameterError("width must be a power of two", hint="width=1024")
+            raise ParameterError("width must be a power of two", hint=Hint("width", 1024))
         kappa = rat.mixture(rat.odds_below(eps), 1, 2)
         return kappa + (1 - kappa) / 2, Fraction(1, 2), rat.mixture_odds(kappa, 1, 2)
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.local import _bits
 from discreet.local import _rationals as rat
 from discreet.local._bits import Counts
@@ -147,7 +147,9 @@ class SubsetSelection(FrequencyProtocol):
         """
         n, k, w = int(counts.sum()), self.domain, self.size
         if n >= 10**9:
-            raise ParameterError("sets are simulated for fewer than 10⁹ people", hint="n=10**8")
+            raise ParameterError(
+                "sets are simulated for fewer than 10⁹ people", hint=Hint("n", 10**8)
+            )
         lacking = np.arange(w + 1)
         waiting, passed = np.zeros((2, w + 1), np.int64), np.zeros((2, w + 1), np.int64)
         waiting[1, w - 1] = rng.binomial(n, float(self.inside))

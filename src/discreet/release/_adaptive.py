@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release import _tree
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Mechanism
@@ -103,7 +103,7 @@ class TreeAdaptive(Mechanism):
         if len(self.shape) > 2:
             raise ParameterError(
                 f"tree-adaptive publishes vectors and maps, not {len(self.shape)} attributes",
-                hint='method="privtree"',
+                hint=Hint("method", "privtree"),
             )
         flat = len(self.shape) == 1
         self.shapes = SHAPES_1D if flat else SHAPES_2D

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Levels, groups
@@ -39,7 +39,9 @@ class Ahp(Mechanism):
         super().__init__(job)
         fitting(job.workload.shape)
         if not 0 < share < 1 or not 0 <= eta < 100:
-            raise ParameterError("share must lie between 0 and 1, eta above 0", hint="share=0.85")
+            raise ParameterError(
+                "share must lie between 0 and 1, eta above 0", hint=Hint("share", 0.85)
+            )
         self.share, self.eta = Fraction(round(share * 1000), 1000), eta
 
     def course(self) -> Course:

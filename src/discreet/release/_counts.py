@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 LARGEST = 1 << 28
 """Most cells that are ever held as an array (2 GB of int64)."""
@@ -129,7 +129,9 @@ class Records:
         a, b = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         x = np.asarray(points, dtype=np.float64).reshape(-1, len(sizes))
         if a.shape != (len(sizes),) or a.shape != b.shape or not (a < b).all():
-            raise ParameterError("each axis needs public ends, low < high", hint="low=(0, 0)")
+            raise ParameterError(
+                "each axis needs public ends, low < high", hint=Hint("low", (0, 0))
+            )
         # a coordinate that is no number goes to the first cell: never an error, never a hint
         x = np.nan_to_num((x - a) / (b - a), nan=0.0, posinf=1.0, neginf=0.0)
         codes = np.floor(np.clip(x, 0.0, 1.0) * sizes).astype(np.int64)
@@ -165,7 +167,7 @@ def read_counts(x: Any, shape: tuple[int, ...]) -> Counts:
         raise ParameterError(
             "counts must be whole numbers, 0 or more, below 2^53: each cell says how many "
             "records it holds",
-            hint="x = numpy.bincount(codes, minlength=cells)",
+            hint="numpy.bincount(codes) counts the records of each cell",
         )
     return Counts(array.astype(np.int64), None, shape)
 
@@ -176,10 +178,10 @@ def read_shape(sizes: Any) -> tuple[int, ...]:
     for size in given:
         if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 1:
             raise ParameterError(
-                "the size of a domain must be a whole number, at least 1", hint="n=256"
+                "the size of a domain must be a whole number, at least 1", hint=Hint("n", 256)
             )
     if not given:
-        raise ParameterError("a domain needs at least one attribute", hint="sizes=(2, 3)")
+        raise ParameterError("a domain needs at least one attribute", hint=Hint("sizes", (2, 3)))
     return tuple(int(size) for size in given)
 
 

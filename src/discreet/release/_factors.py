@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,8 @@ class Axis(ABC):
         """Return V written out."""
         if self.n > 8192:
             raise ParameterError(
-                f"a Gram matrix of {self.n} × {self.n} would be written out", hint='method="hb"'
+                f"a Gram matrix of {self.n} × {self.n} would be written out",
+                hint=Hint("method", "hb"),
             )
         return self.gram_rows(np.eye(self.n))
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts
 from discreet.release._marginals import Cells
@@ -134,18 +134,19 @@ class IReduct(Mechanism):
         if not isinstance(job.workload, Marginals):
             raise ParameterError(
                 "ireduct publishes marginal tables",
-                hint="release.Workload.marginals(sizes, ways=1)",
+                hint="release.Workload.marginals(sizes, 1)",
             )
         if not job.price.pure:
-            raise ParameterError("ireduct is proved for pure ε", hint='epsilon="1"')
+            raise ParameterError("ireduct is proved for pure ε", hint=Hint("epsilon", "1"))
         self.workload = job.workload
         self.tables = list(job.workload.tables)
         if len(self.tables) > 1 << 12 or job.workload.queries > 1 << 26:
             raise ParameterError(
-                f"ireduct refines {len(self.tables)} tables step by step", hint='method="marginals"'
+                f"ireduct refines {len(self.tables)} tables step by step",
+                hint=Hint("method", "marginals"),
             )
         if not floor > 0:
-            raise ParameterError("floor must be positive", hint="floor=10")
+            raise ParameterError("floor must be positive", hint=Hint("floor", 10))
         self.floor = floor
         # α grows in steps of η; every table starts at a tenth of its even share
         self.eta = job.price.total / (len(self.tables) * self._moves * self.steps)

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import variance
@@ -44,7 +44,7 @@ class _Grid(Mechanism):
         if len(job.workload.shape) != 2:
             raise ParameterError(
                 f"{self.method} publishes maps: domains of two attributes",
-                hint='method="tree-adaptive"',
+                hint=Hint("method", "tree-adaptive"),
             )
         fitting(job.workload.shape)
         if total != "private" and not (isinstance(total, int) and total >= 0):
@@ -52,7 +52,9 @@ class _Grid(Mechanism):
         self.total = total
         self.total_share = Fraction(round(total_share * 1000), 1000)
         if total == "private" and not 0 < self.total_share < 1:
-            raise ParameterError("total_share must lie between 0 and 1", hint="total_share=0.05")
+            raise ParameterError(
+                "total_share must lie between 0 and 1", hint=Hint("total_share", 0.05)
+            )
 
     def _scale(self, share: Fraction) -> float:
         """ε of a share; for Gaussian noise the ε whose Laplace noise is as wide."""

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Query
@@ -134,11 +134,11 @@ class CountOfCounts(Mechanism):
             raise ParameterError(
                 "count-of-counts protects members of groups and treats the number of groups of "
                 "each region as public; say that you agree",
-                hint='groups="public"',
+                hint=Hint("groups", "public"),
             )
         if view not in ("cumulative", "sizes", "cells"):
             raise ParameterError(
-                'view must be "cumulative", "sizes" or "cells"', hint='view="cumulative"'
+                'view must be "cumulative", "sizes" or "cells"', hint=Hint("view", "cumulative")
             )
         fitting(self.shape)
         self.view = view

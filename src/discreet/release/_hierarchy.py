@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release import _tree
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Strategy
@@ -131,7 +131,7 @@ class Wavelet(Strategy):
         if len(job.workload.shape) != 1:
             raise ParameterError(
                 f"wavelet publishes vectors; this domain has {len(job.workload.shape)} attributes",
-                hint='method="hb"',
+                hint=Hint("method", "hb"),
             )
         n = fitting(job.workload.shape)
         height = (n - 1).bit_length()

@@ -50,7 +50,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
@@ -232,7 +232,7 @@ class _Tables(Mechanism):
         if not isinstance(job.workload, Marginals):
             raise ParameterError(
                 f"marginals publishes marginal tables; this workload is {job.workload.describe()}",
-                hint="release.Workload.marginals(sizes, ways=2)",
+                hint="release.Workload.marginals(sizes, 2)",
             )
         self.workload = job.workload
         self.sizes = job.workload.shape
@@ -251,7 +251,7 @@ class Residuals(_Tables):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         if job.price.pure:
-            raise ParameterError("residual bases need Gaussian noise", hint='rho="0.5"')
+            raise ParameterError("residual bases need Gaussian noise", hint=Hint("rho", "0.5"))
         d, orders = len(self.sizes), self.workload.ways
         n = np.array(self.sizes, dtype=np.float64)
         top = max(orders)
@@ -303,7 +303,7 @@ class Residuals(_Tables):
             raise ParameterError(
                 f"the tables have about {self.workload.queries:.3g} cells in all, more than "
                 "memory holds",
-                hint=f"ways={max(1, max(self.workload.ways) - 1)}",
+                hint=Hint("ways", max(1, max(self.workload.ways) - 1)),
             )
         residuals: Tables = {}
         for question in self._questions():
@@ -338,7 +338,7 @@ class WeightedMarginals(_Tables):
         if count > 1 << 10:
             raise ParameterError(
                 f"{count} marginals would be weighted against each other under a pure ε",
-                hint='rho="0.5"',
+                hint=Hint("rho", "0.5"),
             )
         if d <= 7 and math.prod(self.sizes) <= 1 << 20:
             top = d

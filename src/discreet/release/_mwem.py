@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Answers, Levels
@@ -60,19 +60,22 @@ class Mwem(Mechanism):
         if job.workload.queries > 1 << 22:
             raise ParameterError(
                 f"mwem scores every one of the {job.workload.queries} queries in every round",
-                hint='method="tree-adaptive"',
+                hint=Hint("method", "tree-adaptive"),
             )
         rounds = min(10, job.workload.queries) if rounds is None else rounds
         if rounds < 1 or rounds > job.workload.queries or passes < 1:
             raise ParameterError(
-                "rounds must be at least 1 and at most the number of queries", hint="rounds=4"
+                "rounds must be at least 1 and at most the number of queries",
+                hint=Hint("rounds", 4),
             )
         if total != "private" and not (isinstance(total, int) and total >= 0):
             raise ParameterError('total must be "private" or a public number of records')
         self.rounds, self.passes, self.total = rounds, passes, total
         self.total_share = Fraction(round(total_share * 1000), 1000)
         if total == "private" and not 0 < self.total_share < 1:
-            raise ParameterError("total_share must lie between 0 and 1", hint="total_share=0.1")
+            raise ParameterError(
+                "total_share must lie between 0 and 1", hint=Hint("total_share", 0.1)
+            )
 
     def course(self) -> Course:
         """Measure the total, then choose, measure and correct."""

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release import _factors
 from discreet.release._mechanism import Job, Strategy
 from discreet.release._pidentity import optimum as pidentity
@@ -128,7 +128,7 @@ class MatrixStrategy(Strategy):
         if cells > LARGEST:
             raise ParameterError(
                 f"matrix writes strategies out: {cells} cells are more than {LARGEST}",
-                hint='method="hb"',
+                hint=Hint("method", "hb"),
             )
         self.optimum: Optimum | None = None
         if strategy is None:
@@ -173,12 +173,14 @@ def _integers(strategy: Any, cells: int, scale: int) -> NDArray[np.int64]:
     if matrix.ndim != 2 or matrix.shape[1] != cells or matrix.dtype.kind not in "biuf":
         raise ParameterError(
             f"a strategy needs one column for each of the {cells} cells",
-            hint="strategy=numpy.eye(cells)",
+            hint="the identity: numpy.eye(cells)",
         )
     if matrix.dtype.kind == "f" and not np.isfinite(matrix).all():
         raise ParameterError("a strategy must hold finite numbers")
     whole = bool((matrix == np.rint(matrix)).all())
     rounded = np.rint(matrix if whole else matrix * (scale / np.abs(matrix).max()))
     if np.abs(rounded).max(initial=0) >= 1 << 24:
-        raise ParameterError("entries of a strategy must stay below 2^24", hint="scale=2**14")
+        raise ParameterError(
+            "entries of a strategy must stay below 2^24", hint=Hint("scale", 16_384)
+        )
     return np.asarray(rounded[np.abs(rounded).sum(axis=1) > 0], dtype=np.int64)

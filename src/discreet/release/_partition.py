@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release import _tree
 from discreet.release._counts import Counts, fitting
@@ -174,14 +174,15 @@ class Dawa(Mechanism):
         if len(job.workload.shape) != 1:
             raise ParameterError(
                 f"dawa publishes vectors; this domain has {len(job.workload.shape)} attributes",
-                hint='method="tree-adaptive"',
+                hint=Hint("method", "tree-adaptive"),
             )
         if not job.price.pure:
             raise ParameterError(
-                "the partition of dawa is proved for pure ε only", hint='method="tree-adaptive"'
+                "the partition of dawa is proved for pure ε only",
+                hint=Hint("method", "tree-adaptive"),
             )
         if not 0 < share < 1:
-            raise ParameterError("share must lie between 0 and 1", hint="share=0.25")
+            raise ParameterError("share must lie between 0 and 1", hint=Hint("share", 0.25))
         fitting(job.workload.shape)
         self.share = Fraction(round(share * 1000), 1000)
 

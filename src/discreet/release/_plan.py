@@ -9,7 +9,7 @@ from typing import Any
 
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._adaptive import TreeAdaptive
 from discreet.release._ahp import Ahp
@@ -163,14 +163,12 @@ def plan(
     84.12
     """
     if not isinstance(workload, Workload):
-        raise ParameterError(
-            "plan needs a workload", hint="release.plan(release.Workload.prefix(256), epsilon=1)"
-        )
+        raise ParameterError("plan needs a workload", hint="release.Workload.prefix(256)")
     try:
         relation = Neighbours(neighbours)
     except ValueError:
         raise ParameterError(
-            "neighbours must be 'add-remove' or 'change-one'", hint='neighbours="add-remove"'
+            "neighbours must be 'add-remove' or 'change-one'", hint=Hint("neighbours", "add-remove")
         ) from None
     job = Job(workload, Price.read(epsilon, delta, rho), relation)
     if method != "auto":
@@ -179,7 +177,7 @@ def plan(
         return _plan(job, chosen, {} if rmse is None else {method: rmse})
     if options:
         raise ParameterError(
-            f"options belong to a method: {', '.join(sorted(options))}", hint='method="hdmm"'
+            f"options belong to a method: {', '.join(sorted(options))}", hint=Hint("method", "hdmm")
         )
     made = {name: _made(job, name, {}) for name in _suited(job)}
     errors = {name: rmse for name, m in made.items() if (rmse := _rmse(m)) is not None}
@@ -200,7 +198,7 @@ def _made(job: Job, method: str, options: dict[str, Any]) -> Mechanism:
     if method not in METHODS:
         raise ParameterError(
             f"there is no method {str(method)[:40]!r}; there are {', '.join(METHODS)}",
-            hint='method="auto"',
+            hint=Hint("method", "auto"),
         )
     try:
         return METHODS[method](job, **options)
@@ -209,7 +207,7 @@ def _made(job: Job, method: str, options: dict[str, Any]) -> Mechanism:
             raise
         raise ParameterError(
             f"{method} does not take these options: {', '.join(sorted(options))}",
-            hint=f'method="{method}"',
+            hint=Hint("method", method),
         ) from None
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.release import _factors, _tree
 from discreet.release._queries import along
 from discreet.release._workload import Products, Workload
@@ -33,7 +33,7 @@ def nonnegative(workload: Workload, estimate: Any) -> Array:
     if not isinstance(estimate, np.ndarray) or not isinstance(workload, Products):
         raise ParameterError(
             "nonnegative needs one estimate of all counts, for a workload of products",
-            hint="nonnegative=False",
+            hint=Hint("nonnegative", False),
         )
     axes = [axes for _, axes in workload.terms]
     if len(axes) == 1 and all(isinstance(axis, _factors.Identity) for axis in axes[0]):
@@ -86,7 +86,9 @@ def records(estimate: Array, n: int | None) -> NDArray[np.int64]:
     total = float(weights.sum())
     size = round(total) if n is None else n
     if size < 0 or size > 1 << 28:
-        raise ParameterError("n must be a number of records that memory holds", hint="n=1000")
+        raise ParameterError(
+            "n must be a number of records that memory holds", hint=Hint("n", 1000)
+        )
     if total <= 0:
         weights, total = np.ones_like(weights), float(weights.size)
     expected = weights * (size / total)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number, show
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 
 _PIECE = 1 << 22
@@ -46,7 +46,7 @@ class Price:
             return cls(None, None, _exact.epsilon(rho, "rho"))
         if epsilon is None or rho is not None:
             raise ParameterError(
-                "state one price: epsilon, or epsilon and delta, or rho", hint='epsilon="1"'
+                "state one price: epsilon, or epsilon and delta, or rho", hint=Hint("epsilon", "1")
             )
         eps = _exact.epsilon(epsilon)
         if delta is None:
@@ -117,7 +117,8 @@ def _certified(l2: int, eps: Fraction, delta: Fraction, rows: int) -> noise.Disc
             return noise.DiscreteGaussian.from_variance(sigma2)
         excess = max(1e-9, 1.5 * excess)
     raise ParameterError(
-        f"no discrete Gaussian is certified at ε={show(eps)}, δ={show(delta)}", hint='rho="0.5"'
+        f"no discrete Gaussian is certified at ε={show(eps)}, δ={show(delta)}",
+        hint=Hint("rho", "0.5"),
     )
 
 

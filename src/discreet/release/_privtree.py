@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
@@ -164,14 +164,15 @@ class PrivTree(Mechanism):
         if len(job.workload.shape) > 6:
             raise ParameterError(
                 f"privtree splits every axis at once: {len(job.workload.shape)} axes are too many",
-                hint='method="marginals"',
+                hint=Hint("method", "marginals"),
             )
         if not job.price.pure:
             raise ParameterError(
-                "the tree of privtree is proved for pure ε only", hint='method="tree-adaptive"'
+                "the tree of privtree is proved for pure ε only",
+                hint=Hint("method", "tree-adaptive"),
             )
         if not 0 < share < 1 or not 0 <= cut_share < 1 or cut < 0:
-            raise ParameterError("shares must lie between 0 and 1", hint="share=0.5")
+            raise ParameterError("shares must lie between 0 and 1", hint=Hint("share", 0.5))
         self.share = Fraction(round(share * 1000), 1000)
         self.cut, self.cut_share = cut, Fraction(round(cut_share * 1000), 1000)
 

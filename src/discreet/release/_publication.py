@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError, PrivacyError
+from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.mechanisms import Interval
 from discreet.release import _post
 from discreet.release._counts import Counts
@@ -111,13 +111,13 @@ class Publication:
             why = "non-negative" if self.nonnegative else self.method
             raise PrivacyError(
                 f"a {why} publication has no interval: its error depends on the data",
-                hint='method="hb"',
+                hint=Hint("method", "hb"),
             )
         rank = math.ceil((copies + 1) * level)
         if rank > copies:
             raise ParameterError(
                 f"{copies} copies cannot show a confidence of {level}",
-                hint=f"copies={math.ceil(1 / (1 - level))}",
+                hint=Hint("copies", math.ceil(1 / (1 - level))),
             )
         reach = np.sort(np.abs(self._errors(copies)), axis=0)[rank - 1]
         return Interval(self.answers - reach, self.answers + reach, rank / (copies + 1))
@@ -128,7 +128,7 @@ class Publication:
         if workload.queries * copies > 1 << 27:
             raise ParameterError(
                 f"{copies} copies of {workload.queries} errors would not fit into memory",
-                hint="copies=39",
+                hint=Hint("copies", 39),
             )
         empty = Counts(None, np.zeros((0, len(workload.shape)), dtype=np.int64), workload.shape)
         return np.array(
@@ -202,7 +202,7 @@ class Publication:
         if not isinstance(self.estimate, np.ndarray):
             raise ParameterError(
                 "a publication of tables has no single estimate to draw records from",
-                hint="release.synthetic(records, epsilon=1, delta=1e-9)",
+                hint="publish the records with release.synthetic",
             )
         return _post.records(self.estimate, n)
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import sensitivity
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, exact_product, widened
@@ -234,7 +234,8 @@ class Matrix(Query):
     def _squares(self) -> Any:
         if self._largest >= 1 << 24:
             raise ParameterError(
-                "entries of a strategy must stay below 2^24 on its integer grid", hint="scale=2**14"
+                "entries of a strategy must stay below 2^24 on its integer grid",
+                hint=Hint("scale", 16_384),
             )
         m = self.matrix
         return m.multiply(m) if hasattr(m, "multiply") else m * m

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours
 from discreet.release._price import Price, cost, variance
@@ -113,10 +113,12 @@ class Stream:
     ) -> None:
         for name, value in (("horizon", horizon), ("bound", bound), ("ticks", ticks)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(f"{name} must be a whole number, at least 1", hint=f"{name}=1")
+                raise ParameterError(
+                    f"{name} must be a whole number, at least 1", hint=Hint(name, 1)
+                )
         if horizon > 1 << 20 or ticks > horizon:
             raise ParameterError("a horizon has at most 2^20 ticks, and no person has more ticks",
-                                 hint="horizon=365")  # fmt: skip
+                                 hint=Hint("horizon", 365))  # fmt: skip
         self.horizon, self.every, self.bound, self.ticks = horizon, every, bound, ticks
         self.price = Price.read(epsilon, delta, rho)
         self.neighbours = Neighbours(neighbours)
@@ -215,7 +217,7 @@ class Stream:
         """Return the standard deviation of the estimated sum of the first t ticks."""
         t = self.horizon if t is None else t
         if not 1 <= t <= self.horizon:
-            raise ParameterError(f"t must lie between 1 and {self.horizon}", hint="t=1")
+            raise ParameterError(f"t must lie between 1 and {self.horizon}", hint=Hint("t", 1))
         if self.price.pure:
             return math.sqrt(variance(self.law) * len(self._nodes(t)))
         decoder = np.cumsum(inverse_series(self._factor[:t]))

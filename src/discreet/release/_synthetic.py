@@ -43,7 +43,7 @@ from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet._lazy import special
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, Records, read_counts
 from discreet.release._junction import Clique, Junction, cells_of, spread_draw, uniforms
@@ -214,7 +214,7 @@ class SyntheticRecords(Mechanism):
     def __init__(self, job: Job, *, pairs: int | None = None) -> None:
         super().__init__(job)
         if job.price.pure:
-            raise ParameterError("synthetic draws Gaussian noise", hint='delta="1e-9"')
+            raise ParameterError("synthetic draws Gaussian noise", hint=Hint("delta", "1e-9"))
         self.shape = job.workload.shape
         d = len(self.shape)
         most = d * (d - 1) // 2
@@ -337,13 +337,15 @@ class Synthetic:
         Analyse each alone and put the results together with :func:`combine`.
         """
         if m < 2:
-            raise ParameterError("uncertainty needs at least two sets", hint="m=10")
+            raise ParameterError("uncertainty needs at least two sets", hint=Hint("m", 10))
         return [self.model.renoised().draw(self._size(n)) for _ in range(m)]
 
     def _size(self, n: int | None) -> int:
         size = round(self.model.records) if n is None else n
         if not 0 < size <= 1 << 26:
-            raise ParameterError("n must be a number of records that memory holds", hint="n=1000")
+            raise ParameterError(
+                "n must be a number of records that memory holds", hint=Hint("n", 1000)
+            )
         return size
 
     def __repr__(self) -> str:

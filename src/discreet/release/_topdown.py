@@ -35,7 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import fitting
 from discreet.release._marginals import Cells
@@ -71,16 +71,18 @@ class TopDown(Mechanism):
         if wrong or isinstance(unprotected, str):
             raise ParameterError(
                 "unprotected lists what is released exactly: total, area-totals",
-                hint='unprotected=["area-totals"]',
+                hint=Hint("unprotected", ["area-totals"]),
             )
         if self.unprotected and job.neighbours is Neighbours.ADD_REMOVE:
             raise ParameterError(
                 "an exact total tells two tables apart that differ by one record more or less; "
                 "with unprotected totals only records of equal totals are neighbours",
-                hint='neighbours="change-one"',
+                hint=Hint("neighbours", "change-one"),
             )
         if not 0 < nation_share < 1:
-            raise ParameterError("nation_share must lie between 0 and 1", hint="nation_share=0.5")
+            raise ParameterError(
+                "nation_share must lie between 0 and 1", hint=Hint("nation_share", 0.5)
+            )
         self.nation_share = Fraction(round(nation_share * 1000), 1000)
 
     @property

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release import _factors
 from discreet.release._counts import fitting, read_shape
@@ -182,7 +182,8 @@ class Workload(ABC):
         """Return WᵀW written out (small domains)."""
         if self.cells > 8192:
             raise ParameterError(
-                f"a Gram matrix over {self.cells} cells would be written out", hint='method="hb"'
+                f"a Gram matrix over {self.cells} cells would be written out",
+                hint=Hint("method", "hb"),
             )
         eye = np.eye(self.cells)
         W = np.array([self.answers(row.reshape(self.shape)) for row in eye]).T
@@ -276,7 +277,7 @@ class Products(Workload):
     def sensitivity(self, norm: int = 1, neighbours: Neighbours | str = "add-remove") -> float:
         """Largest column norm, twice that for a change (without the weights of a union)."""
         if norm not in (1, 2):
-            raise ParameterError("norm must be 1 or 2", hint="norm=1")
+            raise ParameterError("norm must be 1 or 2", hint=Hint("norm", 1))
         power = 0.0
         sums: Array = np.zeros(self.shape) if len(self.terms) > 1 else np.zeros(())
         for _, axes in self.terms:
@@ -313,7 +314,7 @@ class Marginals(Workload):
             for k in orders
         ):
             raise ParameterError(
-                f"ways must be numbers of attributes, 0 to {len(sizes)}", hint="ways=2"
+                f"ways must be numbers of attributes, 0 to {len(sizes)}", hint=Hint("ways", 2)
             )
         self.shape, self.ways = sizes, orders
         e = [1] + [0] * max(orders)
@@ -396,7 +397,7 @@ class Boxes(Workload):
         if a.shape != b.shape or not len(a) or (a < 0).any() or (b > shape).any() or (a >= b).any():
             raise ParameterError(
                 f"each box needs 0 ≤ low < high ≤ {shape} on every axis",
-                hint="Workload.boxes((128, 128), low=[[0, 0]], high=[[64, 128]])",
+                hint="Workload.boxes((128, 128), [[0, 0]], [[64, 128]])",
             )
         self.low, self.high = a, b
         self.queries = len(a)
