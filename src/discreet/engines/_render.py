@@ -23,6 +23,8 @@ from discreet.plan import (
     PRIME,
     Aggregate,
     Filter,
+    Fold,
+    FoldKind,
     JoinPublic,
     JoinUnit,
     Key,
@@ -31,6 +33,7 @@ from discreet.plan import (
     LimitRows,
     Measure,
     MeasureKind,
+    PerUnit,
     Project,
     Relation,
     Scan,
@@ -105,6 +108,8 @@ class _Statement:
                 return self.join(relation, wanted, *inputs)
             case JoinUnit():
                 return self.join_unit(relation, *inputs)
+            case PerUnit():
+                return self.per_unit(relation.wanted(wanted), *inputs)
             case Project():
                 return self.project(relation, wanted, *inputs)
             case LimitRows():
@@ -156,7 +161,31 @@ class _Statement:
         return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
 
     def join_unit(self, join: JoinUnit, left: _Rows, right: _Rows) -> _Rows:
-        return self.joined(left, right, "INNER JOIN", f"l.{UNIT} = r.{UNIT}", join.prefix)
+        on = f"l.{UNIT} = r.{UNIT}"
+        return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
+
+    def per_unit(self, node: PerUnit, below: _Rows) -> _Rows:
+        """Group by unit and keys, then move counts and sums into their bounds."""
+        renderer = self.renderer(below.columns)
+        keys = {name: self.fresh("c") for name, _ in node.keys}
+        held = {name: self.fresh("c") for name, _ in node.folds}
+        values = [f"{renderer.value(e)} AS {keys[n]}" for n, e in node.keys]
+        values += [f"{renderer.value(f.expr)} AS {held[n]}" for n, f in node.folds]
+        body = _select([UNIT, *values], renderer.over(below.body))
+        group = ", ".join([UNIT, *keys.values()])
+        folded = {name: self.fresh("c") for name in held}
+        folds = [f"{_folded(f.kind, held[n])} AS {folded[n]}" for n, f in node.folds]
+        body = f"{_select([UNIT, *keys.values(), *folds], body)} GROUP BY {group}{_FENCE}"
+        bounded = [f"{self.bounded(f, folded[n])} AS {held[n]}" for n, f in node.folds]
+        body = _select([UNIT, *keys.values(), *bounded], body)
+        return _Rows(body, keys | held, below.unit)
+
+    def bounded(self, fold: Fold, name: str) -> str:
+        if not fold.clamped:
+            return name
+        lo, hi = (self.dialect.integer(end) for end in (fold.type.lo, fold.type.hi))
+        clamped = f"CASE WHEN {name} < {lo} THEN {lo} WHEN {name} > {hi} THEN {hi} ELSE {name} END"
+        return f"CAST({clamped} AS BIGINT)"
 
     def joined(self, left: _Rows, right: _Rows, kind: str, on: str, prefix: str) -> _Rows:
         more = "".join(f", r.{c}" for c in right.columns.values())
@@ -317,6 +346,11 @@ class _Statement:
             for i, m in enumerate(aggregate.measures)
         ]  # fmt: skip
         return _grouped(list(keys.values()), sums, body)
+
+
+def _folded(kind: FoldKind, name: str) -> str:
+    distinct = kind is FoldKind.DISTINCT
+    return f"count(DISTINCT {name})" if distinct else f"{kind.value}({name})"
 
 
 def _items(schema: Mapping[str, Type], rows: _Rows) -> dict[str, Item]:

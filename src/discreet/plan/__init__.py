@@ -14,6 +14,7 @@ from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Spread, Total, corners
 from discreet.plan._lower import Lowered, cells_of, lower
 from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
+from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
@@ -90,6 +91,8 @@ __all__ = [
     "Expr",
     "Filter",
     "Fluent",
+    "Fold",
+    "FoldKind",
     "Formula",
     "Groups",
     "JoinPublic",
@@ -113,6 +116,7 @@ __all__ = [
     "Out",
     "Output",
     "Part",
+    "PerUnit",
     "Plan",
     "Priced",
     "Project",

@@ -34,6 +34,7 @@ from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
     Bucket,
+    Capped,
     Case,
     Clamp,
     Coalesce,
@@ -469,6 +470,8 @@ def clamp(
 ) -> Expr:
     """Move a number into public bounds, which may lie between its grid points."""
     expr = as_number(operand, where)
+    if isinstance(expr, Capped) and high is not None:
+        expr = expr.arg
     if low is not None and high is not None and low > high:
         raise QueryError(f"{where}: {show(low)} is above {show(high)}")
     t = expr.type

@@ -286,6 +286,13 @@ class Guard(Clamp):
     words = "{arg}"
 
 
+@dataclass(frozen=True)
+class Capped(Clamp):
+    """A default bound of a count or sum per unit, which one in the question replaces."""
+
+    words = "{arg} up to {hi}"
+
+
 Part = Choice[
     "year", "quarter", "month", "week", "day", "weekday", "doy", "hour", "minute", "second"
 ]

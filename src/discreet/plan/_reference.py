@@ -18,6 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from discreet import policy as pol
+from discreet.plan._per_unit import PerUnit
 from discreet.plan._relation import (
     PRIME,
     UNIT,
@@ -178,6 +179,9 @@ def rows_of(relation: Relation, tables: Tables, salt: Salt) -> Rows:
         case JoinUnit(below, other):
             theirs = rows_of(other, tables, salt)
             return _join_unit(relation, rows_of(below, tables, salt), theirs)
+        case PerUnit(below):
+            units = _by_unit(rows_of(below, tables, salt))
+            return [row for u, own in units.items() for row in _per_unit(relation, u, own)]
         case Project(below):
             return _project(relation, rows_of(below, tables, salt))
         case LimitRows(below):
@@ -244,12 +248,26 @@ def _project(project: Project, rows: Rows) -> Rows:
     return projected
 
 
+def _per_unit(node: PerUnit, unit: Code, own: Rows) -> Rows:
+    groups: dict[tuple[Code, ...], Rows] = defaultdict(list)
+    for row in own:
+        groups[tuple(e.evaluate(row) for _, e in node.keys)].append(row)
+    names = [name for name, _ in node.keys]
+    return [
+        dict(zip(names, keys, strict=True))
+        | {name: fold.of([fold.expr.evaluate(r) for r in rows]) for name, fold in node.folds}
+        | {UNIT: unit}
+        for keys, rows in groups.items()
+    ]
+
+
 def _join_unit(join: JoinUnit, rows: Rows, theirs: Rows) -> Rows:
     own = _by_unit(theirs)
+    alone: Rows = [dict.fromkeys(join.other.schema)] if join.how == "left" else []
     return [
         row | {join.prefix + name: value for name, value in match.items() if name != UNIT}
         for row in rows
-        for match in own.get(row[UNIT], [])
+        for match in own.get(row[UNIT], alone)
     ]
 
 

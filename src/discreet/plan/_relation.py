@@ -213,14 +213,16 @@ class JoinUnit(Relation):
     """Each private row with the rows of the *same unit* in another private relation.
 
     Every joined row belongs to that one unit, so a unit still moves only its own
-    rows. Both sides are limited before, so that neither rows nor time grow with
-    what one unit holds. A join on anything else would let one unit's rows
+    rows. Both sides are limited before, or the other has one row for each unit, so
+    that neither rows nor time grow with what one unit holds. In a left join a row
+    without partners stands alone. A join on anything else would let one unit's rows
     multiply another's, and does not exist.
     """
 
     below: Relation
     other: Relation
     prefix: str = ""
+    how: str = "inner"
     parts = ("below", "other")
 
     def __post_init__(self) -> None:
@@ -232,21 +234,24 @@ class JoinUnit(Relation):
                 f"{mine.name!r} is protected under {mine.neighbours} and {theirs.name!r} under "
                 f"{theirs.neighbours}: together they have no common statement"
             )
-        if self.below.m is None or self.other.m is None:
+        if self.other.m != 1 and None in (self.below.m, self.other.m):
             raise ParameterError("both sides of a join of private tables are limited before it")
 
     @cached_property
     def schema(self) -> Mapping[str, Type]:
         """Columns of both sides; the other's renamed with the prefix."""
-        return _both(self.below.schema, self.other.schema, self.prefix)
+        left = self.how == "left"
+        theirs = {n: replace(t, nullable=t.nullable or left) for n, t in self.other.schema.items()}
+        return _both(self.below.schema, theirs, self.prefix)
 
     def _theirs(self, columns: Names) -> Names:
         return {n for n in self.other.schema if self.prefix + n in columns}
 
     def most(self, columns: Names) -> int | None:
         """Pairs of rows that agree, each on its own columns."""
-        left = self.below.most(columns & self.below.schema.keys())
-        return _times(left, self.other.most(self._theirs(columns)))
+        left, right = columns & self.below.schema.keys(), self.other.most(self._theirs(columns))
+        alone = self.how == "left" and right is not None
+        return _times(self.below.most(left), max(right or 0, 1) if alone else right)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """Of either side its own columns."""

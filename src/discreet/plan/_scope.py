@@ -234,6 +234,8 @@ class Scope:
     sources: tuple[Source, ...]
     known: Facts = field(default_factory=dict)
     merged: frozenset[str] = frozenset()  # names equal in all tables, by a join
+    caps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Bounds of counts and sums per unit where they are keys or added up."""
 
     @classmethod
     def of(cls, table: pol.Table, alias: str | None = None) -> Scope:
@@ -297,10 +299,13 @@ class Scope:
         """See the columns as WHERE has narrowed them: for keys and statistics only."""
 
         def leaf(column: Column) -> Expr:
-            r = self.known.get(column.name)
-            return column if r is None else _guarded(replace(column, of=column.of.not_null()), r)
+            r, cap = self.known.get(column.name), self.caps.get(column.name)
+            known = column
+            if r is not None:
+                known = _guarded(replace(column, of=column.of.not_null()), r)
+            return known if cap is None or (r is not None and r.hi is not None) else Capped(known, *cap)
 
-        return self._with(leaf) if self.known else self
+        return self._with(leaf) if self.known or self.caps else self
 
     def assuming(self, condition: Expr) -> Scope:
         """See the columns moved into the range that a true `condition` proves for them.
@@ -342,18 +347,57 @@ class Scope:
         same = {left.casefold() for left, right in pairs if left.casefold() == right.casefold()}
         return self._joined(joined, Source(name, _columns(joined, prefix, public)), same)
 
-    def join_unit(self, other: Scan, *, alias: str | None = None) -> Scope:
-        """Add the columns of the same unit's rows in another private table."""
-        name, prefix = self._beside(other, alias)
+    def join_unit(self, other: Scope, how: str = "inner") -> Scope:
+        """Add the columns of the same unit's rows in another private relation."""
+        source = other.sources[0]
+        name, prefix = self._beside(other.relation, source.alias)
         # each side is limited first: neither rows nor time grow with what a unit holds
-        joined = JoinUnit(bounded(self.relation), bounded(other), prefix)
-        return self._joined(joined, Source(name, _columns(joined, prefix, other)))
+        theirs = bounded(other.relation)
+        own = self.relation if theirs.m == 1 else bounded(self.relation)
+        joined = JoinUnit(own, theirs, prefix, how)
 
-    def _beside(self, other: Scan, alias: str | None) -> tuple[str, str]:
+        def leaf(column: Column) -> Expr:
+            return Column(prefix + column.name, joined.schema[prefix + column.name])
+
+        columns = {n: rebuild(e, leaf) for n, e in source.columns.items()}
+        known = {} if how == "left" else {prefix + n: r for n, r in other.known.items()}
+        caps = {prefix + n: cap for n, cap in other.caps.items()}
+        scope = self._joined(joined, Source(name, columns))
+        return replace(scope, known={**scope.known, **known}, caps={**scope.caps, **caps})
+
+    def having(self, other: Scope, *, where: bool) -> Scope:
+        """Keep the rows of units that have (or have not) a row in another private relation."""
+        prefix = f"\0{len(self.relation.nodes)}."
+        one = Constant.number(Fraction(1))
+        if where:
+            return replace(self, relation=JoinUnit(self.relation, PerUnit(other.relation, (), ()), prefix))
+        counted = PerUnit(other.relation, (), (("n", Fold(FoldKind.COUNT, one)),))
+        joined = JoinUnit(self.relation, counted, prefix, "left")
+        absent = IsNull(Column(prefix + "n", joined.schema[prefix + "n"]))
+        return replace(self, relation=Filter(joined, absent))
+
+    def per_unit(
+        self,
+        alias: str,
+        keys: Mapping[str, Expr],
+        folds: Mapping[str, Fold],
+        condition: Expr | None,
+        columns: Mapping[str, Expr],
+    ) -> Scope:
+        """See one row for each unit and value of the keys, as a grouped subquery's reader does."""
+        relation: Relation = PerUnit(self.relation, tuple(keys.items()), tuple(folds.items()))
+        known: Facts = {}
+        if condition is not None:
+            relation, known = Filter(relation, condition), facts(condition)
+        rows = rows_of_unit(base(relation).table)
+        caps = {n: cap for n, f in folds.items() if (cap := f.within(rows)) is not None}
+        return Scope(relation, (Source(alias, dict(columns)),), known, caps=caps)
+
+    def _beside(self, other: Relation, alias: str | None) -> tuple[str, str]:
         """Name of a joined table, and what tells its columns from ours."""
-        name = alias or other.table.name
+        name = alias or base(other).table.name
         if name.casefold() in {s.alias.casefold() for s in self.sources}:
-            hint = f"JOIN {other.table.name} AS other …"
+            hint = f"JOIN {base(other).table.name} AS other …"
             raise QueryError(f"two tables are called {quote(name)}", hint=hint)
         return name, f"{name}." if other.schema.keys() & self.relation.schema.keys() else ""
 
@@ -423,9 +467,10 @@ def _sunk(relation: Relation, condition: Expr) -> Relation | None:
         return None if below is None else replace(relation, below=below)
     if not isinstance(relation, JoinUnit):
         return None
+    outer = relation.how == "left"
     if read <= relation.below.schema.keys():
         return replace(relation, below=_below_limit(relation.below, condition))
-    if read <= {relation.prefix + name for name in relation.other.schema}:
+    if read and not outer and read <= {relation.prefix + name for name in relation.other.schema}:
         cut = len(relation.prefix)
         own = rebuild(condition, lambda c: replace(c, name=c.name[cut:]))
         return replace(relation, other=_below_limit(relation.other, own))

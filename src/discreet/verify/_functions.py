@@ -46,7 +46,7 @@ class Functions(Casts):
 
     def _call(self, node: Node, scope: Scope, facts: Facts) -> Value:
         name, *arguments = node.args
-        if name in ("sum", "count", "count distinct", "max"):
+        if name in ("sum", "count", "count distinct", "max", "min"):
             return self._aggregate(name, arguments, node, scope, facts)
         values = [self.value(a, scope, facts) for a in arguments]
         out = Value("i64", null=any(v.null for v in values), dep=deps(values))
@@ -71,7 +71,7 @@ class Functions(Casts):
         if name == "count distinct":
             codes = v.hi - v.lo + 1 if v.type in INTEGERS else INF
             return out._replace(form=("once",) if v.unit else ("distinct", codes, v.id))
-        if name == "max":
+        if name in ("max", "min"):
             return v._replace(null=True, id=None, per=None, fields=(), unit=False, literal=False)
         if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):
             raise Unproven(f"the sum of {v.type}")

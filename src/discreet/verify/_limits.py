@@ -45,6 +45,7 @@ from discreet.verify._read import From, Join, Node, Select, Unproven
 from discreet.verify._rules import NOTHING, Scope
 
 Tokens = frozenset[int]
+Columns = tuple[tuple[str, str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,7 @@ class Statement:
         if select.group or any(_aggregates(node) for node, _ in select.items):
             group = self.group(select, scope)
             rows = replace(rows, mixed=rows.mixed or self.impure(_all(group)))
+        own = group is not None and self.own(rows, group)
         made: list[tuple[str, str, Value]] = []
         outputs: list[Value] = []
         ties: list[tuple[Value, Tokens]] = []
@@ -331,7 +333,9 @@ class Statement:
                 summed = _aggregates(node)
                 if summed and not all(self.pure(part, scope) for part in _sums(node)):
                     v = v._replace(per=None)
-                v = self.bound(v, summed=summed)
+                if summed and own:
+                    v = self.folded(v)
+                v = self.bound(v, summed=summed and not own)
             outputs.append(v)
             made.append(("", name or f"?{len(made)}", v))
         for rank, decided in ties:
@@ -340,6 +344,25 @@ class Statement:
         if len({name for _, name, _ in made}) != len(made):
             raise Unproven("two columns of one name")
         return replace(rows, columns=tuple(made)), group, outputs
+
+    def own(self, rows: _Rows, group: list[Value]) -> bool:
+        """Whether each group holds rows of one unit only, so that sums are that unit's own."""
+        single = any(v.unit for v in group) and rows.known and rows.private
+        return single and not (rows.by_row or rows.grouped or rows.mixed)
+
+    def folded(self, v: Value) -> Value:
+        """Value that one unit's rows were added up to: new, and no sum over units."""
+        token = self.token()
+        return v._replace(id=token, dep=frozenset((token,)), per=None, form=(), fields=(),
+                          literal=False, unit=False)  # fmt: skip
+
+    def per_unit(self, rows: _Rows, group: list[Value], columns: Columns) -> _Rows:
+        """Relation with one row for each unit and value of the other keys."""
+        others = [v for v in group if not v.unit]
+        most = min(self.total(rows), self.cells(rows, others))
+        return _Rows(columns, private=True, known=True, rows=most, sizes=rows.sizes,
+                     shares=((1, _all(others)),),
+                     identities=(self.closure(others),))  # fmt: skip
 
     def bound(self, v: Value, *, summed: bool) -> Value:
         """Value of a named expression: a token of its own, unless it is an image or a constant."""
@@ -375,6 +398,8 @@ class Statement:
             columns = tuple((alias, name, v) for _, name, v in rows.columns)
             if group is None:
                 return replace(rows, columns=columns)
+            if self.own(rows, group):
+                return self.per_unit(rows, group, columns)
             # what a unit adds to sums is counted by its rows below; nothing else survives
             return _Rows(columns, rows.private, rows.by_row, rows.known, rows.certain, rows.mixed,
                          grouped=True, rows=rows.rows)  # fmt: skip
@@ -542,7 +567,7 @@ def _all(values: list[Value]) -> Tokens:
 
 def _sums(node: Node) -> list[Node]:
     """Aggregates inside an expression."""
-    if node.kind == "call" and node.args[0] in ("sum", "count", "count distinct", "max"):
+    if node.kind == "call" and node.args[0] in ("sum", "count", "count distinct", "max", "min"):
         return [node]
     if node.kind in ("column", "case", "window"):
         return []  # the rules refuse an aggregate in a branch
