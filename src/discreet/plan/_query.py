@@ -20,7 +20,7 @@ from discreet.plan._relation import (
     Relation,
     base,
     digest,
-    private_tables,
+    multiplied_tables,
     rows_of_unit,
 )
 from discreet.plan._statistics import Statistic
@@ -118,7 +118,7 @@ def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     if table.unit is None:
         # a row is a unit, and what a join makes of it is all that it contributes
         return Limits(rows=max(relation.m or 1, 1))
-    joined = private_tables(relation)
+    joined = multiplied_tables(relation)
     if len(joined) > 1:
         return Limits(rows=prod(rows_of_unit(t) for t in joined))
     if grouped:

@@ -34,6 +34,7 @@ from discreet import policy as pol
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, quote, unknown
 from discreet.plan._expr import (
+    Capped,
     Column,
     Compare,
     Constant,
@@ -47,6 +48,7 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._logic import MIRROR, OPPOSITE
+from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
@@ -57,6 +59,7 @@ from discreet.plan._relation import (
     Scan,
     base,
     bounded,
+    rows_of_unit,
 )
 from discreet.plan._types import Kind, Type
 
@@ -300,10 +303,14 @@ class Scope:
 
         def leaf(column: Column) -> Expr:
             r, cap = self.known.get(column.name), self.caps.get(column.name)
-            known = column
+            known: Expr = column
             if r is not None:
                 known = _guarded(replace(column, of=column.of.not_null()), r)
-            return known if cap is None or (r is not None and r.hi is not None) else Capped(known, *cap)
+            return (
+                known
+                if cap is None or (r is not None and r.hi is not None)
+                else Capped(known, *cap)
+            )
 
         return self._with(leaf) if self.known or self.caps else self
 
@@ -370,7 +377,9 @@ class Scope:
         prefix = f"\0{len(self.relation.nodes)}."
         one = Constant.number(Fraction(1))
         if where:
-            return replace(self, relation=JoinUnit(self.relation, PerUnit(other.relation, (), ()), prefix))
+            return replace(
+                self, relation=JoinUnit(self.relation, PerUnit(other.relation, (), ()), prefix)
+            )
         counted = PerUnit(other.relation, (), (("n", Fold(FoldKind.COUNT, one)),))
         joined = JoinUnit(self.relation, counted, prefix, "left")
         absent = IsNull(Column(prefix + "n", joined.schema[prefix + "n"]))

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from discreet._print import number
-from discreet.plan._expr import Expr, columns_of
+from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
 from discreet.plan._query import Apply, Of, Out, Query
@@ -29,6 +29,7 @@ from discreet.plan._relation import (
     LimitRows,
     MeasureKind,
     Scan,
+    base,
     combinations,
 )
 
@@ -109,6 +110,9 @@ def _clamps(query: Query) -> Iterator[str]:
     exprs: list[Expr] = [k.expr for k in query.keys]
     exprs += [s.expr for s in query.statistics if s.expr is not None]
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
+    unit = base(query.relation).table.unit
+    for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
+        yield f"{cap.arg.describe()} counted up to {_shown(cap.type.value(cap.hi))} per {unit}"
     used = frozenset[str]().union(*(columns_of(e) for e in exprs))
     # a join renames the columns of its other side
     prefixes = {"", *(n.prefix for n in query.relation.nodes if isinstance(n, JoinUnit))}
@@ -117,6 +121,14 @@ def _clamps(query: Query) -> Iterator[str]:
             named = any(prefix + name in used for prefix in prefixes)
             if named and getattr(scan.table.columns[name], "outside", None) == "clamp":
                 yield f"{name} clamped to {_shown(t.value(t.lo))}…{_shown(t.value(t.hi))}"
+
+
+def _capped(e: Expr) -> Iterator[Capped]:
+    """Default bounds of values per unit in an expression."""
+    if isinstance(e, Capped):
+        yield e
+    for child in e.children:
+        yield from _capped(child)
 
 
 def _shown(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._parsed import Fanout, Parsed
+from discreet.sql._people import People
 from discreet.sql._rows import Rows
 from discreet.sql._text import identifier, label, only, refuse, tree
 
@@ -106,11 +107,8 @@ class _Select:
     def parse(self) -> Parsed:
         only(self.node, *_CLAUSES, hint="GROUP BY sex")
         self._read_with()
-        scope = self._from()
-        if (where := self.node.args.get("where")) is not None:
-            if has_aggregate(where):
-                raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
-            scope = scope.where(Rows(scope).condition(where.this))
+        scope = self.tables()
+        scope = self.filtered(scope)
         assembly, rows = Assembly(scope), Rows(scope.narrowed())
         items = self._items()
         self._group(assembly, rows, items)
@@ -131,7 +129,8 @@ class _Select:
             only(cte, "this", "alias")
             self.subqueries[(_alias(cte) or "").casefold()] = cte.this
 
-    def _from(self) -> Scope:
+    def tables(self) -> Scope:
+        """What FROM and its joins show."""
         start = self.node.args.get("from_")
         if start is None:
             raise QueryError("the question names no table", hint="SELECT COUNT(*) AS n FROM people")
@@ -186,26 +185,82 @@ class _Select:
         return table
 
     def _rows_of(self, node: exp.Expr, alias: str) -> Scope:
-        """Rows of a subquery that only selects, computes and filters."""
+        """Rows of a subquery: selected, computed and filtered, or one for each unit."""
         if not isinstance(node, exp.Select):
             raise refuse(label(node), _TRIVIAL)
-        if any(has_aggregate(e) for e in node.expressions) or node.args.get("group"):
+        inner = replace(self, node=node)
+        if node.args.get("group"):
+            only(node, *_ROW_CLAUSES, "joins", "group", "having", "order", hint=_TRIVIAL)
+            return inner.people(alias)
+        if any(has_aggregate(e) for e in node.expressions):
             raise UnsupportedQueryError(
-                "a subquery may select, compute and filter rows, not aggregate them", hint=_TRIVIAL
+                "a subquery gives rows, or GROUP BY the unit one row for each person",
+                hint=_TRIVIAL,
             )
-        only(node, *_ROW_CLAUSES, hint=_TRIVIAL)
-        start = node.args.get("from_")
-        if start is None:
-            raise QueryError("the subquery names no table", hint=_TRIVIAL)
-        name = _plain_table(start.this)
-        table = _lookup(self.policy, name)
-        if table is None or table.public:
-            raise refuse("a subquery over anything but a private table", _TRIVIAL)
-        scope = Scope.of(table, identifier(start.this.args.get("alias")))
+        only(node, *_ROW_CLAUSES, "joins", "order", hint=_TRIVIAL)
+        scope = inner.tables()
         columns = self._projected(scope, node.expressions)
-        if (where := node.args.get("where")) is not None:
-            scope = scope.where(Rows(scope).condition(where.this))
-        return scope.project(alias, columns)
+        return inner.filtered(scope).project(alias, columns)
+
+    def people(self, alias: str) -> Scope:
+        """One row for each unit (and value of the other keys) of a subquery."""
+        scope, items = self.filtered(self.tables()), self._items()
+        rows, keys, grouped = Rows(scope.narrowed()), [], False
+        for node in self.node.args["group"].expressions:
+            value, name = self._key(scope, node.unnest(), items)
+            table = identifier(value.args.get("table"))
+            if isinstance(value, exp.Column) and scope.is_unit(value.name, table):
+                grouped = True
+                continue
+            keys.append((value, name, rows.expr(value, "GROUP BY")))
+        if not grouped:
+            unit = scope.unit
+            raise UnsupportedQueryError(
+                "a subquery that aggregates must group by the unit, so that each row is a person's",
+                hint=None if unit is None else f"GROUP BY {unit}",
+            )
+        people, columns = People(scope, tuple(keys)), {}
+        for value, name, _ in items:
+            table = identifier(value.args.get("table"))
+            if not (isinstance(value, exp.Column) and scope.is_unit(value.name, table)):
+                columns[name] = people.named(value, name)
+        having = self.node.args.get("having")
+        condition = None if having is None else people.condition(having.this)
+        named = {name: key for _, name, key in keys}
+        return scope.per_unit(alias, named, people.folds, condition, columns)
+
+    def filtered(self, scope: Scope) -> Scope:
+        """Filter rows; by what their units have elsewhere as well."""
+        where = self.node.args.get("where")
+        if where is None:
+            return scope
+        test = where.this
+        plain = []
+        for part in test.flatten() if isinstance(test, exp.And) else [test]:
+            wanted, inner = _member_query(part)
+            if inner is None:
+                if has_aggregate(part):
+                    raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
+                plain.append(part)
+            else:
+                scope = self._having_rows(scope, inner, part, where=wanted)
+        return scope.where(*(Rows(scope).condition(part) for part in plain))
+
+    def _having_rows(self, scope: Scope, inner: exp.In, part: exp.Expr, *, where: bool) -> Scope:
+        """Keep rows by whether their unit occurs in a subquery."""
+        column, query = inner.this, inner.args["query"]
+        query = query.this if isinstance(query, exp.Subquery) else query
+        unit = scope.unit or "the unit"
+        hint = f"{unit} IN (SELECT {unit} …)"
+        table = identifier(column.args.get("table"))
+        if not (isinstance(column, exp.Column) and scope.is_unit(column.name, table)):
+            raise refuse(f"{label(part)} of a subquery on other than the unit", hint)
+        if not isinstance(query, exp.Select) or len(query.expressions) != 1:
+            raise refuse("IN of this subquery", hint)
+        other = self._rows_of(query, "subquery")
+        if other.sources[0].columns:
+            raise refuse("IN of a subquery that selects other than the unit", hint)
+        return scope.having(other, where=where)
 
     def _projected(self, scope: Scope, items: Sequence[exp.Expr]) -> dict[str, Expr]:
         columns: dict[str, Expr] = {}
@@ -235,10 +290,11 @@ class _Select:
             raise refuse(f"{side or kind} JOIN", "JOIN or LEFT JOIN")
         node = join.this
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
-            raise refuse("a join with a subquery", "JOIN regions USING (region)")
+            return self._join_private(scope, self._source(node), join)
         table = self._table(_plain_table(node))
         if not table.public:
-            return self._join_private(scope, table, join)
+            alias = identifier(node.args.get("alias")) or table.name
+            return self._join_private(scope, Scope.of(table, alias), join)
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
         pairs = self._pairs(scope, public, alias, join)
@@ -246,26 +302,24 @@ class _Select:
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
 
-    def _join_private(self, scope: Scope, table: pol.Table, join: exp.Join) -> Scope:
-        """Join another private table, on the unit and on nothing else."""
-        alias = identifier(join.this.args.get("alias")) or table.name
-        ours, theirs = scope.unit, table.unit
-        hint = f"JOIN {table.name} ON {scope.sources[0].alias}.{ours} = {alias}.{theirs}"
+    def _join_private(self, scope: Scope, other: Scope, join: exp.Join) -> Scope:
+        """Join another private relation, on the unit and on nothing else."""
+        alias = other.sources[0].alias
+        ours, theirs = scope.unit, other.unit
+        hint = f"JOIN {alias} ON {scope.sources[0].alias}.{ours} = {alias}.{theirs}"
         if ours is None or theirs is None:
             raise UnsupportedQueryError(
-                f"{build.quote(table.name)} is private too: private tables are joined on their "
+                f"{build.quote(alias)} is private too: private tables are joined on their "
                 "units, and one of them has none",
                 hint='unit = "person_id" in the policy',
             )
-        if join.args.get("side"):
-            raise refuse("LEFT JOIN of private tables", hint)
         if not self._on_units(scope, alias, join, ours, theirs):
             raise UnsupportedQueryError(
-                f"{build.quote(table.name)} is private too: joined on anything but the unit, one "
+                f"{build.quote(alias)} is private too: joined on anything but the unit, one "
                 "person's rows would multiply another's",
                 hint=hint,
             )
-        return scope.join_unit(Scan(table), alias=alias)
+        return scope.join_unit(other, "left" if join.args.get("side") else "inner")
 
     @staticmethod
     def _on_units(scope: Scope, alias: str, join: exp.Join, ours: str, theirs: str) -> bool:
@@ -452,6 +506,14 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
     if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
+
+
+def _member_query(part: exp.Expr) -> tuple[bool, exp.In | None]:
+    """A test of membership in a subquery, and whether it is asserted."""
+    inner = part.this if isinstance(part, exp.Not) else part
+    if isinstance(inner, exp.In) and inner.args.get("query") is not None:
+        return not isinstance(part, exp.Not), inner
+    return True, None
 
 
 def _limit(node: exp.Expr | None) -> int | None:

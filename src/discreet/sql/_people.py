@@ -1,0 +1,98 @@
+"""Subqueries that GROUP BY the unit: people first, then statistics about people.
+
+The outputs of such a subquery are row expressions over one row for each unit: keys,
+counts, sums and extremes of the unit's own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from sqlglot import exp
+
+from discreet.errors import QueryError
+from discreet.plan import Expr, Fold, FoldKind, Operand, build, expr
+from discreet.sql._rows import Rows, arity
+from discreet.sql._text import function_name, only
+
+_KINDS: Final = {
+    "COUNT": FoldKind.COUNT,
+    "SUM": FoldKind.SUM,
+    "MIN": FoldKind.MIN,
+    "MAX": FoldKind.MAX,
+    "BOOL_OR": FoldKind.MAX,
+    "BOOL_AND": FoldKind.MIN,
+    "COUNT_IF": FoldKind.COUNT,
+    "COUNTIF": FoldKind.COUNT,
+}
+
+
+@dataclass(frozen=True)
+class People(Rows):
+    """Lowers the outputs of a subquery that groups by the unit.
+
+    ``keys`` are the other groups, by their syntax. ``folds`` fills up with what the
+    outputs count and add up.
+    """
+
+    keys: Sequence[tuple[exp.Expr, str, Expr]] = ()
+    folds: dict[str, Fold] = field(default_factory=dict)
+
+    def lower(self, node: exp.Expr) -> Operand:
+        """Read a key, an aggregate over the unit's rows, or an expression of these."""
+        for written, name, key in self.keys:
+            if node == written or (isinstance(node, exp.Column) and node.name == name):
+                return expr.Column(name, key.type)
+        if _is_fold(node):
+            return self._fold(node, f"value {len(self.folds) + 1}")
+        if isinstance(node, exp.Column):
+            raise QueryError(
+                f"{build.quote(node.name)} is neither grouped nor aggregated in the subquery",
+                hint=f"MAX({node.name})",
+            )
+        return super().lower(node)
+
+    def named(self, node: exp.Expr, name: str) -> Expr:
+        """Lower an output; a plain aggregate is called by its name."""
+        return self._fold(node, name) if _is_fold(node) else self.expr(node, "a subquery")
+
+    def given(self, test: Operand, node: exp.Expr) -> Operand:  # noqa: ARG002 - one face
+        """Lower a branch; nothing is narrowed here."""
+        return self.lower(node)
+
+    def _fold(self, node: exp.Expr, called: str) -> Expr:
+        test = None
+        if isinstance(node, exp.Filter):
+            only(node, "this", "expression")
+            node, test = node.this, node.expression.this
+        name = function_name(node) or ""
+        arity(name, node.expressions, 1)
+        rows, kind, arg = Rows(self.scope), _KINDS[name], node.expressions[0]
+        if isinstance(arg, exp.Distinct) and name == "COUNT":
+            only(arg, "expressions")
+            arity("COUNT(DISTINCT …)", arg.expressions, 1)
+            kind, arg = FoldKind.DISTINCT, arg.expressions[0]
+        value = self._value(rows, name, arg)
+        if test is not None:
+            value = build.when(rows.condition(test), value)
+        fold = Fold(kind, value)
+        known = next((n for n, other in self.folds.items() if other == fold), called)
+        self.folds[known] = fold
+        return expr.Column(known, fold.type)
+
+    def _value(self, rows: Rows, name: str, arg: exp.Expr) -> Expr:
+        one = build.number(Fraction(1))
+        unit = isinstance(arg, exp.Column) and self.scope.is_unit(arg.name, arg.table or None)
+        if name == "COUNT" and (isinstance(arg, exp.Star) or unit):
+            return one  # rows without a unit do not exist
+        if name in ("COUNT_IF", "COUNTIF"):
+            return build.when(rows.condition(arg), one)
+        return rows.expr(arg, name)
+
+
+def _is_fold(node: exp.Expr) -> bool:
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return (function_name(inner) or "") in _KINDS
