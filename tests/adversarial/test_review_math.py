@@ -488,7 +488,7 @@ def test_a_million_and_a_trillion_terms_are_answered_by_closed_forms(monkeypatch
     million = p.compose([p.Approx("0.001", "1e-12")] * 10**6)
     assert million.mass_at_infinity >= 1 - (1 - mp.mpf("1e-12")) ** 10**6
     assert million.mass_at_infinity <= Fraction(10**6, 10**12)
-    trillion = p.Composition.made(terms=((p.Pure("1e-6"), 10**12),))
+    trillion = p.Composition.build(terms=((p.Pure("1e-6"), 10**12),))
 
     def forbidden(*_):
         raise AssertionError("a transform of a trillion terms")

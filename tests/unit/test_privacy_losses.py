@@ -328,7 +328,7 @@ def test_group_of_three_in_each_family(loss, grouped):
 
 
 def test_generic_group_bound_is_above_the_exact_one():
-    generic = p.Group.made(base=p.Gaussian("0.1"), k=3)
+    generic = p.Group.build(base=p.Gaussian("0.1"), k=3)
     for eps in (0.0, 0.1, 0.5, 1.0):
         assert generic.delta(eps) >= p.Gaussian("0.3").delta(eps)
     assert generic.delta(0) == pytest.approx(3 * p.Gaussian("0.1").delta(0), rel=1e-9)

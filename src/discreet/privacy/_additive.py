@@ -129,7 +129,7 @@ class Gaussian(PrivacyLoss):
     @classmethod
     def from_square(cls, mu2: Number) -> Gaussian:
         """Build from μ², which stays rational under composition."""
-        return cls.made(mu2=_exact.positive(decimal(mu2, "mu2"), "mu2"))
+        return cls.build(mu2=_exact.positive(decimal(mu2, "mu2"), "mu2"))
 
     @property
     def mu(self) -> float:
@@ -346,7 +346,7 @@ class DiscreteGaussian(PrivacyLoss):
         if self.summed:
             sums = [_sum_profile(atoms, epsilon) for atoms in self._atoms()]
             return np.asarray(np.max(sums, axis=0))
-        return Smoothed.made(terms=((self, 1),)).log_delta(epsilon)
+        return Smoothed.build(terms=((self, 1),)).log_delta(epsilon)
 
     def _atoms(self) -> list[Atoms]:
         shapes = _shapes(int(self.sensitivity2), self.dimension)

@@ -116,7 +116,7 @@ def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
             f"no useful group bound is known for {type(loss).__name__} with a δ",
             hint="p.group(p.Approx(loss.epsilon(delta), delta), k)",
         )
-    return Group.made(base=loss, k=k)
+    return Group.build(base=loss, k=k)
 
 
 def _group_approx(loss: Approx, k: int) -> Approx:
@@ -236,7 +236,7 @@ def _moves(counts: Counter[PrivacyLoss]) -> list[PrivacyLoss]:
 def _turned(loss: PrivacyLoss) -> PrivacyLoss:
     if isinstance(loss, Composition):
         return compose_counts((_turned(part), n) for part, n in loss.terms)
-    return loss if len(loss.pairs()) == 1 else Turned.made(base=loss)
+    return loss if len(loss.pairs()) == 1 else Turned.build(base=loss)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -291,7 +291,7 @@ def _worst(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
             if rival_size is None or size > rival_size:
                 best[type(loss)] = loss
     parts = [*best.values(), *others]
-    return parts[0] if len(parts) == 1 else Parallel.made(parts=tuple(parts))
+    return parts[0] if len(parts) == 1 else Parallel.build(parts=tuple(parts))
 
 
 def _size(loss: PrivacyLoss) -> Fraction | None:

@@ -102,7 +102,7 @@ def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
             counts[part] += k * times
     terms = _merged(counts)
     alone = len(terms) == 1 and terms[0][1] == 1
-    made = terms[0][0] if alone else Composition.made(terms=terms)
+    made = terms[0][0] if alone else Composition.build(terms=terms)
     return made.replaced(neighbours=neighbours, unit=unit)
 
 
@@ -196,7 +196,7 @@ class Composition(PrivacyLoss):
         The lemma of discrete Gaussians (which knows their ρ), else the sum of the ρ.
         """
         if self._gaussians:
-            return [Smoothed.made(terms=self._gaussians)]
+            return [Smoothed.build(terms=self._gaussians)]
         try:
             return [self.zcdp()]
         except NotProvedError:

@@ -70,7 +70,7 @@ class PrivacyLoss(ABC):
     """Whether ln δ is the profile itself; a bound is replaced by its convex minorant."""
 
     @classmethod
-    def made(cls, **values: object) -> Self:
+    def build(cls, **values: object) -> Self:
         """Build from fields that are known to be right."""
         loss = object.__new__(cls)
         assign(loss, **values)

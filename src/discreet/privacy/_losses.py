@@ -171,7 +171,7 @@ class Zcdp(PrivacyLoss):
                 hint="charge it to a BasicFilter as p.Approx(loss.epsilon(delta), delta)",
             )
         label = {"neighbours": like.neighbours, "unit": like.unit}
-        return cls.made(rho0=Fraction(rho), delta0=delta, **label)
+        return cls.build(rho0=Fraction(rho), delta0=delta, **label)
 
     def _shown(self) -> dict[str, str]:
         extra = {"delta": show(self.delta0)} if self.delta0 else {}
@@ -222,7 +222,7 @@ class Concentrated(PrivacyLoss):
     @classmethod
     def from_squares(cls, mean: Fraction, tau2: Fraction) -> Concentrated:
         """Build from the mean and τ², which stay rational under composition."""
-        return cls.made(mean0=min(mean, tau2 / 2), tau2=tau2)
+        return cls.build(mean0=min(mean, tau2 / 2), tau2=tau2)
 
     @classmethod
     def of(cls, loss: PrivacyLoss) -> Concentrated:

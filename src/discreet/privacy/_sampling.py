@@ -127,7 +127,7 @@ def sample(
     nothing = loss.top == 0 and not loss.mass_at_infinity
     if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
-    return Sampled.made(base=loss.unlabelled(), rate=gamma, kind=kind).replaced(
+    return Sampled.build(base=loss.unlabelled(), rate=gamma, kind=kind).replaced(
         neighbours=label, unit=loss.unit
     )
 
