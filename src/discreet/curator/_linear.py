@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import _exact
+from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
 from discreet.plan import KeyOf, LinearImage, Of, Output, Query
 
@@ -45,7 +46,9 @@ def linear_query(
             raise ParameterError(f"{key.name!r} has no public values to make cells of")
         cells *= len(key.codes)
     rows, denominator = _integers(matrix, cells)
-    names = tuple(str(x) for x in labels) if labels is not None else _numbered(len(rows))
+    names = _numbered(len(rows))
+    if labels is not None:
+        names = tuple(plain_str(x) if isinstance(x, str) else str(x) for x in labels)
     if len(names) != len(rows):
         raise ParameterError(f"{len(rows)} queries have {len(names)} labels")
     outputs = (Output("query", KeyOf("query")), Output("value", Of(0)))
