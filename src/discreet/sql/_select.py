@@ -12,7 +12,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, base, build
+from discreet.plan import Assembly, Expr, OutputExpr, Query, Scan, Scope, base, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._parsed import Fanout, Parsed
@@ -398,7 +398,7 @@ class _Select:
         return node, default_name(node, len(items) + 1)
 
     def _show(self, outputs: Outputs, items: list[tuple[exp.Expr, str, bool]]) -> None:
-        aliases: dict[str, Out] = {}
+        aliases: dict[str, OutputExpr] = {}
         for value, name, chosen in items:
             out = outputs.lower(value)
             outputs.assembly.show(name, out)
@@ -427,18 +427,18 @@ class _Select:
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
 
-    def _having(self, outputs: Outputs, node: exp.Expr) -> Out:
+    def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
         out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
             raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
         return out
 
-    def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[Out, bool], ...]:
+    def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
         return tuple(ordered(outputs, item) for item in order.expressions)
 
 
-def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
+def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     """One ORDER BY item: a position, an output's name or an expression."""
     only(item, "this", "desc", "nulls_first", hint="ORDER BY n DESC")
     node, descending = item.this, bool(item.args.get("desc"))
