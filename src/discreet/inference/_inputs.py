@@ -165,7 +165,7 @@ def read_law(law: object, step: Number = 1) -> Noise:
             f"unknown noise law: {type(law).__name__}",
             hint=Hint("noise", "laplace").also("epsilon", 1),
         )
-    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", 1)))
+    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", example=1))
 
 
 def noisy(

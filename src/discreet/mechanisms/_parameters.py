@@ -8,14 +8,14 @@ from fractions import Fraction
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import Hint, ParameterError
+from discreet.errors import ParameterError
 from discreet.mechanisms._lattice import Values, read_values
 
 
 def read_sensitivity(sensitivity: Number) -> Fraction:
     """Parse a sensitivity: exact, positive, finite."""
     value = _exact.decimal(sensitivity, "sensitivity")
-    return _exact.positive(value, "sensitivity", hint=Hint("sensitivity", 1))
+    return _exact.positive(value, "sensitivity", example=1)
 
 
 def read_count(x: object, name: str, *, least: int = 1) -> int:
