@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 
 IntArray: TypeAlias = NDArray[Any]
 """An int64 array, or an object array of Python ints where 63 bits are too few."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.mechanisms._lattice import Values, read_values
 
 
