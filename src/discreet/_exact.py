@@ -88,24 +88,21 @@ def _parse_text(x: str, name: str) -> Fraction:
         raise ParameterError(f"{name} is not a number: {x[:40]!r}") from None
 
 
-def positive(value: Fraction, name: str, *, hint: str | None = None) -> Fraction:
-    """Refuse zero, negative and absurdly small `value`; return it otherwise."""
-    if value <= 0:
-        raise ParameterError(f"{name} must be positive, got {show(value)}", hint=hint)
+def positive(value: Fraction, name: str, *, example: object = None) -> Fraction:
+    """Refuse zero, negative and absurdly small `value`, with an example; return it otherwise."""
+    if _SMALLEST <= value <= _LARGEST:
+        return value
+    what = f"must be positive, got {show(value)}"
     if value > _LARGEST:
-        raise ParameterError(
-            f"{name} is too large to mean anything (above {float(_LARGEST):.3g})", hint=hint
-        )
-    if value < _SMALLEST:
-        raise ParameterError(
-            f"{name} is too small to mean anything (below {sys.float_info.min:.3g})", hint=hint
-        )
-    return value
+        what = f"is too large to mean anything (above {float(_LARGEST):.3g})"
+    elif value > 0:
+        what = f"is too small to mean anything (below {sys.float_info.min:.3g})"
+    raise ParameterError(f"{name} {what}", hint=None if example is None else Hint(name, example))
 
 
 def epsilon(x: Number, name: str = "epsilon") -> Fraction:
     """Parse a privacy parameter ε: exact, positive, finite, not subnormal."""
-    return positive(decimal(x, name), name, hint=Hint(name, "0.1"))
+    return positive(decimal(x, name), name, example="0.1")
 
 
 def delta(x: Number, name: str = "delta") -> Fraction:
@@ -115,7 +112,7 @@ def delta(x: Number, name: str = "delta") -> Fraction:
         raise ParameterError(
             f"{name} must lie strictly between 0 and 1, got {show(value)}", hint=Hint(name, "1e-6")
         )
-    return positive(value, name, hint=Hint(name, "1e-6"))
+    return positive(value, name, example="1e-6")
 
 
 def confidence(x: Number, name: str = "confidence") -> float:

@@ -414,3 +414,47 @@ def test_the_fluent_api_asks_the_same_question():
     )
     assert fluent.query.hash == written.query.hash
     assert fluent.answer(epsilon=1).columns == ["sex", "n", "pay"]
+
+
+class Loud(str):
+    """A text that says something else when it is asked."""
+
+    __slots__ = ()
+
+    def __str__(self):
+        return "visits"
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+def test_names_from_outside_are_copied_to_plain_text():
+    asked = curator(analyst=Loud("ada"))
+    assert type(asked.analyst) is str
+    assert type(asked.table(Loud("people")).name) is str
+    keyed = asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, key=Loud("first"))
+    again = asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, key="first")
+    assert again.cached
+    assert keyed.to_dicts() == again.to_dicts()
+    matrix = [[1, 1, 1], [1, 0, 0]]
+    image = asked.linear(matrix, ["sex"], labels=[Loud("all"), "f"], epsilon=1)
+    assert [(type(r["query"]), r["query"]) for r in image.to_dicts()] == [(str, "all"), (str, "f")]
+
+
+def test_equal_questions_are_lowered_and_proved_once():
+    asked = curator()
+    one, two = (asked.preview(GROUPED, epsilon=e).plan.lowered for e in (1, 2))
+    other = asked.preview(GROUPED.replace("pay)", "age)"), epsilon=1).plan.lowered
+    assert one is two
+    assert other is not one
+
+
+def test_a_median_of_whole_numbers_is_a_whole_number():
+    # sevens alone and hardly any noise: P(wrong leaf) is below e^-1000
+    asked = curator([{**ROWS[0], "age": 7}] * 2000, budget=pol.Budget("1e6"))
+    answer = asked.sql("SELECT MEDIAN(age) AS m FROM people", epsilon=100)
+    assert answer.to_dicts() == [{"m": 7}]
+    (ends,) = answer.interval()
+    assert all(low <= 7 <= high for low, high in ends.values())

@@ -16,7 +16,7 @@ from discreet.answer import Answer, Record
 from discreet.errors import DiscreetError, ParameterError, RelationError, TaintedNoiseError
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from discreet.noise._deterministic import deterministic
-from discreet.plan import Mean, Numbers, Of, Output, Spread, Total
+from discreet.plan import Mean, Numbers, OutputColumn, Spread, StatisticValue, Total
 
 LAW = DiscreteLaplace(2)
 
@@ -38,7 +38,9 @@ def record(neighbours="add-remove", unit="row", public=False, law=LAW):
             Mean(2, 0, Fraction(5), step, Fraction(0), Fraction(10)),
             Spread(2, 3, 0, 12, Fraction(5), step, Fraction(2 * half), sample=True, root=True),
         ),
-        outputs=tuple(Output(n, Of(i)) for i, n in enumerate(("n", "total", "mean", "sd"))),
+        outputs=tuple(
+            OutputColumn(n, StatisticValue(i)) for i, n in enumerate(("n", "total", "mean", "sd"))
+        ),
         having=None,
         order=(),
         limit=None,
@@ -110,7 +112,7 @@ def _precise(centre, total, squares, n=10_000, widest=100):
                 root=True,
             ),
         ),
-        outputs=(Output("sd", Of(0)),),
+        outputs=(OutputColumn("sd", StatisticValue(0)),),
         having=None,
         order=(),
         limit=None,

@@ -175,3 +175,8 @@ def test_order_of_rows_never_matters(values, seed):
     shuffled = rows[:]
     random.Random(seed).shuffle(shuffled)
     assert pl.run(agg, {"t": rows}, SALT) == pl.run(agg, {"t": shuffled}, SALT)
+
+
+def test_a_key_drops_codes_that_no_row_can_have():
+    age = pl.expr.Column("age", pl.Type.number(0, 9))
+    assert pl.Key("age", age, (-1, 3, 2**70, 9)).codes == (3, 9)

@@ -177,3 +177,13 @@ def test_errors_survive_pickling():
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.line) == (type(error), str(error), error.line)
     assert isinstance(again, DiscreetError)
+
+
+def test_the_hint_for_a_star_can_be_pasted():
+    named = Table("my people", [Integer("age", 0, 115)], unit="id", max_rows_per_unit=1)
+    own = Policy(tables=[REGIONS, named], budget=Budget("1"))
+    for question in ('SELECT * FROM "my people"', 'SELECT * FROM "my people" AS p'):
+        with pytest.raises(UnsupportedQueryError) as refused:
+            sql.parse(question, own)
+        assert [o.name for o in sql.parse(refused.value.hint, own).query.outputs] == ["n"]
+    assert refusal("SELECT * FROM visits").hint == "SELECT COUNT(*) AS n FROM visits"

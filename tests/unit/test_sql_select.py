@@ -10,7 +10,17 @@ import pytest
 
 from discreet import plan, sql
 from discreet.errors import QueryError, UnsupportedQueryError
-from discreet.plan import Apply, Count, CountDistinct, CountUnits, KeyOf, Kind, Limits, Number, Of
+from discreet.plan import (
+    Apply,
+    Count,
+    CountDistinct,
+    CountUnits,
+    KeyValue,
+    Kind,
+    Limits,
+    Number,
+    StatisticValue,
+)
 from discreet.plan._statistics import Average, Deviation, ModeOf, QuantileOf, Sum, Variance
 from discreet.policy import (
     Boolean,
@@ -72,9 +82,9 @@ def test_a_grouped_question_has_keys_in_policy_order_and_shared_statistics():
     assert (key.name, key.codes) == ("sex", (0, 1, 2))
     assert [type(s) for s in q.statistics] == [Count, Average]
     assert [o.name for o in q.outputs] == ["sex", "n", "pay", "twice"]
-    assert q.outputs[3].expr == Apply("*", (Of(0), Number(Fraction(2))))
-    assert q.having == Apply(">", (Of(0), Number(Fraction(10))))
-    assert q.order == ((Of(1), True), (KeyOf("sex"), False))
+    assert q.outputs[3].expr == Apply("*", (StatisticValue(0), Number(Fraction(2))))
+    assert q.having == Apply(">", (StatisticValue(0), Number(Fraction(10))))
+    assert q.order == ((StatisticValue(1), True), (KeyValue("sex"), False))
     assert q.limit == 2
     assert q.limits == Limits(rows=3)
 
@@ -205,7 +215,7 @@ def test_lists_of_values_have_no_order():
 def test_grouping_twice_by_one_expression_is_grouping_once():
     q = query("SELECT sex, sex AS s, COUNT(*) FROM people GROUP BY sex, 1")
     assert len(q.keys) == 1
-    assert [o.expr for o in q.outputs[:2]] == [KeyOf("sex"), KeyOf("sex")]
+    assert [o.expr for o in q.outputs[:2]] == [KeyValue("sex"), KeyValue("sex")]
 
 
 def test_a_column_wins_over_an_alias_of_the_same_name():

@@ -365,3 +365,17 @@ def test_sums_of_more_than_sixty_four_bits_need_room():
         verify.prove('SELECT COALESCE(max(i), 0) FROM "z"', dialect="duckdb",
                      tables={'"z"': verify.Table({"i": "INTEGER"})}).columns[0].magnitude
     )  # fmt: skip
+
+
+def test_a_branch_that_only_null_reaches_adds_nothing_to_the_range():
+    always = "CASE WHEN i > 3 THEN 5 END"
+    clamped = "CASE WHEN x > CAST(0 AS BIGINT) THEN CAST(0 AS BIGINT) ELSE x END"
+    sql = f'SELECT COALESCE(sum({clamped}), 0) FROM (SELECT {always} AS x FROM "z") AS s'
+    tables = {'"z"': verify.Table({"i": "INTEGER"})}
+    assert verify.prove(sql, dialect="duckdb", tables=tables).columns[0].magnitude == 0
+    wider = sql.replace("ELSE x END", "ELSE x + 1 END").replace("> CAST(0", "> CAST(4")
+    assert verify.prove(wider, dialect="duckdb", tables=tables).columns[0].magnitude > 0
+    # a double may be NaN there, which is not NULL
+    real = sql.replace(always, "CASE WHEN d > 3 THEN CAST('5.0' AS DOUBLE) ELSE d END")
+    with pytest.raises(UnprovenStatementError):
+        verify.prove(real, dialect="duckdb", tables={'"z"': verify.Table({"d": "DOUBLE"})})

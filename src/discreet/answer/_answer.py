@@ -15,7 +15,7 @@ from discreet._exact import Number
 from discreet._text import visible
 from discreet.answer import _outputs, _show
 from discreet.answer._record import Record, read
-from discreet.plan import Box, Out, choosing, damaged, shares_noise, statistics_of
+from discreet.plan import Box, OutputExpr, choosing, damaged, shares_noise, statistics_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +109,7 @@ class Answer:
         """Columns whose noise helped to choose the rows that are shown."""
         return tuple(o.name for o in self._record.outputs if self._is_chosen(o.expr))
 
-    def _is_chosen(self, out: Out) -> bool:
+    def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
         by = choosing(r.having, r.order, r.limit, r.cells)
         return shares_noise(r.formulas, statistics_of(out), by)
@@ -144,7 +144,7 @@ class Answer:
             for name, column in self._record.keys.items()
         }
 
-    def _evaluate(self, out: Out) -> NDArray[Any]:
+    def _evaluate(self, out: OutputExpr) -> NDArray[Any]:
         return _outputs.evaluate(out, self._statistic, self._keys, self._record.cells)
 
     @cached_property

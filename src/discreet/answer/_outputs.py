@@ -14,19 +14,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.plan import Apply, Box, KeyOf, Number, Of, Out, Text, corners
+from discreet.plan import Apply, Box, KeyValue, Number, OutputExpr, StatisticValue, Text, corners
 
 Column = NDArray[Any]
 Estimates = Callable[[int], Column]
 Boxes = Callable[[int], Box]
 
 
-def evaluate(out: Out, statistic: Estimates, keys: Mapping[str, Column], cells: int) -> Column:
+def evaluate(
+    out: OutputExpr, statistic: Estimates, keys: Mapping[str, Column], cells: int
+) -> Column:
     """Value of an output in every cell."""
     match out:
-        case Of(index):
+        case StatisticValue(index):
             return statistic(index)
-        case KeyOf(name):
+        case KeyValue(name):
             return keys[name]
         case Number(value):
             return np.full(cells, float(value))
@@ -39,10 +41,10 @@ def evaluate(out: Out, statistic: Estimates, keys: Mapping[str, Column], cells: 
     raise AssertionError(out)
 
 
-def bounds(out: Out, statistic: Boxes, cells: int) -> Box | None:
+def bounds(out: OutputExpr, statistic: Boxes, cells: int) -> Box | None:
     """Range of an output over the statistics' boxes; None if it is not a number."""
     match out:
-        case Of(index):
+        case StatisticValue(index):
             return statistic(index)
         case Number(value):
             constant = np.full(cells, float(value))

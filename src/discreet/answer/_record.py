@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -21,13 +21,13 @@ from discreet.errors import ParameterError
 from discreet.plan import (
     Apply,
     Formula,
-    KeyOf,
+    KeyValue,
     Number,
     Numbers,
-    Of,
-    Out,
-    Output,
+    OutputColumn,
+    OutputExpr,
     Release,
+    StatisticValue,
     Text,
     check_label,
     damaged,
@@ -39,8 +39,16 @@ from discreet.plan import (
 VERSION: Final = 2
 _DEEPEST: Final = 64
 _NODES: Final[dict[str, type]] = {
-    c.__name__: c for c in (Apply, KeyOf, Number, Of, Output, Text)
-} | cast("dict[str, type]", Formula.kinds)
+    "Apply": Apply,
+    "KeyOf": KeyValue,
+    "Number": Number,
+    "Of": StatisticValue,
+    "Output": OutputColumn,
+    "Text": Text,
+    **Formula.kinds,
+}
+"""Nodes by their names in records."""
+_NAMES: Final = {node: name for name, node in _NODES.items()}
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
 
@@ -51,9 +59,9 @@ class Record:
     keys: Mapping[str, tuple[object, ...]]
     parts: tuple[Release, ...]
     formulas: tuple[Formula, ...]
-    outputs: tuple[Output, ...]
-    having: Out | None
-    order: tuple[tuple[Out, bool], ...]
+    outputs: tuple[OutputColumn, ...]
+    having: OutputExpr | None
+    order: tuple[tuple[OutputExpr, bool], ...]
     limit: int | None
     cost: Mapping[str, str]
     statement: Mapping[str, object]  # relation, unit, policy, plan, noise, when…
@@ -90,10 +98,9 @@ class Record:
 
 def encode(node: object) -> Any:
     """Turn a formula or output expression into JSON-able data."""
-    if is_dataclass(node) and not isinstance(node, type):
-        return {"is": type(node).__name__} | {
-            f.name: encode(getattr(node, f.name)) for f in fields(node)
-        }
+    kind: type = type(node)
+    if kind in _NAMES:
+        return {"is": _NAMES[kind]} | {f.name: encode(getattr(node, f.name)) for f in fields(kind)}
     if isinstance(node, tuple | list):
         return [encode(n) for n in node]
     return str(node) if isinstance(node, Fraction) else node
@@ -203,7 +210,7 @@ def _check(record: Record) -> None:
 
 
 def _check_outputs(record: Record) -> None:
-    names = [o.name for o in record.outputs if isinstance(o, Output)]
+    names = [o.name for o in record.outputs if isinstance(o, OutputColumn)]
     if not names or len(names) != len(record.outputs) or len(set(names)) != len(names):
         raise damaged("its outputs are missing or not distinct")
     having = [] if record.having is None else [record.having]
@@ -215,9 +222,9 @@ def _check_outputs(record: Record) -> None:
 
 def _check_out(out: Any, record: Record, depth: int) -> None:
     match out:
-        case Of(index) if 0 <= index < len(record.formulas):
+        case StatisticValue(index) if 0 <= index < len(record.formulas):
             return
-        case KeyOf(name) if name in record.keys:
+        case KeyValue(name) if name in record.keys:
             return
         case Number() | Text():
             return

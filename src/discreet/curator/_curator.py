@@ -13,6 +13,7 @@ from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, floor_decimal
+from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
@@ -74,7 +75,7 @@ class Curator:
     ) -> None:
         self.policy = policy
         self.ledger = ledger
-        self.analyst = analyst
+        self.analyst = None if analyst is None else plain_str(analyst, "analyst")
         self._engine = engine
         self._process = os.getpid()
         self._closed = False
@@ -149,7 +150,8 @@ class Curator:
         """Start a question in Python instead of SQL."""
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        return frame.Table(self.policy.table(name).name, self.policy, self, self._fanout)
+        own = self.policy.table(plain_str(name, "a table's name", QueryError))
+        return frame.Table(own.name, self.policy, self, self._fanout)
 
     def ask(
         self,
@@ -312,7 +314,8 @@ class Curator:
             tables=tuple(sorted({t.name for t in tables})),
             run=run,
         )
-        outcome = self._road.travel(job, key=key, fresh=fresh)
+        name = None if key is None else plain_str(key, "key")
+        outcome = self._road.travel(job, key=name, fresh=fresh)
         left = self._left()
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)

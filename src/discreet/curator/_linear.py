@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import _exact
+from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
-from discreet.plan import KeyOf, LinearImage, Of, Output, Query
+from discreet.plan import KeyValue, LinearImage, OutputColumn, Query, StatisticValue
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -45,10 +46,12 @@ def linear_query(
             raise ParameterError(f"{key.name!r} has no public values to make cells of")
         cells *= len(key.codes)
     rows, denominator = _integers(matrix, cells)
-    names = tuple(str(x) for x in labels) if labels is not None else _numbered(len(rows))
+    names = _numbered(len(rows))
+    if labels is not None:
+        names = tuple(plain_str(x) if isinstance(x, str) else str(x) for x in labels)
     if len(names) != len(rows):
         raise ParameterError(f"{len(rows)} queries have {len(names)} labels")
-    outputs = (Output("query", KeyOf("query")), Output("value", Of(0)))
+    outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
     image = LinearImage(None, rows, denominator, names)
     return replace(query, statistics=(image,), outputs=outputs)
 

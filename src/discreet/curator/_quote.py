@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.plan import Of, Plan, describe, level_of_each
+from discreet.plan import Plan, StatisticValue, describe, level_of_each
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Quote:
                 self.plan.parts, level_of_each(lowered, output.expr, level)
             )
             for output in lowered.query.outputs
-            if isinstance(output.expr, Of)
+            if isinstance(output.expr, StatisticValue)
         }
 
     def __repr__(self) -> str:

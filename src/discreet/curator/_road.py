@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from discreet import noise
-from discreet.engines import sealed
+from discreet.engines import conceal_errors
 from discreet.errors import DiscreetError, EngineError
 from discreet.ledger import Entry, Ledger
 from discreet.plan import Cost
@@ -100,7 +100,7 @@ class Road:
         with _interrupts() as interrupted:
             try:
                 # our own errors are built from public facts alone; others may hold data
-                text = sealed(job.run, but=(DiscreetError,))
+                text = conceal_errors(job.run, but=(DiscreetError,))
             except Exception as error:  # noqa: BLE001 - raised again below
                 failure = error
         if failure is not None and interrupted:

@@ -26,7 +26,7 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import check_joins, check_tables, sealed
+from discreet.engines._protocol import check_joins, check_tables, conceal_errors
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
@@ -128,7 +128,7 @@ class DuckDBEngine(Statements):
         check_tables(aggregate, self._policy)
         if not self._live:
             check_joins(aggregate, self.fanout)
-        return sealed(lambda: self._execute(aggregate, salt), but=(SchemaError,))
+        return conceal_errors(lambda: self._execute(aggregate, salt), but=(SchemaError,))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         for parts in _PARTS:
@@ -176,7 +176,7 @@ class DuckDBEngine(Statements):
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
         sql, (lock, connection) = self._repeats(public, columns), self._public
         with lock:
-            return sealed(lambda: int(connection.execute(sql).fetchall()[0][0]))
+            return conceal_errors(lambda: int(connection.execute(sql).fetchall()[0][0]))
 
 
 def _divisible(aggregate: Aggregate) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import check_joins, check_tables, sealed
+from discreet.engines._protocol import check_joins, check_tables, conceal_errors
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -129,7 +129,7 @@ class PostgresEngine(Statements):
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
         check_tables(aggregate, self._policy)
-        return sealed(lambda: self._execute(aggregate, salt), but=(SchemaError,))
+        return conceal_errors(lambda: self._execute(aggregate, salt), but=(SchemaError,))
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         keys = len(aggregate.keys)
@@ -164,7 +164,7 @@ class PostgresEngine(Statements):
             yield
 
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
-        return sealed(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
+        return conceal_errors(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
 
 
 def family(native: str) -> Physical:

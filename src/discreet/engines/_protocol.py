@@ -123,7 +123,7 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
     return same and table.columns.items() <= own.columns.items()
 
 
-def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:
+def conceal_errors(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:
     """Run `work`; every failure becomes the same error, except those of the classes `but`.
 
     Engine messages quote cells, and even their kind is one unpriced bit. The

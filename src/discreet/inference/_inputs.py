@@ -22,7 +22,7 @@ from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
-from discreet.plan import Formula, Mean, Of, Spread, Total
+from discreet.plan import Formula, Mean, Spread, StatisticValue, Total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ def read_law(law: object, step: Number = 1) -> Noise:
             f"unknown noise law: {type(law).__name__}",
             hint=Hint("noise", "laplace").also("epsilon", 1),
         )
-    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", 1)))
+    return Noise(law, _exact.positive(_exact.decimal(step, "step"), "step", example=1))
 
 
 def noisy(
@@ -324,7 +324,7 @@ def _of_release(release: m.Release) -> Noisy:
 def output_formula(record: Record, column: str | None) -> Formula:
     """Return the formula of an output column that shows one statistic."""
     names = [o.name for o in record.outputs]
-    plain = [o for o in record.outputs if isinstance(o.expr, Of)]
+    plain = [o for o in record.outputs if isinstance(o.expr, StatisticValue)]
     outputs = [o for o in plain if o.name == column] if column is not None else plain
     if len(outputs) != 1:
         shown = ", ".join(repr(o.name) for o in plain)
@@ -335,7 +335,7 @@ def output_formula(record: Record, column: str | None) -> Formula:
             hint=f"column one of {shown}",
         )
     expr = outputs[0].expr
-    assert isinstance(expr, Of)
+    assert isinstance(expr, StatisticValue)
     return record.formulas[expr.index]
 
 

@@ -133,7 +133,7 @@ AnyLaw: TypeAlias = noise.Law | Laplace | Gaussian
 
 
 def _positive(x: float, name: str) -> float:
-    return float(_exact.positive(_exact.exact(x, name), name, hint=Hint(name, 1)))
+    return float(_exact.positive(_exact.exact(x, name), name, example=1))
 
 
 def _bisect(f: Any, low: float, high: float) -> float:

@@ -155,9 +155,7 @@ def normal_mean_interval(
     reach = _reach(bound, delta)
     split = _shares(shares, 2 if sigma is not None else 3, eps)
     if sigma is not None:
-        spread = float(
-            _exact.positive(_exact.exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 5))
-        )
+        spread = float(_exact.positive(_exact.exact(sigma, "sigma"), "sigma", example=5))
         return _known(x, spread, reach, split, delta=delta, level=level)
     assert sigma_bounds is not None
     low, high = (float(_exact.exact(s, "sigma_bounds")) for s in sigma_bounds)
@@ -185,9 +183,7 @@ def _reach(bound: Number | None, delta: Number | None) -> float:
             raise ParameterError(
                 "with a bound on the mean no delta is needed", hint=Hint("delta", None)
             )
-        return float(
-            _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 1000))
-        )
+        return float(_exact.positive(_exact.exact(bound, "bound"), "bound", example=1000))
     if delta is None:
         raise ParameterError(
             "an unbounded mean needs delta, a pure guarantee needs bound", hint=Hint("bound", 1000)

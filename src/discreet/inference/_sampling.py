@@ -156,9 +156,7 @@ def mean_interval(
     item = resolve(value, **description)
     sampled(item)
     size, level = read_n(n, item), _exact.confidence(confidence)
-    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", hint=Hint("sd", 1))) / math.sqrt(
-        size
-    )
+    spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", example=1)) / math.sqrt(size)
     margin = NormalPlus(spread, item.noise).margin(level)
     return Interval(item.value - margin, item.value + margin, level, POPULATION)
 

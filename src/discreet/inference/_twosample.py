@@ -280,7 +280,7 @@ def paired_test(
     first, second = _private(before), _private(after)
     if first.size != second.size:
         raise ParameterError("pairs need as many values before as after")
-    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", hint=Hint("bound", 10))
+    reach = _exact.positive(_exact.exact(bound, "bound"), "bound", example=10)
     group = moments(second - first, -reach, reach, epsilon)
     side = read_alternative(alternative)
     result = _mean_test([group], 0.0, side, draws=draws, rng=rng)

@@ -232,9 +232,7 @@ def chance(x: Number, name: str) -> float:
 
 
 def _odds(x: Number) -> float:
-    return ceil_float(
-        positive(decimal(x, "prior_odds"), "prior_odds", hint=Hint("prior_odds", 1.1))
-    )
+    return ceil_float(positive(decimal(x, "prior_odds"), "prior_odds", example=1.1))
 
 
 def _exp_up(x: Fraction) -> float:

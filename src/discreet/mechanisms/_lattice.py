@@ -160,7 +160,7 @@ def power_of_two_below(x: Fraction) -> Fraction:
 
 def read_step(step: Number) -> Fraction:
     """Parse a public lattice step."""
-    return _exact.positive(_exact.decimal(step, "step"), "step", hint=Hint("step", "0.01"))
+    return _exact.positive(_exact.decimal(step, "step"), "step", example="0.01")
 
 
 def fine_step(per_cell: Fraction, noise: Fraction) -> Fraction:

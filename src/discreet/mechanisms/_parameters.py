@@ -15,7 +15,7 @@ from discreet.mechanisms._lattice import Values, read_values
 def read_sensitivity(sensitivity: Number) -> Fraction:
     """Parse a sensitivity: exact, positive, finite."""
     value = _exact.decimal(sensitivity, "sensitivity")
-    return _exact.positive(value, "sensitivity", hint=Hint("sensitivity", 1))
+    return _exact.positive(value, "sensitivity", example=1)
 
 
 def read_count(x: object, name: str, *, least: int = 1) -> int:

@@ -141,7 +141,7 @@ class Law(ABC):
 
 
 def _scale(x: Number, name: str) -> Fraction:
-    value = _exact.positive(exact(x, name), name, hint=Hint(name, 1))
+    value = _exact.positive(exact(x, name), name, example=1)
     return _in_range(value, name, SMALLEST_SCALE, LARGEST_SCALE)
 
 
@@ -405,7 +405,7 @@ class DiscreteGaussian(_Basic):
     @classmethod
     def from_variance(cls, sigma2: Number) -> DiscreteGaussian:
         """Return the law whose parameter σ² is exactly `sigma2`."""
-        value = _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint=Hint("sigma2", 1))
+        value = _exact.positive(exact(sigma2, "sigma2"), "sigma2", example=1)
         _in_range(value, "sigma2", SMALLEST_SCALE**2, LARGEST_SCALE**2)
         law = cls(1)
         object.__setattr__(law, "sigma2", value)

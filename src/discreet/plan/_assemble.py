@@ -12,7 +12,14 @@ from typing import Final
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr
-from discreet.plan._query import KeyOf, Of, Out, Output, Query, limits_of
+from discreet.plan._query import (
+    KeyValue,
+    OutputColumn,
+    OutputExpr,
+    Query,
+    StatisticValue,
+    limits_of,
+)
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
 from discreet.plan._statistics import Count, Statistic
@@ -31,13 +38,13 @@ class Assembly:
     scope: Scope
     keys: list[Key] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[OutputColumn] = field(default_factory=list)
 
-    def group(self, name: str, expr: Expr) -> KeyOf:
+    def group(self, name: str, expr: Expr) -> KeyValue:
         """Group by an expression; grouping twice by the same one is grouping once."""
         for key in self.keys:
             if key.expr == expr:
-                return KeyOf(key.name)
+                return KeyValue(key.name)
         if any(key.name.casefold() == name.casefold() for key in self.keys):
             raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
         self.keys.append(self.scope.key(name, expr))
@@ -47,19 +54,19 @@ class Assembly:
                 f"the keys have {cells} combinations, at most {MAX_CELLS} are possible",
                 hint="group by fewer or coarser keys, or narrow them with WHERE … IN",
             )
-        return KeyOf(name)
+        return KeyValue(name)
 
-    def measure(self, statistic: Statistic) -> Of:
+    def measure(self, statistic: Statistic) -> StatisticValue:
         """Ask for a statistic; equal ones are asked once."""
         if statistic not in self.statistics:
             if len(self.statistics) == MAX_STATISTICS:
                 raise QueryError(f"a question asks for at most {MAX_STATISTICS} statistics")
             self.statistics.append(statistic)
-        return Of(self.statistics.index(statistic))
+        return StatisticValue(self.statistics.index(statistic))
 
-    def show(self, name: str, expr: Out) -> None:
+    def show(self, name: str, expr: OutputExpr) -> None:
         """Add an output column."""
-        self.outputs.append(Output(name, expr))
+        self.outputs.append(OutputColumn(name, expr))
 
     def limits(self, **asked: int | None) -> Limits:
         """Contribution limits: the policy's, or lower ones that the question asks for.
@@ -85,8 +92,8 @@ class Assembly:
     def finish(
         self,
         *,
-        having: Out | None = None,
-        order: tuple[tuple[Out, bool], ...] = (),
+        having: OutputExpr | None = None,
+        order: tuple[tuple[OutputExpr, bool], ...] = (),
         limit: int | None = None,
         other: str | None = None,
         **asked: int | None,

@@ -7,7 +7,7 @@ from typing import Final
 from discreet._exact import show
 from discreet.plan._expr import plain_column
 from discreet.plan._nodes import quoted
-from discreet.plan._query import Apply, KeyOf, Number, Of, Out, Query, Text
+from discreet.plan._query import Apply, KeyValue, Number, OutputExpr, Query, StatisticValue, Text
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
@@ -59,7 +59,7 @@ def _after(query: Query) -> list[str]:
     return lines
 
 
-def _named(query: Query, name: str, out: Out) -> str:
+def _named(query: Query, name: str, out: OutputExpr) -> str:
     text = _out(query, out)
     return name if text == name else f"{text} as {name}"
 
@@ -107,11 +107,11 @@ def _relation(relation: Relation) -> list[str]:
     raise AssertionError(relation)
 
 
-def _out(query: Query, out: Out) -> str:
+def _out(query: Query, out: OutputExpr) -> str:
     match out:
-        case Of(index):
+        case StatisticValue(index):
             return str(query.statistics[index])
-        case KeyOf(name):
+        case KeyValue(name):
             return name
         case Number(value):
             return show(value)

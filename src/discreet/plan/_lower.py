@@ -147,6 +147,7 @@ class Lowering:
             t.lo * step,
             width * step,
             t.hi * step,
+            step,
         )
         self.known[key] = self._add(lambda _: part)
         return self.known[key]

@@ -46,7 +46,7 @@ from discreet.plan._parts import (
     Rule,
     charge,
 )
-from discreet.plan._query import Of
+from discreet.plan._query import StatisticValue
 from discreet.plan._target import level_of_each
 
 Noise = Choice["laplace", "gaussian"]
@@ -210,7 +210,7 @@ def _within(lowered: Lowered, ask: Ask) -> Plan:
 
 
 def _single(lowered: Lowered, out: object, name: str) -> tuple[int, Fraction]:
-    formula = lowered.formulas[out.index] if isinstance(out, Of) else None
+    formula = lowered.formulas[out.index] if isinstance(out, StatisticValue) else None
     if not isinstance(formula, Total):
         raise ParameterError(
             f"the error of {name!r} depends on private counts, so no price can promise it",

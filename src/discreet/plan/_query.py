@@ -28,14 +28,14 @@ from discreet.privacy import Neighbours
 
 
 @dataclass(frozen=True)
-class Of:
+class StatisticValue:
     """The answer to ``statistics[index]`` inside an output expression."""
 
     index: int
 
 
 @dataclass(frozen=True)
-class KeyOf:
+class KeyValue:
     """The group's value of a key, by name."""
 
     name: str
@@ -60,18 +60,18 @@ class Apply:
     """Arithmetic, comparison or logic between outputs, after the noise."""
 
     op: str
-    args: tuple[Out, ...]
+    args: tuple[OutputExpr, ...]
 
 
-Out = Of | KeyOf | Number | Text | Apply
+OutputExpr = StatisticValue | KeyValue | Number | Text | Apply
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """A named column of the answer."""
 
     name: str
-    expr: Out
+    expr: OutputExpr
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class Query:
     relation: Relation
     keys: tuple[Key, ...]
     statistics: tuple[Statistic, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     limits: Limits
     neighbours: Neighbours
-    having: Out | None = None
-    order: tuple[tuple[Out, bool], ...] = ()  # (expression, descending)
+    having: OutputExpr | None = None
+    order: tuple[tuple[OutputExpr, bool], ...] = ()  # (expression, descending)
     limit: int | None = None
     other: str | None = None  # label of a bucket for unselected open keys
 

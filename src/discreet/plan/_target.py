@@ -20,7 +20,7 @@ from discreet._print import number
 from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
-from discreet.plan._query import Apply, Of, Out, Query
+from discreet.plan._query import Apply, OutputExpr, Query, StatisticValue
 from discreet.plan._relation import (
     Aggregate,
     Filter,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from discreet.plan._lower import Lowered
 
 
-def statistics_of(out: Out) -> set[int]:
+def statistics_of(out: OutputExpr) -> set[int]:
     """Indices of the statistics an output reads."""
     match out:
-        case Of(index):
+        case StatisticValue(index):
             return {index}
         case Apply(_, args):
             return set().union(*(statistics_of(a) for a in args))
@@ -48,8 +48,8 @@ def statistics_of(out: Out) -> set[int]:
 
 
 def choosing(
-    having: Out | None,
-    order: Sequence[tuple[Out, bool]],
+    having: OutputExpr | None,
+    order: Sequence[tuple[OutputExpr, bool]],
     limit: int | None,
     cells: int | None,
 ) -> set[int]:
@@ -68,7 +68,7 @@ def shares_noise(
     return not parts[0].isdisjoint(parts[1])
 
 
-def level_of_each(lowered: Lowered, out: Out, level: float) -> float:
+def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     """Level at which a margin of one output must hold in each cell of a question.
 
     That of the question, unless noisy numbers choose the rows: then all cells that could

@@ -75,6 +75,7 @@ class Tree(Part):
     lo: Fraction  # value at the left edge of leaf 0
     width: Fraction  # value width of a leaf
     hi: Fraction
+    step: Fraction  # distance of the values themselves
 
     kind: ClassVar[str] = "tree"
 
@@ -109,7 +110,8 @@ class Tree(Part):
             counts = exact.reshape(len(cells), nodes, self.leaves // nodes).sum(axis=2)
             noisy = add(counts, draw.sample(priced.law, counts.size).reshape(counts.shape))
             levels.append(tuple(tuple(int(x) for x in row) for row in noisy))
-        return Levels(tuple(levels), priced.law, BRANCHING, self.lo, self.width, self.hi)
+        shape = (BRANCHING, self.lo, self.width, self.hi, self.step)
+        return Levels(tuple(levels), priced.law, *shape)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Counts of the nodes, level by level."""
@@ -137,6 +139,7 @@ class Levels(Release):
     lo: Fraction
     width: Fraction
     hi: Fraction
+    step: Fraction = Fraction(0)
 
     kind: ClassVar[str] = "tree"
 
@@ -151,7 +154,7 @@ class Levels(Release):
             "law": self.law.to_dict(),
             "levels": [[[int(x) for x in row] for row in level] for level in self.levels],
             "branching": self.branching,
-            **{name: str(getattr(self, name)) for name in ("lo", "width", "hi")},
+            **{name: str(getattr(self, name)) for name in ("lo", "width", "hi", "step")},
         }
 
     @classmethod
@@ -159,14 +162,16 @@ class Levels(Release):
         """Invert :meth:`to_dict`."""
         levels = tuple(tuple(integers(row) for row in level) for level in data["levels"])
         law = read_law(data["law"])
-        ends = (rational(data[name]) for name in ("lo", "width", "hi"))
-        return cls(levels, law, integer(data["branching"]), *ends)
+        # earlier records do not say how far values lie apart
+        given = {"step": 0, **data}
+        shape = (rational(given[name]) for name in ("lo", "width", "hi", "step"))
+        return cls(levels, law, integer(data["branching"]), *shape)
 
     def check(self, cells: int) -> None:
         """Refuse levels that do not fit the cells or each other."""
         if self.branching < 2 or not 1 <= len(self.levels) <= _DEEPEST:
             raise damaged("a tree has no levels")
-        if self.width <= 0 or self.lo > self.hi:
+        if not 0 <= self.step <= self.width or not self.width or self.lo > self.hi:
             raise damaged("a tree has no range")
         for depth, level in enumerate(self.levels, start=1):
             uneven = any(len(row) != self.branching**depth for row in level)
@@ -201,7 +206,12 @@ class Levels(Release):
         return total
 
     def quantile(self, q: float) -> Floats:
-        """Estimate per cell: the balanced crossing of a monotone fit, interpolated."""
+        """Estimate per cell: the balanced crossing of a monotone fit, interpolated.
+
+        The values of a leaf reach from its left end to one step before its right end, so
+        that is where the estimate lies: a leaf of one value gives that value. It lies
+        within its leaf, and so in every interval that holds the leaf.
+        """
         cumulative = self._cumulative()
         rising = (
             np.maximum.accumulate(cumulative, axis=1)
@@ -215,7 +225,7 @@ class Levels(Release):
         share = np.where(
             right > left, (target[:, 0] - left) / np.where(right > left, right - left, 1), 0.5
         )
-        return self._value(leaf + np.clip(share, 0, 1))
+        return self._value(leaf + np.clip(share, 0, 1) * float(1 - self.step / self.width))
 
     def interval(self, q: float, confidence: float) -> Box:
         """Ends per cell of an interval for the true quantile of the clamped values."""

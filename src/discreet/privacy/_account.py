@@ -149,7 +149,7 @@ class Accounting(StrEnum):
             their own; half of it unless stated.
         """
         if self is Accounting.ZCDP and rho is not None and epsilon is None:
-            size = _exact.positive(decimal(rho, "rho"), "rho", hint=Hint("rho", "0.1"))
+            size = _exact.positive(decimal(rho, "rho"), "rho", example="0.1")
             return Amount(size, read_delta(delta))
         if rho is not None or epsilon is None:
             raise ParameterError(

@@ -124,7 +124,7 @@ class Gaussian(PrivacyLoss):
     mu2: Fraction
 
     def __init__(self, mu: Number) -> None:
-        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", hint=Hint("mu", "0.1")) ** 2)
+        assign(self, mu2=_exact.positive(decimal(mu, "mu"), "mu", example="0.1") ** 2)
 
     @classmethod
     def from_square(cls, mu2: Number) -> Gaussian:
@@ -217,7 +217,7 @@ class DiscreteLaplace(PrivacyLoss):
     def __init__(self, scale: Number, sensitivity: Number = 1) -> None:
         assign(
             self,
-            scale=_exact.positive(exact(scale, "scale"), "scale", hint=Hint("scale", 10)),
+            scale=_exact.positive(exact(scale, "scale"), "scale", example=10),
             sensitivity=_lattice_steps(sensitivity),
         )
 
@@ -258,7 +258,7 @@ class DiscreteLaplace(PrivacyLoss):
 
 def _lattice_steps(x: Number) -> int:
     """Read a sensitivity on ℤ: integer outputs move by a whole number of steps."""
-    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", hint=Hint("sensitivity", 1))
+    value = _exact.positive(exact(x, "sensitivity"), "sensitivity", example=1)
     steps = math.floor(value)
     if steps < 1:
         raise ParameterError(
@@ -289,7 +289,7 @@ class DiscreteGaussian(PrivacyLoss):
     dimension: int
 
     def __init__(self, sigma: Number, sensitivity: Number = 1, dimension: int = 1) -> None:
-        root = _exact.positive(exact(sigma, "sigma"), "sigma", hint=Hint("sigma", 10))
+        root = _exact.positive(exact(sigma, "sigma"), "sigma", example=10)
         reach = _exact.positive(exact(sensitivity, "sensitivity"), "sensitivity")
         self._fill(root**2, reach**2, dimension)
 
@@ -300,7 +300,7 @@ class DiscreteGaussian(PrivacyLoss):
         """Build from σ² and Δ₂², which may be rational when σ and Δ₂ are not."""
         made = object.__new__(cls)
         made._fill(
-            _exact.positive(exact(sigma2, "sigma2"), "sigma2", hint=Hint("sigma2", 100)),
+            _exact.positive(exact(sigma2, "sigma2"), "sigma2", example=100),
             _exact.positive(exact(sensitivity2, "sensitivity2"), "sensitivity2"),
             dimension,
         )

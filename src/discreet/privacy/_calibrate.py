@@ -122,8 +122,7 @@ def discrete_gaussian_variances(
     [35.7, 3569.7]
     """
     reach = tuple(
-        _exact.positive(exact(s, "l2_squared"), "l2_squared", hint=Hint("l2_squared", 1))
-        for s in l2_squared
+        _exact.positive(exact(s, "l2_squared"), "l2_squared", example=1) for s in l2_squared
     )
     if not reach or len(reach) != len(coordinates):
         raise ParameterError(

@@ -64,7 +64,7 @@ from typing import Never
 
 from discreet import _exact
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
-from discreet.errors import BudgetExceededError, Hint, PrivacyError
+from discreet.errors import BudgetExceededError, PrivacyError
 from discreet.privacy._account import NOTHING, Accounting, Amount, admit
 from discreet.privacy._calibrate import gaussian_sigma
 from discreet.privacy._convert import pure_to_rho
@@ -231,7 +231,7 @@ class GaussianFilter(Filter):
     """
 
     def __init__(self, mu: Number) -> None:
-        root = _exact.positive(decimal(mu, "mu"), "mu", hint=Hint("mu", "0.5"))
+        root = _exact.positive(decimal(mu, "mu"), "mu", example="0.5")
         super().__init__(Accounting.GAUSSIAN, Amount(root**2))
 
     @classmethod

@@ -156,7 +156,7 @@ class Zcdp(PrivacyLoss):
     delta0: Fraction
 
     def __init__(self, rho: Number, delta: Number = 0) -> None:
-        rho0 = _exact.positive(decimal(rho, "rho"), "rho", hint=Hint("rho", "0.1"))
+        rho0 = _exact.positive(decimal(rho, "rho"), "rho", example="0.1")
         delta0 = decimal(delta, "delta")
         if not 0 <= delta0 < 1:
             raise ParameterError(f"delta must lie in [0, 1), got {show(delta0)}")
@@ -211,7 +211,7 @@ class Concentrated(PrivacyLoss):
     tau2: Fraction
 
     def __init__(self, mu: Number, tau: Number) -> None:
-        width = _exact.positive(decimal(tau, "tau"), "tau", hint=Hint("tau", "0.1")) ** 2
+        width = _exact.positive(decimal(tau, "tau"), "tau", example="0.1") ** 2
         centre = decimal(mu, "mu")
         if centre < 0:
             raise ParameterError(

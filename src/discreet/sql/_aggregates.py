@@ -18,14 +18,14 @@ from discreet.plan import (
     CountDistinct,
     CountUnits,
     Expr,
-    KeyOf,
+    KeyValue,
     Kind,
     Null,
     Number,
-    Of,
     Operand,
-    Out,
+    OutputExpr,
     Statistic,
+    StatisticValue,
     Text,
     Type,
     Word,
@@ -65,9 +65,9 @@ class Outputs:
     assembly: Assembly
     rows: Rows
     bounds: Bounds
-    aliases: dict[str, Out] = field(default_factory=dict)
+    aliases: dict[str, OutputExpr] = field(default_factory=dict)
 
-    def lower(self, node: exp.Expr) -> Out:
+    def lower(self, node: exp.Expr) -> OutputExpr:
         """Lower an output expression."""
         name = function_name(node)
         if isinstance(node, exp.Filter | exp.WithinGroup) or name in AGGREGATES:
@@ -92,7 +92,7 @@ class Outputs:
             )
         return self._ungrouped(node)
 
-    def _plain(self, node: exp.Expr) -> Out | None:
+    def _plain(self, node: exp.Expr) -> OutputExpr | None:
         """A key, an alias or a constant; None if the node must be taken apart first."""
         if isinstance(node, exp.Column) and not node.args.get("table"):
             alias = self.aliases.get(node.name.casefold())
@@ -105,7 +105,7 @@ class Outputs:
         expr = self._row(node)
         for key in self.assembly.keys:
             if expr is not None and key.expr == expr:
-                return KeyOf(key.name)
+                return KeyValue(key.name)
         return None
 
     def _row(self, node: exp.Expr) -> Operand | None:
@@ -120,7 +120,7 @@ class Outputs:
     def _number(self, node: exp.Expr) -> Number:
         return Number(constant(self.rows.lower(node), "an output"))
 
-    def _ungrouped(self, node: exp.Expr) -> Out:
+    def _ungrouped(self, node: exp.Expr) -> OutputExpr:
         if isinstance(node, exp.Column):
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
@@ -131,7 +131,7 @@ class Outputs:
             f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
         )
 
-    def make(self, op: str, *args: Out) -> Apply:
+    def make(self, op: str, *args: OutputExpr) -> Apply:
         """Apply an operation to outputs that it suits."""
         kinds = [self.kind(a) for a in args]
         if op in ("and", "or", "not"):
@@ -147,22 +147,22 @@ class Outputs:
             )
         return Apply(op, args)
 
-    def kind(self, out: Out) -> str:
+    def kind(self, out: OutputExpr) -> str:
         """What an output is: a number, text, a truth value, a flag (0 or 1), or a date."""
         if isinstance(out, Apply):
             return "number" if out.op in "+-*/" or out.op in ("round", "abs") else "truth"
         if isinstance(out, Text):
             return "text"
-        if isinstance(out, KeyOf):
+        if isinstance(out, KeyValue):
             return _kind(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
-        if isinstance(out, Of):
+        if isinstance(out, StatisticValue):
             asked = self.assembly.statistics[out.index]
             if asked.listed:
                 return LISTED
             return "number" if asked.result is None else _kind(asked.result)
         return "number"
 
-    def _rounded(self, node: exp.Expr) -> Out:
+    def _rounded(self, node: exp.Expr) -> OutputExpr:
         args = node.expressions
         arity("ROUND", args, 1, 2)
         digits = whole(self.rows.lower(args[1]), "ROUND") if len(args) > 1 else 0
@@ -170,31 +170,31 @@ class Outputs:
             raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
         return self.make("round", self.lower(args[0]), Number(Fraction(digits)))
 
-    def binary(self, node: exp.Expr) -> Out:
+    def binary(self, node: exp.Expr) -> OutputExpr:
         """Arithmetic and comparison between outputs."""
         only(node, "this", "expression")
         return self.make(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
 
-    def chain(self, node: exp.Expr) -> Out:
+    def chain(self, node: exp.Expr) -> OutputExpr:
         """AND and OR, flattened."""
         parts = [self.lower(n) for n in node.flatten(unnest=False)]
         return self.make("and" if isinstance(node, exp.And) else "or", *parts)
 
-    def between(self, node: exp.Expr) -> Out:
+    def between(self, node: exp.Expr) -> OutputExpr:
         """A closed range, as two comparisons."""
         only(node, "this", "low", "high")
         x = self.lower(node.this)
         low, high = self.lower(node.args["low"]), self.lower(node.args["high"])
         return self.make("and", self.make(">=", x, low), self.make("<=", x, high))
 
-    def membership(self, node: exp.Expr) -> Out:
+    def membership(self, node: exp.Expr) -> OutputExpr:
         """A list, as equalities."""
         only(node, "this", "expressions")
         x = self.lower(node.this)
         tests = [self.make("=", x, self.lower(n)) for n in node.expressions]
         return tests[0] if len(tests) == 1 else self.make("or", *tests)
 
-    def cast(self, node: exp.Expr) -> Out:
+    def cast(self, node: exp.Expr) -> OutputExpr:
         """CAST to a number changes nothing: outputs are numbers already."""
         if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
             raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
@@ -335,7 +335,7 @@ class _Call:
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
 
 
-_NODES: Final[dict[type, Callable[[Outputs, exp.Expr], Out]]] = {
+_NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
     **dict.fromkeys(INFIX, Outputs.binary),
     exp.Paren: lambda out, node: out.lower(node.this),
     exp.Neg: lambda out, node: out.make("-", out.lower(node.this)),

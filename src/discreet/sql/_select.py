@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -11,7 +12,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Assembly, Expr, Out, Query, Scan, Scope, build
+from discreet.plan import Assembly, Expr, OutputExpr, Query, Scan, Scope, base, build
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._parsed import Fanout, Parsed
@@ -24,6 +25,7 @@ __all__ = ["Parsed", "lower", "parse"]
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
 )  # fmt: skip
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_OUTPUTS: Final = 200
 MAX_JOINS: Final = 8
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
@@ -110,7 +112,7 @@ class _Select:
         scope = self.tables()
         scope = self.filtered(scope)
         assembly, rows = Assembly(scope), Rows(scope.narrowed())
-        items = self._items()
+        items = self._items(base(scope.relation).table.name)
         self._group(assembly, rows, items)
         options = read_options(self.node.args.get("hint"), assembly)
         outputs = Outputs(assembly, rows, Bounds(_rows_in_group(assembly, options)))
@@ -388,7 +390,7 @@ class _Select:
 
     # --- keys and outputs ------------------------------------------------------------------
 
-    def _items(self) -> list[tuple[exp.Expr, str, bool]]:
+    def _items(self, table: str) -> list[tuple[exp.Expr, str, bool]]:
         """SELECT items with their names, and whether the author chose the name."""
         if len(self.node.expressions) > MAX_OUTPUTS:
             raise QueryError(f"a question has at most {MAX_OUTPUTS} output columns")
@@ -398,7 +400,7 @@ class _Select:
             if isinstance(item, exp.Star):
                 raise UnsupportedQueryError(
                     "SELECT * would let rows out; only statistics leave",
-                    hint=f"COUNT(*) … FROM {next(iter(self.policy.tables))}",
+                    hint=f"SELECT COUNT(*) AS n FROM {_written(table)}",  # noqa: S608 - a hint
                 )
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)
@@ -450,7 +452,7 @@ class _Select:
         return node, default_name(node, len(items) + 1)
 
     def _show(self, outputs: Outputs, items: list[tuple[exp.Expr, str, bool]]) -> None:
-        aliases: dict[str, Out] = {}
+        aliases: dict[str, OutputExpr] = {}
         for value, name, chosen in items:
             out = outputs.lower(value)
             outputs.assembly.show(name, out)
@@ -479,18 +481,18 @@ class _Select:
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
 
-    def _having(self, outputs: Outputs, node: exp.Expr) -> Out:
+    def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
         out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
             raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
         return out
 
-    def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[Out, bool], ...]:
+    def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
         return tuple(ordered(outputs, item) for item in order.expressions)
 
 
-def ordered(outputs: Outputs, item: exp.Expr) -> tuple[Out, bool]:
+def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     """One ORDER BY item: a position, an output's name or an expression."""
     only(item, "this", "desc", "nulls_first", hint="ORDER BY n DESC")
     node, descending = item.this, bool(item.args.get("desc"))
@@ -555,6 +557,11 @@ def _alias(node: exp.Expr) -> str | None:
     if not isinstance(alias.this, exp.Identifier):
         raise refuse(f"{label(alias.this)} in FROM", "FROM people AS p")
     return str(alias.name)
+
+
+def _written(name: str) -> str:
+    """Write a table's name as a question must: in quotes unless it is a plain word."""
+    return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:

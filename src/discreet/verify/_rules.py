@@ -32,11 +32,6 @@ from discreet.verify._read import PRIME, Node, Unproven
 
 _FLIPPED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>"}
 _OPPOSITE: Final = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "=": "<>", "<>": "="}
-_PARTS: Final = {
-    "month": (1, 12), "day": (1, 31), "isodow": (1, 7), "quarter": (1, 4), "week": (1, 53),
-    "doy": (1, 366),
-}  # fmt: skip
-_TINY: Final = Fraction(1, 10**300)
 _WORK: Final = 50_000
 """Evaluations after which a proof is given up: seconds, where a question takes thousands."""
 _SINGLE: Final = 2**24
@@ -97,7 +92,9 @@ class Rules:
         fact = facts.get(node)
         # a guard does not hold constants back: they are computed first
         if fact is not None and not v.constant:
-            v = narrowed(v, fact, self.dialect) or v
+            # where no number can be, what is neither NaN nor infinite is NULL: it has no range
+            nothing = v if v.nan or v.infinite else v._replace(form=VOID)
+            v = narrowed(v, fact, self.dialect) or nothing
         if not self.dead:
             known = self.constants if _bare(node) else memo
             known[node] = v
