@@ -340,7 +340,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule(asked=curators, total=st.sampled_from(["0.5", "1", "1.5"]))
     def decide(self, asked, total):
-        asked.ledger.raise_budget(epsilon=total)
+        asked.ledger.raise_budget(epsilon=total, lower=True)
         self.total = Fraction(total)
 
     @rule(asked=curators)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from discreet import noise
 from discreet.engines import sealed
 from discreet.errors import DiscreetError, EngineError
-from discreet.ledger import Entry, Ledger
+from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
 
 
@@ -31,7 +31,8 @@ from discreet.plan import Cost
 class Job:
     """Something to be paid for: what the ledger enters, and what then runs.
 
-    ``run`` returns the outcome as it is stored.
+    ``run`` returns the outcome as it is stored. ``external`` says what other software
+    has released; then nothing runs.
     """
 
     plan: str
@@ -41,6 +42,7 @@ class Job:
     unit: str | None
     tables: tuple[str, ...]
     run: Callable[[], str]
+    external: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ class Road:
             raise EngineError("another run for the same key has failed", hint="use a new key")
         return Outcome(stored, cached=stored != text)
 
+    def enter(self, job: Job, *, key: str | None = None) -> Receipt:
+        """Debit a loss from elsewhere; nothing runs and nothing is stored."""
+        return self.ledger.debit(replace(self._entry(job, key=key, fresh=True), runs=False))
+
     def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
         return Entry(
             policy=self.policy,
@@ -130,4 +136,5 @@ class Road:
             source=self.source,
             key=key,
             fresh=fresh,
+            external=job.external,
         )

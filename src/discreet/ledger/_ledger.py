@@ -40,12 +40,11 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
     IdempotencyError,
@@ -66,6 +65,8 @@ from discreet.ledger._chain import (
     next_line,
     reached,
 )
+from discreet.ledger._decisions import Decisions
+from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
     asked,
     check_store,
@@ -76,19 +77,12 @@ from discreet.ledger._outcomes import (
     waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
-from discreet.ledger._state import (
-    EVERYTHING,
-    FORMAT,
-    State,
-    budget_body,
-    coarse,
-    cost_body,
-    rational,
-    read_budget,
-)
+from discreet.ledger._state import FORMAT, State, budget_body, coarse, cost_body, rational
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
 from discreet.policy import Budget, Policy
+
+T = TypeVar("T")
 
 _LONGEST_KEY: Final = 200
 _TRIES: Final = 3
@@ -111,7 +105,7 @@ class Verified:
         )
 
 
-class ChainedLedger:
+class ChainedLedger(Decisions):
     """One policy's ledger, wherever it is kept.
 
     Holds no connection and no money: every operation reads the store. Handles may
@@ -295,6 +289,11 @@ class ChainedLedger:
             # also before an answer is given out that nobody has seen yet
             self._move(anchors, turn.head)
 
+    def _write(self, work: Callable[[Turn], T]) -> T:
+        """Do some work in a turn, together with whoever else waits for one."""
+        group = group_of(self.where, self.identity)
+        return group.write(work, self._writing, self._store.wait)
+
     def _head(self, tx: Transaction) -> Head:
         head = tx.head()
         if head is None:
@@ -316,16 +315,17 @@ class ChainedLedger:
             The ledger cannot be used; nothing may be released.
         """
         self._acceptable(entry)
-        slot = slot_of(entry.analyst, entry.key)
-        with self._writing() as turn:
-            state = turn.head.content
-            body = _debit_body(state.limits, entry)
-            question = body["question"] = question_of(state, entry, body["cost"])
-            receipt = self._found(turn.tx, turn.head, entry, slot, question)
-            if receipt is None:
-                then = _budget.admit(state, entry, body, turn.head.number + 1)
-                line = turn.append("debit", body, then, slot=slot, question=question)
-                receipt = Receipt(line.number, line.hash, line.when)
+        return self._write(lambda turn: self._debit(turn, entry))
+
+    def _debit(self, turn: Turn, entry: Entry) -> Receipt:
+        slot, state = slot_of(entry.analyst, entry.key), turn.head.content
+        body = _debit_body(state.limits, entry)
+        question = body["question"] = question_of(state, entry, body["cost"])
+        receipt = self._found(turn.tx, turn.head, entry, slot, question)
+        if receipt is None:
+            then = _budget.admit(state, entry, body, turn.head.number + 1)
+            line = turn.append("debit", body, then, slot=slot, question=question)
+            receipt = Receipt(line.number, line.hash, line.when)
         return receipt
 
     def _acceptable(self, entry: Entry) -> None:
@@ -354,11 +354,12 @@ class ChainedLedger:
         line = tx.line(number)
         if line is None or line.kind != "debit":
             raise damaged(number)
-        outcome = outcome_of(tx, head, line, None if keyed else question)
         paid = line.entry(self.identity)
+        runs = line.content.get("runs", True)
+        outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
         if keyed and slot_of(paid.analyst, paid.key) != slot:
             raise damaged(number)
-        if keyed and asked(paid) != asked(entry):
+        if keyed and (asked(paid), paid.external) != (asked(entry), entry.external):
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question or price",
                 hint="use a new key for a new question",
@@ -375,26 +376,13 @@ class ChainedLedger:
         """
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._settle(receipt, record)
+                return self._write(lambda turn: _settle(turn, receipt, record))
             except LedgerIntegrityError:
                 raise
             except LedgerError as error:
                 if not tries_left:
                     raise _unsettled(error) from None
         raise AssertionError("unreachable")
-
-    def _settle(self, receipt: Receipt, record: str | None) -> str | None:
-        with self._writing() as turn:
-            line = turn.tx.line(receipt.number)
-            if line is None or line.hash != receipt.hash or line.kind != "debit":
-                raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-            outcome = outcome_of(turn.tx, turn.head, line)
-            if outcome is None:
-                # a debit of format 1 does not say its question
-                question = line.content.get("question") or _asked_in(turn.tx, line.number)
-                turn.append("settle", settling(line, question, record), settles=line.number)
-                turn.tx.settle(line.number, record)
-        return record if outcome is None else outcome[1]
 
     # -- reading --------------------------------------------------------------------
 
@@ -436,86 +424,26 @@ class ChainedLedger:
             debits = sum(line.kind == "debit" for line in lines)
             return Verified(len(lines), debits, head.content.period, head.hash)
 
-    # -- the owner's decisions ----------------------------------------------------------
-
-    def raise_budget(
-        self,
-        *,
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        accounting: str | None = None,
-        by: str = "owner",
-        note: str = "",
-    ) -> None:
-        """Put a new total on record (a lower one is possible too); spending stays spent.
-
-        Parameters
-        ----------
-        epsilon, delta, rho, accounting
-            New totals; what is left out stays as it is.
-        by, note
-            Who decided, and why.
-        """
-        totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        changes: dict[str, Any] = {
-            k: rational(decimal(v, k)) for k, v in totals.items() if v is not None
-        }
-        if accounting is not None:
-            changes["accounting"] = accounting
-        if not changes:
-            raise ParameterError(
-                "raise_budget needs a new total",
-                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
-            )
-
-        def decide(state: State) -> dict[str, Any]:
-            body = {**state.budget, **changes}
-            if "rho" in changes and "epsilon" not in changes:
-                body["epsilon"] = None
-            if "epsilon" in changes and "rho" not in changes:
-                body["rho"] = None
-            return _budget.decided(read_budget(body))
-
-        self._decide("budget", decide, by, note)
-
-    def set_shares(
-        self, shares: Mapping[str, Number], *, by: str = "owner", note: str = ""
-    ) -> None:
-        """Put new shares of the budget on record; an empty mapping abolishes them."""
-        parts = {
-            who: rational(decimal(part, f"the share of {who}")) for who, part in shares.items()
-        }
-
-        def decide(state: State) -> dict[str, Any]:
-            return _budget.decided(read_budget({**state.budget, "shares": parts}))
-
-        self._decide("budget", decide, by, note)
-
-    def close(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
-        """Refuse all new questions about a table, or about everything."""
-        body = {"table": EVERYTHING if table is None else table}
-        self._decide("close", lambda _: body, by, note)
-
-    def reopen(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
-        """Allow questions again about a table, or about everything."""
-        body = {"table": EVERYTHING if table is None else table}
-        self._decide("reopen", lambda _: body, by, note)
-
-    def new_period(self, *, by: str = "owner", note: str = "") -> None:
-        """Begin a new period with the whole budget.
-
-        The guarantee then holds for each period by itself; for people whose data
-        are in several periods, losses add up. Stored answers of earlier periods
-        are not given out again.
-        """
-        self._decide("period", lambda _: {}, by, note)
-
     def _decide(
         self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
     ) -> None:
-        with self._writing() as turn:
-            turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
+        self._write(
+            lambda turn: turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
+        )
+
+
+def _settle(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
+    """Seal and store an outcome, unless one is stored; give the one that is."""
+    line = turn.tx.line(receipt.number)
+    if line is None or line.hash != receipt.hash or line.kind != "debit":
+        raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
+    outcome = outcome_of(turn.tx, turn.head, line)
+    if outcome is None:
+        # a debit of format 1 does not say its question
+        question = line.content.get("question") or _asked_in(turn.tx, line.number)
+        turn.append("settle", settling(line, question, record), settles=line.number)
+        turn.tx.settle(line.number, record)
+    return record if outcome is None else outcome[1]
 
 
 def _asked_in(tx: Transaction, number: int) -> str:
@@ -534,6 +462,7 @@ def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
         "accounting": budget.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         **({} if entry.runs else {"runs": False}),
+        **({} if entry.external is None else {"external": entry.external}),
     }
 
 

@@ -42,7 +42,9 @@ class Entry:
         Pay for a new answer even if an equal question has been answered.
     runs
         Whether a run follows whose outcome will be stored; otherwise the debit
-        meters something that another debit has paid for.
+        meters something that another debit has paid for, or enters a loss from elsewhere.
+    external
+        What was released by other software, for a loss from elsewhere.
     """
 
     policy: str
@@ -59,6 +61,7 @@ class Entry:
     key: str | None = None
     fresh: bool = False
     runs: bool = True
+    external: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
