@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ import pytest
 
 from discreet import errors, ledger
 from discreet.ledger import _anchor
-from discreet.ledger._group import Group, _Request, group_of
+from discreet.ledger._group import Group, Request, group_of
 from discreet.ledger._ledger import ChainedLedger
 from discreet.ledger._store import RolledBackError
 
@@ -25,15 +25,18 @@ def together(book, works):
     def one(i):
         try:
             results[i] = works[i]()
-        except Exception as error:
+        except errors.DiscreetError as error:
             results[i] = error
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(len(works))]
-    with group.leader:
-        for thread in threads:
-            thread.start()
-        while len(group.queue) < len(works):
-            pass
+    group.busy = True
+    for thread in threads:
+        thread.start()
+    while len(group.queue) < len(works):
+        pass
+    with group.guard:
+        group.queue[0].leads = True
+        group.queue[0].awake.set()
     for thread in threads:
         thread.join()
     return results
@@ -96,7 +99,7 @@ def test_what_undoes_the_transaction_is_told_to_everybody(path, given, monkeypat
 
 
 def test_an_interrupt_of_the_one_who_writes_is_told_to_the_others():
-    group, other = Group(), _Request(lambda _: None)
+    group, other = Group(), Request(lambda _: None)
     group.queue.append(other)
 
     def writing():
@@ -104,23 +107,42 @@ def test_an_interrupt_of_the_one_who_writes_is_told_to_the_others():
 
     with pytest.raises(KeyboardInterrupt):
         group.write(lambda _: None, writing, 5)
-    assert other.done
+    assert other.awake.is_set()
     assert "is not known" in str(other.error)
-    assert not group.leader.locked()
+    assert not group.busy
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_an_interrupt_of_one_who_waits_holds_up_nobody(leads, monkeypatch):
+    group, other = Group(busy=True), Request(lambda _: None)
+
+    def interrupted(_event, _wait=None):
+        group.queue[0].leads = leads
+        group.queue.append(other)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(threading.Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            group.write(lambda _: None, None, 5)
+    assert (list(group.queue), other.leads) == ([other], leads)
 
 
 def test_waiting_for_a_turn_has_a_limit(path, given):
     book = ledger.open_ledger(path, given.policy(), wait=0.05)
-    with group_of(book.where, book.identity).leader:
-        with pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
-            book.debit(given.entry())
-    assert not group_of(book.where, book.identity).queue
+    group = group_of(book.where, book.identity)
+    group.busy = True
+    with pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
+        book.debit(given.entry())
+    assert not group.queue
+    group.busy = False
     book.debit(given.entry())
 
 
 def test_a_fork_inherits_no_held_turn(path, given):
     book = ledger.open_ledger(path, given.policy())
-    with group_of(book.where, book.identity).leader:
+    group = group_of(book.where, book.identity)
+    with group.guard:
         child = os.fork()
         if child == 0:
             code = 1
@@ -147,8 +169,6 @@ def test_what_a_server_has_undone_is_tried_again(times, works):
     def write():
         Group().write(lambda _: done.append(1), writing, 5)
 
-    if works:
+    with nullcontext() if works else pytest.raises(errors.LedgerBusyError):
         write()
-    else:
-        pytest.raises(errors.LedgerBusyError, write)
     assert len(done) == 5

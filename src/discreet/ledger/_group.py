@@ -28,20 +28,23 @@ _TRIES: Final = 5
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class Request:
+    """One writer's work, and what has become of it."""
+
     work: Callable[[Turn], Any]
-    done: bool = False
+    awake: threading.Event = field(default_factory=threading.Event)
+    leads: bool = False
     result: Any = None
     error: Exception | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Those who wait for one ledger in this process."""
+    """Those who wait for one ledger in this process, and whether one of them writes."""
 
-    leader: threading.Lock = field(default_factory=threading.Lock)
     guard: threading.Lock = field(default_factory=threading.Lock)
-    queue: deque[_Request] = field(default_factory=deque)
+    queue: deque[Request] = field(default_factory=deque)
+    busy: bool = False
 
     def write(
         self,
@@ -50,34 +53,43 @@ class Group:
         wait: float,
     ) -> T:
         """Do some work in a turn that others may share; give its result once it is durable."""
-        request = _Request(work)
+        request = Request(work)
         with self.guard:
             self.queue.append(request)
-        if not self.leader.acquire(timeout=wait):
-            with self.guard:
-                if request in self.queue:
-                    self.queue.remove(request)
-                    raise LedgerBusyError(
-                        f"the ledger was in use for {wait:g} s; nothing was charged"
-                    )
-            self.leader.acquire()  # somebody has us in a transaction that will end
+            request.leads, self.busy = not self.busy, True
         try:
-            while not request.done:
+            if not request.leads and not request.awake.wait(wait):
+                self._leave(request, wait)
+            if request.leads:
                 self._lead(writing, request)
-        finally:
-            self.leader.release()
+        except BaseException:
+            with self.guard:
+                if request in self.queue:  # an interrupt: nobody may wait for us
+                    self._next(request)
+            raise
         if request.error is not None:
             raise request.error
         return cast("T", request.result)
 
-    def _lead(self, writing: Callable[[], AbstractContextManager[Turn]], own: _Request) -> None:
+    def _leave(self, request: Request, wait: float) -> None:
+        """Give up waiting, unless somebody has us in a transaction, which will end."""
         with self.guard:
-            together = [self.queue.popleft() for _ in range(min(MOST, len(self.queue)))]
+            if request in self.queue and not request.leads:
+                self.queue.remove(request)
+                raise LedgerBusyError(f"the ledger was in use for {wait:g} s; nothing was charged")
+        request.awake.wait()
+
+    def _lead(self, writing: Callable[[], AbstractContextManager[Turn]], own: Request) -> None:
+        """Write for everybody who waits, ourselves included, and hand over to the next."""
+        others: list[Request] = []
         try:
-            _together(writing, together)
+            with self.guard:
+                self.queue.remove(own)
+                others += [self.queue.popleft() for _ in range(min(MOST - 1, len(self.queue)))]
+            _together(writing, [own, *others])
         except BaseException:
-            for other in together:
-                if other is not own and other.error is None:
+            for other in others:
+                if other.error is None:
                     other.error = LedgerError(
                         "the writer who wrote for us was interrupted: whether this was recorded is "
                         "not known, and nothing was released",
@@ -85,13 +97,24 @@ class Group:
                     )
             raise
         finally:
-            for request in together:
-                request.done = True
+            with self.guard:
+                self._next(own)
+            for other in others:
+                other.awake.set()
+
+    def _next(self, own: Request) -> None:
+        """Leave the queue; if we were to lead, the next one does."""
+        if own in self.queue:
+            self.queue.remove(own)
+        if own.leads:
+            self.busy = bool(self.queue)
+            if self.queue:
+                self.queue[0].leads = True
+                self.queue[0].awake.set()
+            own.leads = False
 
 
-def _together(
-    writing: Callable[[], AbstractContextManager[Turn]], together: list[_Request]
-) -> None:
+def _together(writing: Callable[[], AbstractContextManager[Turn]], together: list[Request]) -> None:
     for tries_left in reversed(range(_TRIES)):
         try:
             with writing() as turn:
@@ -106,7 +129,7 @@ def _together(
         return
 
 
-def _one(turn: Turn, request: _Request) -> None:
+def _one(turn: Turn, request: Request) -> None:
     before, request.error = turn.head, None
     try:
         request.result = request.work(turn)
@@ -116,7 +139,7 @@ def _one(turn: Turn, request: _Request) -> None:
         request.error = error
 
 
-def _failed(together: list[_Request], error: Exception) -> None:
+def _failed(together: list[Request], error: Exception) -> None:
     for request in together:
         if request.error is None:
             # each thread raises its own: a traceback belongs to one of them
