@@ -374,7 +374,9 @@ class Curator:
                 "this curator was opened by another process, before a fork; nothing was charged",
                 hint="open a curator in each process, after the fork",
             )
-        return Road(self.ledger, *self._names, self.analyst, self._source, self._least)
+        _, text = self._names
+        payer = self.policy.payer
+        return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
 
     def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.

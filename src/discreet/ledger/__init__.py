@@ -17,6 +17,7 @@ from discreet.ledger._open import (
     SqliteLedger,
     adopt,
     forget,
+    known_place,
     open_ledger,
 )
 from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt
@@ -39,6 +40,7 @@ __all__ = [
     "charge",
     "claim",
     "forget",
+    "known_place",
     "least_cost",
     "open_ledger",
 ]

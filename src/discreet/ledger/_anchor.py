@@ -39,10 +39,11 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from discreet._canonical import canonical, digest
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
@@ -120,15 +121,12 @@ class Held:
     file: int
     mark: Mark | None
 
-    def move(self, mark: Mark) -> None:
-        """Move the mark forward, if it still is what it was."""
+    def move(self, mark: Mark, *, back: bool = False) -> None:
+        """Move the mark forward, if it still is what it was; an owner may move it back."""
         try:
             turn, known = _latest(read_at(self.file, 2 * _SLOT, 0))
-            if known != self.mark or _behind(mark, known):
-                raise LedgerIntegrityError(
-                    f"another copy of the ledger {mark.where!r} was used at the same time: only "
-                    "one of them can go on; nothing was released"
-                )
+            if known != self.mark or (not back and behind(mark, known)):
+                raise elsewhere_used(mark)
             if known == mark:
                 return
             if known is None:
@@ -143,7 +141,15 @@ class Held:
             raise _unusable(self.anchor.path) from None
 
 
-def _behind(mark: Mark, known: Mark | None) -> bool:
+def elsewhere_used(mark: Mark) -> LedgerIntegrityError:
+    """Refusal of a mark that somebody else has moved."""
+    return LedgerIntegrityError(
+        f"another copy of the ledger {mark.where!r} was used at the same time: only one of them "
+        "can go on; nothing was released"
+    )
+
+
+def behind(mark: Mark, known: Mark | None) -> bool:
     """Whether a mark is not ahead of a known one of the same ledger, nor the same."""
     if known is None or known.first != mark.first:
         return False
@@ -250,6 +256,36 @@ def _unusable(path: str) -> LedgerError:
         f"the ledger's anchor {path!r} cannot be used; nothing was released",
         hint="make it readable and writable, or export XDG_STATE_HOME=/a/writable/folder",
     )
+
+
+class AnyHeld(Protocol):
+    """A place for a mark that we hold."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """The mark that it had."""
+        ...
+
+    def move(self, mark: Mark, *, back: bool = False) -> None:
+        """Move the mark."""
+        ...
+
+
+class AnyAnchor(Protocol):
+    """Where a mark is kept: a file, or a witness."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it stands beside the ledger and survives a power cut."""
+        ...
+
+    def read(self) -> Mark | None:
+        """Give the mark; None if there is none."""
+        ...
+
+    def held(self, wait: float) -> AbstractContextManager[AnyHeld]:
+        """Keep everybody else from moving the mark."""
+        ...
 
 
 def beside(ledger: str) -> Anchor:

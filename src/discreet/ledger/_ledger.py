@@ -55,7 +55,7 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import Anchor, Held, Mark
+from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark
 from discreet.ledger._chain import (
     Head,
     Line,
@@ -131,7 +131,7 @@ class ChainedLedger(Decisions):
         store: Store,
         identity: str,
         policy: Policy | None,
-        anchors: Sequence[Anchor] = (),
+        anchors: Sequence[AnyAnchor] = (),
         *,
         adopt: bool = False,
     ) -> None:
@@ -203,6 +203,13 @@ class ChainedLedger(Decisions):
         state = head.content
         if state.policy != self.identity:
             raise foreign(self.where, state.policy, self.identity)
+        if policy is not None and policy.identity not in (self.identity, *state.guests):
+            raise LedgerIntegrityError(
+                f"policy {policy.identity!r} wants to spend from the budget of {self.identity!r}, "
+                "whose owner has not consented",
+                hint=Hint.call(f'open_ledger("{self.where}").consent', "discreet ledger consent",
+                               policy=policy.identity),
+            )  # fmt: skip
         if policy is not None:
             _agree(self.where, state, policy.budget)
         first = tx.line(1)
@@ -237,13 +244,13 @@ class ChainedLedger(Decisions):
         return [mark for anchor in self._anchors if (mark := anchor.read()) is not None]
 
     @contextmanager
-    def _held(self) -> Iterator[list[Held]]:
+    def _held(self) -> Iterator[list[AnyHeld]]:
         """Hold all anchors, the one that copies of the ledger share before their own."""
         with ExitStack() as stack:
             order = sorted(self._anchors, key=lambda anchor: anchor.durable)
             yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
 
-    def _move(self, anchors: Sequence[Held], head: Head) -> None:
+    def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where)
         for anchor in anchors:
             anchor.move(mark)

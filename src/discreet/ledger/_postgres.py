@@ -153,17 +153,12 @@ class PostgresStore:
         with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
-    def _limits(self) -> dict[str, Any]:
-        """How long a server may be silent, in connecting and in answering."""
-        seconds = max(2, int(self.wait))
-        return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
-
     @contextmanager
     def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with psycopg.connect(self.url, **self._limits()) as connection:
+            with psycopg.connect(self.url, **limits(self.wait)) as connection:
                 # ours, whatever the server's default is: a writer that has waited for the
                 # head must see it as it is then, a reader one state throughout
                 levels = psycopg.IsolationLevel
@@ -186,3 +181,15 @@ class PostgresStore:
             raise LedgerError(
                 "the PostgreSQL ledger cannot be reached or written; nothing was released"
             ) from None
+
+
+def limits(wait: float) -> dict[str, Any]:
+    """How long a server may be silent, in connecting and in answering."""
+    seconds = max(2, int(wait))
+    return {
+        "connect_timeout": seconds,
+        "tcp_user_timeout": 1000 * seconds,
+        "keepalives_idle": seconds,
+        "keepalives_interval": max(1, seconds // 3),
+        "keepalives_count": 3,
+    }
