@@ -56,7 +56,7 @@ def test_two_policies_share_one_cap_with_the_owner_s_consent(folder):
         curator.sql(COUNT, epsilon=1)
         with pytest.raises(LedgerIntegrityError, match="has not consented") as no:
             dc.open(policy=second)
-        assert no.value.hint.shell() == "discreet ledger consent --policy second"
+        assert no.value.hint.shell() == "discreet ledger consent --to second"
         curator.ledger.consent("second", by="Ada", note="a second reading")
     with dc.open(policy=second) as beside:
         assert beside.budget.left["epsilon"] == 1

@@ -18,8 +18,9 @@ from discreet import privacy as p
 from discreet._canonical import canonical
 from discreet._exact import Number
 from discreet._text import plain_str
-from discreet.curator._road import Job
+from discreet.curator._road import Job, Road
 from discreet.errors import Hint, NotProvedError, ParameterError, RelationError
+from discreet.ledger import Ledger, Receipt, least_cost
 from discreet.plan import charge
 from discreet.policy import Policy
 
@@ -92,3 +93,21 @@ def _claim(
         )
     chosen = _exact.delta(at)
     return Fraction(loss.epsilon(float(chosen))), chosen
+
+
+def record_external(
+    policy: Policy,
+    ledger: Ledger,
+    loss: p.PrivacyLoss,
+    *,
+    what: str,
+    table: str | None = None,
+    delta: Number | None = None,
+    analyst: str | None = None,
+    key: str | None = None,
+) -> Receipt:
+    """Enter a loss from elsewhere without opening any data; see :class:`Curator`."""
+    job = external_job(policy, loss, what=what, table=table, delta=delta)
+    least = least_cost(policy.budget)
+    road = Road(ledger, policy.payer, policy.fingerprint, analyst, "", least)
+    return road.enter(job, key=key)

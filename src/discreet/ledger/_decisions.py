@@ -99,9 +99,9 @@ class Decisions(ABC):
         """
         self._decide("period", lambda _: {}, by, note)
 
-    def consent(self, policy: str, *, by: str = "owner", note: str = "") -> None:
+    def consent(self, to: str, *, by: str = "owner", note: str = "") -> None:
         """Let another policy over the same data spend from this budget: one cap for both."""
-        self._decide("consent", lambda _: {"policy": policy}, by, note)
+        self._decide("consent", lambda _: {"policy": to}, by, note)
 
 
 def _check_raise(state: State, caps: Any, changes: Mapping[str, Any]) -> None:

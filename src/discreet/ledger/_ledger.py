@@ -191,10 +191,10 @@ class ChainedLedger(Decisions):
 
     def _look(self, policy: Policy | None) -> tuple[str | None, bool]:
         """Open without writing: hash of the first line, and whether every mark is up to date."""
-        marks = [anchor.read() for anchor in self._anchors]
+        marks = self.marks()
         if not any(marks) or not self._store.ready():
             return None, False
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             first, here = self._fit(tx, head, policy), (head.hash, self.where)
             return first, all(mark and (mark.hash, mark.where) == here for mark in marks)
 
@@ -208,7 +208,7 @@ class ChainedLedger(Decisions):
                 f"policy {policy.identity!r} wants to spend from the budget of {self.identity!r}, "
                 "whose owner has not consented",
                 hint=Hint.call(f'open_ledger("{self.where}").consent', "discreet ledger consent",
-                               policy=policy.identity),
+                               to=policy.identity),
             )  # fmt: skip
         if policy is not None:
             _agree(self.where, state, policy.budget)
@@ -230,7 +230,9 @@ class ChainedLedger(Decisions):
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {turn.head.number} lines but no anchor: "
                     "nobody here can tell whether it is the latest one",
-                    hint=f'discreet.ledger.adopt("{self.where}")',
+                    hint=Hint.call(
+                        "discreet.ledger.adopt", "discreet ledger adopt", ledger=self.where
+                    ),
                 )
             lines = tuple(turn.tx.lines())
             check_links(lines, turn.head)
@@ -240,8 +242,9 @@ class ChainedLedger(Decisions):
 
     # -- anchors ------------------------------------------------------------------
 
-    def _marks(self) -> list[Mark]:
-        return [mark for anchor in self._anchors if (mark := anchor.read()) is not None]
+    def marks(self) -> list[Mark | None]:
+        """Last line that each anchor knows of; None where there is none."""
+        return [anchor.read() for anchor in self._anchors]
 
     @contextmanager
     def _held(self) -> Iterator[list[AnyHeld]]:
@@ -274,8 +277,10 @@ class ChainedLedger(Decisions):
                 )
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[Transaction, Head]]:
-        marks = self._marks()  # before the snapshot, which is then never behind them
+    def reading(self) -> Iterator[tuple[Transaction, Head]]:
+        """Read one committed state, after it was compared with the marks."""
+        # before the snapshot, which is then never behind them
+        marks = [mark for mark in self.marks() if mark is not None]
         with self._store.reading() as tx:
             head = self._head(tx)
             self._check(marks, tx, head)
@@ -326,7 +331,7 @@ class ChainedLedger(Decisions):
 
     def _debit(self, turn: Turn, entry: Entry) -> Receipt:
         slot, state = slot_of(entry.analyst, entry.key), turn.head.content
-        body = _debit_body(state.limits, entry)
+        body = debit_body(state.limits, entry)
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
@@ -383,7 +388,7 @@ class ChainedLedger(Decisions):
         """
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._write(lambda turn: _settle(turn, receipt, record))
+                return self._write(lambda turn: settle_in(turn, receipt, record))
             except LedgerIntegrityError:
                 raise
             except LedgerError as error:
@@ -400,13 +405,13 @@ class ChainedLedger(Decisions):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
-        with self._reading() as (_, head):
+        with self.reading() as (_, head):
             return head.content
 
     @property
     def lines(self) -> Sequence[Line]:
         """The full history, oldest first, its chain checked."""
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
             return lines
@@ -424,7 +429,7 @@ class ChainedLedger(Decisions):
         LedgerIntegrityError
             Names the first thing that is not as it was written.
         """
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
             check_store(tx, lines, head)
@@ -439,7 +444,7 @@ class ChainedLedger(Decisions):
         )
 
 
-def _settle(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
+def settle_in(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
     """Seal and store an outcome, unless one is stored; give the one that is."""
     line = turn.tx.line(receipt.number)
     if line is None or line.hash != receipt.hash or line.kind != "debit":
@@ -458,7 +463,8 @@ def _asked_in(tx: Transaction, number: int) -> str:
     return next(question for n, _, question, _ in tx.index() if n == number) or ""
 
 
-def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
+def debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
+    """Body of the line that records a debit."""
     names = ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source",
              "key")  # fmt: skip
     charged = _budget.charge(budget, entry.cost)

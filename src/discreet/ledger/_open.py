@@ -166,12 +166,12 @@ def known_place(identity: str) -> str | None:
     return None if mark is None or "://" in mark.where else mark.where
 
 
-def adopt(where: str | os.PathLike[str], policy: Policy | str | None = None) -> ChainedLedger:
+def adopt(ledger: str | os.PathLike[str], policy: Policy | str | None = None) -> ChainedLedger:
     """Accept a ledger that has come to this machine without its anchor, on record.
 
     Only its owner can know that it is the latest one.
     """
-    return open_ledger(where, policy, adopt=True)
+    return open_ledger(ledger, policy, adopt=True)
 
 
 def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) -> None:

@@ -249,6 +249,10 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def drop(self) -> None:
+        """Let go of this thread's connection."""
+        _THREADS.kept.pop(self.where, None)
+
     def owner(self) -> str | None:
         """Identity of the policy that the file belongs to; None for an empty file."""
         with self._explained(), closing(self.connect()) as connection:
