@@ -19,8 +19,8 @@ from discreet.plan import Cost
 
 def test_ten_tenths_fit_one_and_not_a_crumb_more(opened):
     book = opened.open()
-    for _ in range(10):
-        book.debit(opened.entry("0.1", fresh=True))
+    for i in range(10):
+        book.debit(opened.entry("0.1", plan=f"q{i}"))
     for crumb in ("1e-18", "1e-300"):
         with pytest.raises(errors.BudgetExceededError, match="ε=0 left"):
             book.debit(opened.entry(crumb))

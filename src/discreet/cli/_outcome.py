@@ -68,7 +68,7 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
 
 # parameters of the library that are options here, under the same name
 OPTIONS: Final = frozenset(
-    {"epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
+    {"analyst", "epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
 )
 
 

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from discreet import noise
 from discreet.engines import sealed
@@ -73,6 +74,10 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_LIVE: Final[set[str]] = set()
+"""Debits whose runs go on in this process, by the hashes of their lines."""
+
+
 @dataclass(frozen=True)
 class Road:
     """The way from a job to its outcome, under one policy and one ledger."""
@@ -88,6 +93,13 @@ class Road:
         """Debit, run, settle; give what is stored."""
         entry = self._entry(job, key=key, fresh=fresh)
         receipt = self.ledger.debit(entry)
+        try:
+            return self._after(entry, job, receipt)
+        finally:
+            _LIVE.discard(receipt.hash)
+
+    def _after(self, entry: Entry, job: Job, receipt: Receipt) -> Outcome:
+        """Give what is stored, or run what is paid for."""
         if receipt.stored is not None:
             return Outcome(receipt.stored, cached=True)
         if receipt.failed:
@@ -97,7 +109,11 @@ class Road:
             )
         if not receipt.charged:
             again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
-            self.ledger.debit(replace(again, fresh=True, runs=False))
+            self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
+        return self._finish(job, receipt)
+
+    def _finish(self, job: Job, receipt: Receipt) -> Outcome:
+        """Run what is paid for, and settle."""
         failure: Exception | None = None
         with _interrupts() as interrupted:
             try:
@@ -137,4 +153,5 @@ class Road:
             key=key,
             fresh=fresh,
             external=job.external,
+            live=_LIVE,
         )

@@ -338,6 +338,7 @@ class ChainedLedger(Decisions):
             then = _budget.admit(state, entry, body, turn.head.number + 1)
             line = turn.append("debit", body, then, slot=slot, question=question)
             receipt = Receipt(line.number, line.hash, line.when)
+        entry.live.add(receipt.hash)
         return receipt
 
     def _acceptable(self, entry: Entry) -> None:
@@ -359,8 +360,11 @@ class ChainedLedger(Decisions):
         """The line that has paid for this question already, if there is one."""
         number = None if slot is None else tx.in_slot(slot)
         keyed = number is not None
-        if number is None and not entry.fresh:
-            number = tx.answered(question) or waiting_for(tx, head, question)
+        if number is None and entry.runs:
+            live = entry.live if entry.fresh else set()
+            number = (not entry.fresh and tx.answered(question)) or waiting_for(
+                tx, head, question, live
+            )
         if number is None:
             return None
         line = tx.line(number)
