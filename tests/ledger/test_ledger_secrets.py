@@ -50,7 +50,7 @@ def bare(monkeypatch):
 )
 def test_pg_secret(url):
     """Host, port and database are all that is kept, wherever an address is kept."""
-    for kept in (address(url), PostgresStore(url, "x").where, _label(url, None, None)):
+    for kept in (address(url), PostgresStore(url, "x").where, _label(url)):
         assert kept == "postgresql://127.0.0.1:55432/sec"
 
 

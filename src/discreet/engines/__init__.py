@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from discreet.engines._connect import connect
-from discreet.engines._protocol import Engine, sealed
+from discreet.engines._protocol import TIME_LIMIT, Engine, sealed
 from discreet.engines._reference import Reference
 from discreet.verify import Table as Held
 
-__all__ = ["Engine", "Held", "Reference", "connect", "sealed"]
+__all__ = ["TIME_LIMIT", "Engine", "Held", "Reference", "connect", "sealed"]

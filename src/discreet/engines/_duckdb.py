@@ -26,7 +26,7 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import check_joins, check_tables, sealed
+from discreet.engines._protocol import TIME_LIMIT, check_joins, check_tables, sealed
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
@@ -194,7 +194,7 @@ def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[
             connection.interrupt()
             wait = 0.05
 
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = threading.Thread(target=watch, name=TIME_LIMIT, daemon=True)
     watcher.start()
     try:
         yield

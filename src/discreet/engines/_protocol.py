@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from discreet import policy as pol
 from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 from discreet.verify import Proof
 from discreet.verify import Table as Held
+
+TIME_LIMIT: Final = "discreet: time limit"
+"""Name of the thread that cancels a question."""
 
 T = TypeVar("T")
 
