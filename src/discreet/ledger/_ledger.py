@@ -64,6 +64,7 @@ from discreet.ledger._chain import (
     damaged,
     next_line,
     reached,
+    seals,
 )
 from discreet.ledger._decisions import Decisions
 from discreet.ledger._group import group_of
@@ -368,7 +369,7 @@ class ChainedLedger(Decisions):
         if number is None:
             return None
         line = tx.line(number)
-        if line is None or line.kind != "debit":
+        if line is None or line.kind != "debit" or not seals(line):
             raise damaged(number)
         paid = line.entry(self.identity)
         runs = line.content.get("runs", True)
