@@ -92,14 +92,6 @@ def filled(path: Path, settled: int) -> ledger.ChainedLedger:
     return book
 
 
-def answers(book: ledger.ChainedLedger, settled: int) -> list[object]:
-    """What every key gives, and whether it was charged."""
-    plans = [*(f"q{i}" for i in range(settled)), "failed", "open"]
-    keys = [*(f"k{i}" for i in range(settled)), "failed", "open"]
-    found = [book.debit(entry(p, key=k)) for p, k in zip(plans, keys, strict=True)]
-    return [(r.number, r.charged, r.stored, r.failed) for r in found]
-
-
 def images(folder: Path) -> dict[str, bytes]:
     """Every file under a folder, by its relative name."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -7,7 +7,7 @@ from chaos import _calls, _copies, _long, _server
 from chaos.__main__ import main
 from chaos._common import Row, filled, place
 
-from discreet.ledger import ChainedLedger, _ledger
+from discreet.ledger import ChainedLedger
 from discreet.ledger._anchor import Held
 
 pytestmark = pytest.mark.races
@@ -25,10 +25,7 @@ def test_bits():
 
 def test_bits_are_seen(monkeypatch):
     monkeypatch.setattr(ChainedLedger, "verify", lambda _: None)
-    monkeypatch.setattr(
-        _ledger, "outcome_of", lambda tx, _head, line, _q=None: tx.outcome(line.number)
-    )
-    assert _copies.flips(61)[1].undetected
+    assert any(row.undetected for row in _copies.flips(151))
 
 
 def test_restores():

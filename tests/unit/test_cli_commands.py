@@ -461,13 +461,6 @@ def test_charts_go_through_the_renderer(folder, monkeypatch):
         def vegalite_to_svg(spec):
             return f"<svg>{len(spec['data']['values'])}</svg>"
 
-        @staticmethod
-        def vegalite_to_html(spec, *, bundle):
-            assert bundle
-            assert spec
-            script = "const spec = {};\ndraw(spec)"
-            return f"<!DOCTYPE html><html><head></head><script>{script}</script></html>"
-
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", Renderer)
     data("ask", GROUPED, "-e", "0.5", "--chart", "c.svg")
     assert (folder / "c.svg").read_text("utf-8") == "<svg>4</svg>"

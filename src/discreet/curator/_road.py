@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from discreet import noise
+from discreet._log import note
 from discreet.engines import sealed
-from discreet.errors import DiscreetError, EngineError
+from discreet.errors import DiscreetError, EngineError, LedgerError
 from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
 
@@ -92,7 +93,12 @@ class Road:
     def travel(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Outcome:
         """Debit, run, settle; give what is stored."""
         entry = self._entry(job, key=key, fresh=fresh)
-        receipt = self.ledger.debit(entry)
+        try:
+            receipt = self.ledger.debit(entry)
+        except LedgerError as refusal:
+            # its words are about files and lines, never about data
+            note("ledger refused", refusal, policy=self.policy, said=refusal.message)
+            raise
         try:
             return self._after(entry, job, receipt)
         finally:
@@ -125,6 +131,7 @@ class Road:
             # an engine turned it into an error of its own; the run has no outcome
             raise KeyboardInterrupt from None
         if failure is not None:
+            note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
             self.ledger.settle(receipt, None)
             raise failure

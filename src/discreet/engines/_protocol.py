@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from discreet import policy as pol
+from discreet._log import note
 from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 from discreet.verify import Proof
@@ -136,8 +137,6 @@ def sealed(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T
         return work()
     except but:
         raise
-    except Exception:  # noqa: BLE001, S110 - every failure must look the same
-        pass
-    raise EngineError(
-        "the engine could not compute the answer; the data owner can look into its own log"
-    )
+    except Exception as error:  # noqa: BLE001 - every failure must look the same
+        note("engine failure", error)
+    raise EngineError("the engine could not compute the answer; the data owner's log says more")

@@ -21,8 +21,6 @@ Public tables are copied when opened: what was measured of them stays true.
 from __future__ import annotations
 
 import glob
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +30,7 @@ from discreet import policy as pol
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, check_view, columns_of
+from discreet.engines._privately import no_core_dumps, spill_folder
 from discreet.errors import DiscreetError, SchemaError
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ def open_duckdb(
     with ExitStack() as stack:
         connection = duckdb.connect(":memory:")
         stack.callback(connection.close)
+        stack.enter_context(no_core_dumps())
         if temp_directory is None:
-            temp_directory = tempfile.mkdtemp(prefix="discreet-")
-            stack.callback(shutil.rmtree, temp_directory, ignore_errors=True)
+            temp_directory = stack.enter_context(spill_folder())
         _configure(connection, limits, temp_directory)
         opener = _Opener(connection)
         tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
@@ -98,17 +97,15 @@ def _on_connection(
     connection: duckdb.DuckDBPyConnection, policy: pol.Policy, timeout: float
 ) -> DuckDBEngine:
     tables = {name: _SQL.quote(*name.split(".")) for name in policy.tables}
-    cursor, close = connection.cursor(), _nothing
+    cursor, stack = connection.cursor(), ExitStack()
+    stack.enter_context(no_core_dumps())
     if all(columns_of(cursor, table) is not None for table in tables.values()):
-        connection, close = cursor, cursor.close
+        connection = cursor
+        stack.callback(cursor.close)
     # else registered frames or temporary tables, visible on the connection itself only
     for name, table in policy.tables.items():
         check_view(connection, table, tables[name])
-    return DuckDBEngine(connection, policy, tables, close, live=True, timeout=timeout)
-
-
-def _nothing() -> None:
-    """Leave the caller's connection open."""
+    return DuckDBEngine(connection, policy, tables, stack.close, live=True, timeout=timeout)
 
 
 class _Opener:

@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from discreet._canonical import canonical, digest
+from discreet._log import state_directory
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 
 try:
@@ -293,16 +294,14 @@ def beside(ledger: str) -> Anchor:
     return Anchor(f"{ledger}.anchor", durable=True)
 
 
-def state_directory() -> Path:
-    """Where this user's programs keep what must outlive them."""
+def state_file(*parts: str) -> str:
+    """Path of a file in the user's state directory."""
     try:
-        folder = os.environ.get("XDG_STATE_HOME", "")
-        home = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
+        return str(state_directory().joinpath(*parts))
     except RuntimeError:
         raise _unusable("in the state directory") from None
-    return home / "discreet"
 
 
 def of_user(policy: str) -> Anchor:
     """Anchor of a policy identity in the user's state directory."""
-    return Anchor(str(state_directory() / f"{digest(policy)[:32]}.anchor"), durable=False)
+    return Anchor(state_file(f"{digest(policy)[:32]}.anchor"), durable=False)

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from discreet._canonical import digest
 from discreet.errors import LedgerError, LedgerIntegrityError
-from discreet.ledger._anchor import locked, own_file, read_at, state_directory, write_at
+from discreet.ledger._anchor import locked, own_file, read_at, state_file, write_at
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20
@@ -35,7 +35,7 @@ def claim(sources: Iterable[str], policy: Policy) -> None:
     """
     payer = policy.payer
     for source in sorted(set(sources)):
-        path = str(state_directory() / "data" / f"{digest(source)[:32]}.policies")
+        path = state_file("data", f"{digest(source)[:32]}.policies")
         try:
             names = _listed(path) or _entered(path, payer)
         except OSError:
