@@ -51,6 +51,9 @@ format: $(STAMP) ## rewrite the sources in house style
 bench: $(BSTAMP) ## ratios against peers, in one run on one machine
 	$(BENCH)/bin/python -m benchmarks
 
+chaos: $(STAMP)  ## what a ledger survives, as one table (half an hour; COUNTS="--cuts 100 --lines 0")
+	$(ONE) nice -n 12 $(BIN)/python -m chaos $(COUNTS)
+
 bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many minutes; needs ../shared/data)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_release
 

@@ -50,14 +50,32 @@ def test_a_second_policy_over_one_source_is_refused(folder):
         assert again.budget.left["epsilon"] == 0
 
 
-def test_an_owner_may_know_of_the_other_policy(folder):
-    with dc.open(policy=policy(folder, "first")):
-        pass
-    with dc.open(policy=policy(folder, "second", 'beside = ["first"]')) as curator:
+def test_two_policies_share_one_cap_with_the_owner_s_consent(folder):
+    first, second = policy(folder, "first"), policy(folder, "second", 'beside = "first"')
+    with dc.open(policy=first) as curator:
         curator.sql(COUNT, epsilon=1)
-    # the first one must name it as well, now
-    with pytest.raises(LedgerIntegrityError, match="under policy 'second'"):
-        dc.open(policy=policy(folder, "first"))
+        with pytest.raises(LedgerIntegrityError, match="has not consented") as no:
+            dc.open(policy=second)
+        assert no.value.hint.shell() == "discreet ledger consent --to second"
+        curator.ledger.consent("second", by="Ada", note="a second reading")
+    with dc.open(policy=second) as beside:
+        assert beside.budget.left["epsilon"] == 1
+        beside.sql(COUNT, epsilon=1, fresh=True)
+        with pytest.raises(dc.errors.BudgetExceededError):
+            beside.sql(COUNT, epsilon="0.1")
+        line = beside.ledger.lines[-2]
+        assert line.content["fingerprint"] == dc.policy.load(second).fingerprint
+    with dc.open(policy=first) as again:
+        assert again.budget.left["epsilon"] == 0
+        assert again.ledger.verify().debits == 2
+    assert not (folder / "second.toml.ledger").exists()
+    with pytest.raises(LedgerIntegrityError, match="has not consented"):
+        dc.open(policy=policy(folder, "third", 'beside = "first"'))
+
+
+def test_a_policy_beside_one_without_a_ledger_is_refused(folder):
+    with pytest.raises(LedgerIntegrityError, match="no ledger of policy 'first'"):
+        dc.open(policy=policy(folder, "second", 'beside = "first"'))
 
 
 def test_what_is_written_holds_names_and_a_hash_only(folder, monkeypatch, tmp_path):
@@ -80,9 +98,17 @@ def test_other_sources_and_passing_ledgers_are_free(folder):
 
 
 def test_policies_that_name_others_are_written_back(folder):
-    path = policy(folder, "second", 'beside = ["first"]')
+    path = policy(folder, "second", 'beside = "first"\n[ledger]\nwitness = "postgresql://db/marks"')
     loaded = dc.policy.load(path)
-    assert loaded.beside == ("first",)
+    assert (loaded.beside, loaded.payer, loaded.identity) == ("first", "first", "second")
+    assert loaded.witness == "postgresql://db/marks"
     assert dc.policy.loads(loaded.to_toml()) == loaded
-    with pytest.raises(dc.errors.PolicyError):
-        dc.policy.load(policy(folder, "fourth", 'beside = "first"'))
+    for bad in (
+        'beside = ["first"]',
+        '[ledger]\nwitness = "db"',
+        '[ledger]\nwitness = "postgresql://me:secret@db/marks"',
+        "[ledger]\nwitnes = 3",
+    ):
+        with pytest.raises(dc.errors.PolicyError) as no:
+            dc.policy.load(policy(folder, "fourth", bad))
+        assert "secret" not in str(no.value)

@@ -19,8 +19,8 @@ from discreet.plan import Cost
 
 def test_ten_tenths_fit_one_and_not_a_crumb_more(opened):
     book = opened.open()
-    for _ in range(10):
-        book.debit(opened.entry("0.1", fresh=True))
+    for i in range(10):
+        book.debit(opened.entry("0.1", plan=f"q{i}"))
     for crumb in ("1e-18", "1e-300"):
         with pytest.raises(errors.BudgetExceededError, match="ε=0 left"):
             book.debit(opened.entry(crumb))
@@ -220,7 +220,7 @@ def test_owners_decisions_are_lines_of_the_chain(opened):
 def test_a_lower_budget_stops_spending_and_refunds_nothing(opened):
     book = opened.open()
     book.debit(opened.entry("0.5"))
-    book.raise_budget(epsilon="0.4")
+    book.raise_budget(epsilon="0.4", lower=True)
     with pytest.raises(errors.BudgetExceededError, match="ε=0 left"):
         book.debit(opened.entry("0.01", plan="other"))
 
@@ -230,7 +230,7 @@ def test_a_change_of_accounting_keeps_all_past_spending(opened):
     book.debit(opened.entry("1"))
     book.raise_budget(epsilon="3", delta="1e-6", accounting="zcdp")
     assert book.balance().amounts["rho"][0] == Fraction(1, 2)
-    book.raise_budget(rho="0.6")
+    book.raise_budget(rho="0.6", lower=True)
     with pytest.raises(errors.BudgetExceededError, match="ρ="):
         book.debit(opened.entry("0.5", plan="other"))
 

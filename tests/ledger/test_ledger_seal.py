@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from discreet import errors, ledger
-from discreet.ledger import _sqlite
+from discreet.ledger import _postgres, _sqlite
 from discreet.ledger._chain import GENESIS, Head, jump_of, next_line, reached
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._state import FORMAT
@@ -301,6 +301,21 @@ def test_format_1_is_brought_to_the_present(old, given):
         again.debit(keyed)
 
 
+def test_format_2_is_brought_to_the_present(path, given):
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD.with_name("format_2.sql").read_text())
+    connection.close()
+    book = ledger.adopt(path)
+    assert [line.kind for line in book.lines][14:] == ["format", "adopt"]
+    assert (book.state.format, book.verify().debits) == (FORMAT, 5)
+    assert list(book.state.open) == ["8"]
+    assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    assert book.debit(given.entry("0.1", plan="q2", source="s", key="failed")).failed
+    waiting = book.debit(given.entry("0.1", plan="q3", source="s", key="open"))
+    assert book.settle(waiting, '["late"]') == '["late"]'
+    assert ledger.open_ledger(path).verify().lines == 17
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -325,9 +340,10 @@ def test_a_move_to_the_present_format_happens_whole_or_not_at_all(old, monkeypat
     tables = "SELECT name, sql FROM sqlite_master ORDER BY name"
     as_it_was = before.execute(tables).fetchall()
     before.close()
-    for cut in range(1, len(_sqlite._FROM_1)):
+    moves = _sqlite._moves(1)
+    for cut in range(1, len(moves)):
         with monkeypatch.context() as m:
-            m.setattr(_sqlite, "_FROM_1", (*_sqlite._FROM_1[:cut], "SELECT no_such_thing"))
+            m.setattr(_sqlite, "_moves", lambda _, n=cut: (*moves[:n], "SELECT no_such_thing"))
             with pytest.raises(errors.LedgerIntegrityError):
                 SqliteStore(str(old), "people").prepare()
         connection = sqlite3.connect(old)
@@ -337,25 +353,44 @@ def test_a_move_to_the_present_format_happens_whole_or_not_at_all(old, monkeypat
     assert ledger.adopt(old).verify().debits == 5
 
 
-@pytest.fixture
-def old_server(postgres_url, old):
-    """A database with the same ledger in tables of format 1."""
+def _served(postgres_url, script, columns, *more):
+    """A database with the ledger of a script, in tables of its format."""
     import psycopg
 
+    name = Path(script).stem
     with psycopg.connect(postgres_url, autocommit=True) as c:
-        c.execute("DROP DATABASE IF EXISTS format_1")
-        c.execute("CREATE DATABASE format_1")
-    url = postgres_url.replace("/postgres?", "/format_1?")
-    source = sqlite3.connect(old)
+        c.execute(f"DROP DATABASE IF EXISTS {name}")
+        c.execute(f"CREATE DATABASE {name}")
+    url = postgres_url.replace("/postgres?", f"/{name}?")
+    source = sqlite3.connect(":memory:")
+    source.executescript(Path(script).read_text())
     with psycopg.connect(url) as c:
-        c.execute(OLD.with_name("format_1_postgres.sql").read_text())
-        for table, columns in _sqlite._KEPT.items():
-            names = columns.removeprefix("one, ")
+        for statement in (OLD.with_name("format_1_postgres.sql").read_text(), *more):
+            c.execute(statement)
+        for table, own in _sqlite._KEPT.items():
+            names = own.removeprefix("one, ") + (columns if table == "discreet_lines" else "")
             values = ", ".join(["%s"] * len(names.split(", ")))
             for row in source.execute(f"SELECT {names} FROM {table}"):
                 c.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)
     source.close()
     return url
+
+
+@pytest.fixture
+def old_server(postgres_url):
+    """The ledger of format 1 on a server."""
+    return _served(postgres_url, OLD, "")
+
+
+def test_format_2_of_postgresql_is_brought_to_the_present(postgres_url, given):
+    steps = (*_postgres._FROM_1[:-1], "INSERT INTO discreet_format VALUES (2)")
+    url = _served(postgres_url, OLD.with_name("format_2.sql"), ", jump, settles", *steps)
+    book = ledger.open_ledger(url, "people")
+    assert [line.kind for line in book.lines][14:] == ["format"]
+    assert (book.state.format, book.verify().debits) == (FORMAT, 5)
+    assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    book.consent("others")
+    assert ledger.open_ledger(url, "people").state.guests == ("others",)
 
 
 def test_format_1_of_postgresql_is_brought_to_the_present(old_server, given):
@@ -389,7 +424,10 @@ def test_a_newer_format_is_refused_by_name(path, given, book, folder):
             use()
         assert type(no.value) is errors.LedgerError  # not damaged: newer
     shutil.copy(folder / "kept", path)
-    change(path, """UPDATE discreet_heads SET state = replace(state, '"format":2', '"format":3')""")
+    change(
+        path,
+        f"""UPDATE discreet_heads SET state = replace(state, '"format":{FORMAT}', '"format":9')""",
+    )
     _sqlite._THREADS.kept.clear()
     with pytest.raises(errors.LedgerError):
         book.verify()

@@ -267,7 +267,7 @@ def test_commands_that_only_look_need_no_write_access():
     count = "SELECT COUNT(*) AS n FROM people"
     commands = (
         ["budget", "-p", "people.toml"],
-        ["budget", "verify", "-p", "people.toml"],
+        ["ledger", "verify", "-p", "people.toml"],
         ["preview", count, "-e", "1", "-p", "people.toml"],
         ["check", "people.toml"],
         ["ask", count, "-e", "1", "-p", "people.toml", "--fresh"],

@@ -340,7 +340,7 @@ def test_owner_decisions_are_lines_of_the_chain():
     assert told["whole"]["epsilon"] == {"spent": "0", "total": "3", "left": "3"}
     assert told["shares"] == {"ana": "0.5", "ben": "0.25"}
     assert told["analysts"]["ana"]["epsilon"]["total"] == "1.5"
-    verified = data("budget", "verify")["result"]
+    verified = data("ledger", "verify")["result"]
     assert (verified["lines"], verified["debits"]) == (8, 1)
     out = call("budget").stdout
     assert "new totals or shares: second wave" in out
@@ -356,18 +356,18 @@ def test_an_edited_ledger_is_refused_and_an_edited_budget_explained(folder):
     data("budget", "raise", "--epsilon", "3")
     data("ask", COUNT, "-e", "2", "--fresh")
     (folder / "people.toml.ledger").unlink()
-    assert data("budget", "verify", code=6)["error"] == "ledger-integrity"
+    assert data("ledger", "verify", code=6)["error"] == "ledger-integrity"
     assert data("ask", COUNT, "-e", "1", code=6)["error"] == "ledger-integrity"
 
 
 def test_export_gives_every_line_and_no_formulas(folder):
     data("ask", COUNT, "-e", "1", "--analyst", "=cmd()")
-    text = call("budget", "export").stdout
+    text = call("ledger", "export").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [r["kind"] for r in rows] == ["open", "debit", "settle"]
     assert rows[1]["analyst"] == "'=cmd()"
     assert rows[1]["epsilon"] == "1"
-    call("budget", "export", "--format", "json", "-o", "out.json")
+    call("ledger", "export", "--format", "json", "-o", "out.json")
     told = json.loads((folder / "out.json").read_text("utf-8"))
     assert told[1]["analyst"] == "=cmd()"
 
@@ -383,8 +383,8 @@ def test_the_ledger_may_be_named_before_or_after_the_command(folder):
     data("ask", COUNT, "-e", "1")
     (folder / "other.toml").write_text(POLICY.format(name="other"), "utf-8")
     for order in (
-        ["budget", "-p", "people.toml", "verify"],
-        ["budget", "verify", "-p", "people.toml"],
+        ["ledger", "-p", "people.toml", "verify"],
+        ["ledger", "verify", "-p", "people.toml"],
     ):
         assert data(*order)["result"]["lines"] == 3
 
@@ -460,13 +460,6 @@ def test_charts_go_through_the_renderer(folder, monkeypatch):
         @staticmethod
         def vegalite_to_svg(spec):
             return f"<svg>{len(spec['data']['values'])}</svg>"
-
-        @staticmethod
-        def vegalite_to_html(spec, *, bundle):
-            assert bundle
-            assert spec
-            script = "const spec = {};\ndraw(spec)"
-            return f"<!DOCTYPE html><html><head></head><script>{script}</script></html>"
 
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", Renderer)
     data("ask", GROUPED, "-e", "0.5", "--chart", "c.svg")

@@ -144,7 +144,7 @@ def test_the_demonstration_as_data_and_kept(tmp_path):
         {"error": told["refusals"][1]["error"], "exit": 1},
     ]
     assert told["budget"]["again"] is True
-    kept = shell("budget", "verify", "-p", "clinic/clinic.toml", cwd=tmp_path)
+    kept = shell("ledger", "verify", "-p", "clinic/clinic.toml", cwd=tmp_path)
     assert "2 of them debits" in kept.stdout
     shell("demo", "--keep", "clinic", cwd=tmp_path, code=2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from enum import StrEnum
@@ -12,7 +11,23 @@ from typing import Annotated, Any
 import typer
 
 import discreet
+from discreet.cli._ledger import ledger_app
 from discreet.cli._local import local_app
+from discreet.cli._options import (
+    Analyst,
+    By,
+    Delta,
+    Epsilon,
+    Json,
+    LedgerPlace,
+    Note,
+    Output,
+    PolicyFile,
+    Rho,
+    TableName,
+    module,
+    on_ledger,
+)
 from discreet.cli._outcome import MEANING, Exit, deliver, fail
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
@@ -26,18 +41,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 budget_app = typer.Typer(
-    help="See spending, verify and export the ledger, decide as owner.",
+    help="See spending, decide as owner.",
     rich_markup_mode=None,
 )
 app.add_typer(budget_app, name="budget")
+app.add_typer(ledger_app, name="ledger")
 app.add_typer(local_app, name="local")
-
-
-class Format(StrEnum):
-    """Forms of an exported ledger."""
-
-    CSV = "csv"
-    JSON = "json"
 
 
 class Relation(StrEnum):
@@ -49,17 +58,6 @@ class Relation(StrEnum):
 
 # -- options that several commands share ------------------------------------------
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
-PolicyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--policy",
-        "-p",
-        envvar="DISCREET_POLICY",
-        metavar="FILE",
-        help="Policy file. Left out: the only policy in this folder.",
-    ),
-]
 Source = Annotated[
     str | None,
     typer.Option(
@@ -68,36 +66,9 @@ Source = Annotated[
         help="Where the data are, if not where the policy says they are.",
     ),
 ]
-LedgerPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        envvar="DISCREET_LEDGER",
-        metavar="PATH|URL",
-        help="The ledger. Left out: POLICY.ledger, beside it.",
-    ),
-]
-Analyst = Annotated[
-    str | None,
-    typer.Option(
-        envvar="DISCREET_ANALYST", metavar="NAME", help="Who asks: decides which share pays."
-    ),
-]
 Sql = Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.")]
 SqlFile = Annotated[
     str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the SQL here; - is stdin.")
-]
-Epsilon = Annotated[
-    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="What it may cost: ε.")
-]
-Delta = Annotated[
-    str | None,
-    typer.Option(
-        "--delta", "-d", metavar="NUMBER", help="δ, where keys are selected or noise is Gaussian."
-    ),
-]
-Rho = Annotated[
-    str | None, typer.Option(metavar="NUMBER", help="Instead of ε: zero-concentrated ρ.")
 ]
 Within = Annotated[
     list[str] | None,
@@ -112,18 +83,6 @@ Chart = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, or .json for the Vega-Lite."),
 ]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; - is stdout.")
-]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="Why; goes on record.")]
-By = Annotated[str, typer.Option(metavar="NAME", help="Who decides; goes on record.")]
-TableName = Annotated[
-    str | None, typer.Argument(metavar="TABLE", help="Table; left out: everything.")
-]
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"discreet.cli.{name}")
 
 
 def _version(wanted: bool) -> None:
@@ -156,7 +115,7 @@ def demo(
 
     Policy, price, answer, budget, refusal, meaning.
     """
-    deliver("demo", lambda: _module("_demo").run(people, keep, as_json=as_json), as_json=as_json)
+    deliver("demo", lambda: module("_demo").run(people, keep, as_json=as_json), as_json=as_json)
 
 
 @app.command()
@@ -189,7 +148,7 @@ def init(
     """Draft a policy from a schema, without reading a single value."""
     deliver(
         "init",
-        lambda: _module("_init").run(
+        lambda: module("_init").run(
             source,
             tables=table or [],
             unit=unit,
@@ -216,7 +175,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check a policy and the schema of its data, and sum both up."""
-    deliver("check", lambda: _module("_check").run(policy, source, schema=schema), as_json=as_json)
+    deliver("check", lambda: module("_check").run(policy, source, schema=schema), as_json=as_json)
 
 
 @app.command()
@@ -241,10 +200,10 @@ def preview(
     """Price a question for free: cost, expected error, plan."""
 
     def work() -> Any:
-        session = _module("_session")
+        session = module("_session")
         where = session.Where(policy, source, ledger, analyst)
         offer = session.offer(epsilon, delta, rho, within, confidence)
-        return _module("_ask").preview(where, sql, file, offer, show_sql=show_sql)
+        return module("_ask").preview(where, sql, file, offer, show_sql=show_sql)
 
     deliver("preview", work, as_json=as_json)
 
@@ -280,12 +239,12 @@ def ask(
     """Ask a question and pay for it; without SQL, at a prompt."""
 
     def work() -> Any:
-        session = _module("_session")
+        session = module("_session")
         where = session.Where(policy, source, ledger, analyst)
         offer = session.offer(epsilon, delta, rho, within, confidence)
         if sql is None and file is None and not as_json and sys.stdin.isatty():
-            return _module("_prompt").run(where, offer)
-        return _module("_ask").ask(
+            return module("_prompt").run(where, offer)
+        return module("_ask").ask(
             where, sql, file, offer, chart=chart, save=save, fresh=fresh, key=key
         )
 
@@ -305,7 +264,7 @@ def explain(
     """Recompute intervals from a record; say what they cover."""
     deliver(
         "explain",
-        lambda: _module("_explain").run(record, confidence, chart, simultaneous=simultaneous),
+        lambda: module("_explain").run(record, confidence, chart, simultaneous=simultaneous),
         as_json=as_json,
     )
 
@@ -335,11 +294,11 @@ def meaning(
     """Say what an ε, or a whole ledger, means for a person."""
 
     def work() -> Any:
-        module = _module("_meaning")
+        page = module("_meaning")
         if epsilon is None:
-            where = _module("_session").Where(policy, None, ledger, None)
-            return module.of_ledger(where, group, table, html)
-        return module.of_epsilon(
+            where = module("_session").Where(policy, None, ledger, None)
+            return page.of_ledger(where, group, table, html)
+        return page.of_epsilon(
             epsilon, prior, delta=delta, group=group, neighbours=neighbours.value, html=html
         )
 
@@ -363,8 +322,8 @@ def audit(
     """Try to break mechanisms by running them on neighbouring inputs."""
 
     def work() -> Any:
-        module = _module("_audit")
-        return module.of_gallery(peers=peers, draws=draws) if gallery else module.nothing_asked()
+        audits = module("_audit")
+        return audits.of_gallery(peers=peers, draws=draws) if gallery else audits.nothing_asked()
 
     deliver("audit", work, as_json=as_json)
 
@@ -382,61 +341,12 @@ def budget(
     last: Annotated[int, typer.Option(min=0, help="Entries to list, newest last.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """See spending, verify and export the ledger, decide as owner."""
+    """See spending, decide as owner."""
     ctx.obj = (policy, ledger)
     if ctx.invoked_subcommand is None:
-        _on_ledger(
+        on_ledger(
             "budget", "show", ctx, policy, ledger, analyst=analyst, last=last, as_json=as_json
         )
-
-
-def _on_ledger(
-    command: str,
-    function: str,
-    ctx: typer.Context,
-    policy: Path | None,
-    ledger: str | None,
-    *,
-    as_json: bool,
-    **given: Any,
-) -> None:
-    """Run one command on the ledger that was named before or after the command."""
-    above = ctx.obj or (None, None)
-
-    def work() -> Any:
-        where = _module("_session").Where(policy or above[0], None, ledger or above[1], None)
-        return getattr(_module("_budget"), function)(where, **given)
-
-    deliver(command, work, as_json=as_json)
-
-
-@budget_app.command()
-def verify(
-    ctx: typer.Context,
-    *,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
-) -> None:
-    """Recompute every hash, total and admission of the ledger."""
-    _on_ledger("budget verify", "verify", ctx, policy, ledger, as_json=as_json)
-
-
-@budget_app.command()
-def export(
-    ctx: typer.Context,
-    *,
-    form: Annotated[Format, typer.Option("--format", help="Form of the file.")] = Format.CSV,
-    output: Output = None,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
-) -> None:
-    """Write the whole history, one line per entry."""
-    _on_ledger(
-        "budget export", "export", ctx, policy, ledger, form=form.value, output=output,
-        as_json=as_json,
-    )  # fmt: skip
 
 
 @budget_app.command("raise")
@@ -450,6 +360,9 @@ def raise_(
         str | None, typer.Option("--delta", "-d", metavar="NUMBER", help="New total δ.")
     ] = None,
     rho: Annotated[str | None, typer.Option(metavar="NUMBER", help="New total ρ.")] = None,
+    lower: Annotated[
+        bool, typer.Option("--lower", help="The new total may be smaller than the present one.")
+    ] = False,
     note: Note = "",
     by: By = "owner",
     policy: PolicyFile = None,
@@ -458,8 +371,9 @@ def raise_(
 ) -> None:
     """Put a new total on record; what was spent stays spent."""
     totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
-    _on_ledger(
-        "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, note=note, by=by,
+    on_ledger(
+        "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, lower=lower, note=note,
+        by=by,
         as_json=as_json,
     )  # fmt: skip
 
@@ -479,7 +393,7 @@ def shares(
     as_json: Json = False,
 ) -> None:
     """Split the budget among analysts, on record."""
-    _on_ledger(
+    on_ledger(
         "budget shares", "set_shares", ctx, policy, ledger, parts=parts or [], note=note, by=by,
         as_json=as_json,
     )  # fmt: skip
@@ -497,7 +411,7 @@ def close(
     as_json: Json = False,
 ) -> None:
     """Refuse all new questions about a table, on record."""
-    _on_ledger(
+    on_ledger(
         "budget close", "close", ctx, policy, ledger, table=table, note=note, by=by,
         as_json=as_json,
     )  # fmt: skip
@@ -515,7 +429,7 @@ def reopen(
     as_json: Json = False,
 ) -> None:
     """Allow questions again, on record."""
-    _on_ledger(
+    on_ledger(
         "budget reopen", "reopen", ctx, policy, ledger, table=table, note=note, by=by,
         as_json=as_json,
     )  # fmt: skip
@@ -532,7 +446,7 @@ def new_period(
     as_json: Json = False,
 ) -> None:
     """Begin a new period with the whole budget; over periods losses add up."""
-    _on_ledger(
+    on_ledger(
         "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by, as_json=as_json
     )
 

@@ -43,7 +43,7 @@ _WIDTH: Final = 48
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS: Final = (
     "number", "when", "kind", "analyst", "tables", "epsilon", "delta", "rho", "rho_delta", "noise",
-    "neighbours", "unit", "plan", "fingerprint", "source", "key", "by", "note", "hash",
+    "neighbours", "unit", "plan", "external", "fingerprint", "source", "key", "by", "note", "hash",
 )  # fmt: skip
 
 
@@ -209,6 +209,8 @@ def _description(line: Line) -> str:
         case "open":
             return "the ledger begins"
         case "debit":
+            if "external" in body:
+                return f"elsewhere: {body['external']}"
             tables = ", ".join(body.get("tables") or ()) or "?"
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
         case "settle":
@@ -219,6 +221,8 @@ def _description(line: Line) -> str:
             words = "new totals or shares"
         case "close" | "reopen":
             words = f"{line.kind} {'everything' if body['table'] == '*' else body['table']}"
+        case "consent":
+            words = f"policy {body['policy']} may spend from it"
         case "period":
             words = "a new period"
         case _:
@@ -306,45 +310,47 @@ def _cell(value: Any) -> str:
 # -- the owner's decisions ------------------------------------------------------------
 
 
-def raise_totals(where: Where, *, totals: dict[str, str | None], note: str, by: str) -> Reply:
+def raise_totals(
+    where: Where, *, totals: dict[str, str | None], lower: bool, note: str, by: str
+) -> Reply:
     """Put new totals of the budget on record."""
     changes: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
     if not changes:
         raise UsageError("say the new total", hint="discreet budget raise --epsilon 3")
-    ledger = _owned(where)
-    ledger.raise_budget(**changes, by=by, note=note)
-    return _decided(ledger, "new totals are on record")
+    ledger = owned(where)
+    ledger.raise_budget(**changes, lower=lower, by=by, note=note)
+    return decided(ledger, "new totals are on record")
 
 
 def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Reply:
     """Put new shares of the analysts on record."""
     portions = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
-    ledger = _owned(where)
+    ledger = owned(where)
     ledger.set_shares(portions, by=by, note=note)
-    return _decided(ledger, "new shares are on record" if portions else "shares are abolished")
+    return decided(ledger, "new shares are on record" if portions else "shares are abolished")
 
 
 def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is closed."""
     _known(where, table)
-    ledger = _owned(where)
+    ledger = owned(where)
     ledger.close(table, by=by, note=note)
-    return _decided(ledger, f"{table or 'everything'} is closed")
+    return decided(ledger, f"{table or 'everything'} is closed")
 
 
 def reopen(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is open again."""
     _known(where, table)
-    ledger = _owned(where)
+    ledger = owned(where)
     ledger.reopen(table, by=by, note=note)
-    return _decided(ledger, f"{table or 'everything'} is open")
+    return decided(ledger, f"{table or 'everything'} is open")
 
 
 def new_period(where: Where, *, note: str, by: str) -> Reply:
     """Record that a new period begins."""
-    ledger = _owned(where)
+    ledger = owned(where)
     ledger.new_period(by=by, note=note)
-    return _decided(ledger, f"period {ledger.state.period} has begun with the whole budget")
+    return decided(ledger, f"period {ledger.state.period} has begun with the whole budget")
 
 
 def _known(where: Where, table: str | None) -> None:
@@ -352,19 +358,20 @@ def _known(where: Where, table: str | None) -> None:
         where.load().table(table)
 
 
-def _owned(where: Where) -> ChainedLedger:
+def owned(where: Where) -> ChainedLedger:
     """Open the ledger for a decision; an edited budget in the policy does not prevent it."""
     from discreet.ledger import open_ledger  # noqa: PLC0415 - beside its only use
 
     place = where.place()
     policy = where.load()
     if "://" in place:
-        return open_ledger(place, policy.identity)
+        return open_ledger(place, policy.payer)
     return open_ledger(place) if Path(place).exists() else open_ledger(place, policy)
 
 
-def _decided(ledger: ChainedLedger, said: str) -> Reply:
+def decided(ledger: ChainedLedger, said: str, number: int | None = None) -> Reply:
+    """Say what has become a line, the last one unless it is named."""
     lines = ledger.lines
-    whole = ledger.balance()
-    data = {"decision": said, "entry": _row(lines[-1]), "whole": _amounts(whole)}
-    return Reply(data, lambda console: say(console, f"Line {lines[-1].number}: {said}.", "green"))
+    line = lines[-1 if number is None else number - 1]
+    data = {"decision": said, "entry": _row(line), "whole": _amounts(ledger.balance())}
+    return Reply(data, lambda console: say(console, f"Line {line.number}: {said}.", "green"))

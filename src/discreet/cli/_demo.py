@@ -200,7 +200,7 @@ def _show_budget(tour: _Tour, curator: Curator) -> None:
     assert again.cached
     tour.say("The same question again: the stored answer, for free.")
     verified = curator.ledger.verify()  # type: ignore[attr-defined]  # opened from a file: chained
-    tour.typed("budget verify")
+    tour.typed("ledger verify")
     tour.say(str(verified), "green")
     tour.results["budget"] = {
         "spent": exactly(spent),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from discreet import errors
+from discreet._log import log_file, note
 from discreet._text import json_safe
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
 
 # parameters of the library that are options here, under the same name
 OPTIONS: Final = frozenset(
-    {"epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
+    {"analyst", "epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
 )
 
 
@@ -106,17 +107,23 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
         raise
     except errors.DiscreetError as error:
         _refuse(error, as_json=as_json)
-    except Exception:  # noqa: BLE001 - whatever it says could depend on the data
+    except Exception as error:  # noqa: BLE001 - whatever it says could depend on the data
+        note("internal", error, command=command)
         if os.environ.get("DISCREET_TRACEBACK") == "1":
             traceback.print_exc()
         fail(
             Exit.INTERNAL,
             "internal",
             "discreet has failed in a way it should not; the cause is not shown, because it "
-            "could depend on the data",
+            f"could depend on the data{_where()}",
             "export DISCREET_TRACEBACK=1",
             as_json=as_json,
         )
+
+
+def _where() -> str:
+    path = log_file()
+    return "" if path is None else f": the owner's log is {str(path)!r}"
 
 
 def exit_code(error: errors.DiscreetError) -> Exit:

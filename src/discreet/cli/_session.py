@@ -38,8 +38,15 @@ class Where:
 
     def place(self, *, create: bool = True) -> str:
         """Where the ledger is, or will be; in memory if there is none and none may be made."""
-        place = self.ledger or f"{self.path.resolve()}.ledger"
+        place = self.ledger or self._natural()
         return place if create or "://" in place or Path(place).exists() else ":memory:"
+
+    def _natural(self) -> str:
+        """Beside the policy file, or where the ledger is that another policy shares."""
+        from discreet.ledger import known_place  # noqa: PLC0415 - imported when used
+
+        other = self.load().beside
+        return (other and known_place(other)) or f"{self.path.resolve()}.ledger"
 
     def load(self) -> Policy:
         """Read the policy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator, execute, travel
+from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
@@ -22,5 +23,6 @@ __all__ = [
     "fresh_salt",
     "measure",
     "open_curator",
+    "record_external",
     "travel",
 ]

@@ -18,6 +18,7 @@ from discreet.answer import Answer, Record
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statements
@@ -25,7 +26,7 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
-from discreet.ledger import Balance, Ledger, least_cost
+from discreet.ledger import Balance, Ledger, Receipt, least_cost
 from discreet.plan import (
     Aggregate,
     Ask,
@@ -43,6 +44,7 @@ from discreet.plan import (
 if TYPE_CHECKING:
     from discreet import frame
     from discreet.inference import ErrorEstimate
+    from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
 
 
@@ -232,6 +234,50 @@ class Curator:
             self, answer, truth_query, epsilon, column=column, row=row, delta=delta
         )
 
+    def record_external(
+        self,
+        loss: PrivacyLoss,
+        *,
+        what: str,
+        table: str | None = None,
+        delta: Number | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Debit what other software releases about these people to the same budget.
+
+        Do it before the release: a loss that does not fit is refused, and then must not
+        be released.
+
+        Parameters
+        ----------
+        loss
+            Its privacy loss (``discreet.privacy``); without a stated relation and unit it
+            is taken to be about those of the policy.
+        what
+            What is released, for the record: a model, a table, a report.
+        table
+            The table it is about; all private ones if left out.
+        delta
+            For a loss without a finite ε of its own (Gaussian noise): the δ at which
+            its ε is charged.
+        key
+            Your own name for this entry: with it, entering twice pays once.
+
+        Examples
+        --------
+        >>> from discreet import privacy as p
+        >>> import discreet as dc, pyarrow as pa
+        >>> table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
+        >>> policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="elsewhere")
+        >>> curator = dc.open(pa.table({"age": [31, 47]}), policy, ledger=":memory:")
+        >>> curator.record_external(p.Pure("0.25"), what="model of 2026").number
+        2
+        >>> curator.budget.left["epsilon"]
+        Fraction(3, 4)
+        """
+        job = external_job(self.policy, loss, what=what, table=table, delta=delta)
+        return self._road.enter(job, key=key)
+
     # -- budget ---------------------------------------------------------------------
 
     @property
@@ -331,7 +377,9 @@ class Curator:
                 "this curator was opened by another process, before a fork; nothing was charged",
                 hint="open a curator in each process, after the fork",
             )
-        return Road(self.ledger, *self._names, self.analyst, self._source, self._least)
+        _, text = self._names
+        payer = self.policy.payer
+        return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
 
     def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
         """Largest ε at which the same question would be admitted, for who asked in ε.

@@ -12,7 +12,7 @@ from discreet import policy as pol
 from discreet._address import address
 from discreet.curator._curator import Curator
 from discreet.errors import Hint, ParameterError
-from discreet.ledger import Ledger, MemoryLedger, claim, open_ledger
+from discreet.ledger import Ledger, MemoryLedger, claim, known_place, open_ledger
 
 
 def open_curator(
@@ -52,7 +52,7 @@ def open_curator(
     file = _file(policy)
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
     if ledger is None:
-        ledger = _place(file)
+        ledger = _place(file, loaded)
     book = open_ledger(ledger, loaded) if isinstance(ledger, str | os.PathLike) else ledger
     data = source
     if source is None:
@@ -70,8 +70,11 @@ def _file(policy: Any) -> Path | None:
     return Path(policy) if named else None
 
 
-def _place(file: Path | None) -> str:
-    """Ledger beside the policy file."""
+def _place(file: Path | None, policy: pol.Policy) -> str:
+    """Ledger of the budget that is charged: where it is known to be, or beside the policy file."""
+    known = known_place(policy.beside) if policy.beside is not None else None
+    if known is not None:
+        return known
     if file is not None:
         return f"{file.resolve()}.ledger"
     raise ParameterError(

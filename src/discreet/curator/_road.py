@@ -19,11 +19,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from discreet import noise
+from discreet._log import note
 from discreet.engines import conceal_errors
-from discreet.errors import DiscreetError, EngineError
-from discreet.ledger import Entry, Ledger
+from discreet.errors import DiscreetError, EngineError, LedgerError
+from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
 
 
@@ -31,7 +33,8 @@ from discreet.plan import Cost
 class Job:
     """Something to be paid for: what the ledger enters, and what then runs.
 
-    ``run`` returns the outcome as it is stored.
+    ``run`` returns the outcome as it is stored. ``external`` says what other software
+    has released; then nothing runs.
     """
 
     plan: str
@@ -41,6 +44,7 @@ class Job:
     unit: str | None
     tables: tuple[str, ...]
     run: Callable[[], str]
+    external: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,10 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_LIVE: Final[set[str]] = set()
+"""Debits whose runs go on in this process, by the hashes of their lines."""
+
+
 @dataclass(frozen=True)
 class Road:
     """The way from a job to its outcome, under one policy and one ledger."""
@@ -85,7 +93,19 @@ class Road:
     def travel(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Outcome:
         """Debit, run, settle; give what is stored."""
         entry = self._entry(job, key=key, fresh=fresh)
-        receipt = self.ledger.debit(entry)
+        try:
+            receipt = self.ledger.debit(entry)
+        except LedgerError as refusal:
+            # its words are about files and lines, never about data
+            note("ledger refused", refusal, policy=self.policy, said=refusal.message)
+            raise
+        try:
+            return self._after(entry, job, receipt)
+        finally:
+            _LIVE.discard(receipt.hash)
+
+    def _after(self, entry: Entry, job: Job, receipt: Receipt) -> Outcome:
+        """Give what is stored, or run what is paid for."""
         if receipt.stored is not None:
             return Outcome(receipt.stored, cached=True)
         if receipt.failed:
@@ -95,7 +115,11 @@ class Road:
             )
         if not receipt.charged:
             again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
-            self.ledger.debit(replace(again, fresh=True, runs=False))
+            self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
+        return self._finish(job, receipt)
+
+    def _finish(self, job: Job, receipt: Receipt) -> Outcome:
+        """Run what is paid for, and settle."""
         failure: Exception | None = None
         with _interrupts() as interrupted:
             try:
@@ -107,6 +131,7 @@ class Road:
             # an engine turned it into an error of its own; the run has no outcome
             raise KeyboardInterrupt from None
         if failure is not None:
+            note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
             self.ledger.settle(receipt, None)
             raise failure
@@ -114,6 +139,10 @@ class Road:
         if stored is None:
             raise EngineError("another run for the same key has failed", hint="use a new key")
         return Outcome(stored, cached=stored != text)
+
+    def enter(self, job: Job, *, key: str | None = None) -> Receipt:
+        """Debit a loss from elsewhere; nothing runs and nothing is stored."""
+        return self.ledger.debit(replace(self._entry(job, key=key, fresh=True), runs=False))
 
     def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
         return Entry(
@@ -130,4 +159,6 @@ class Road:
             source=self.source,
             key=key,
             fresh=fresh,
+            external=job.external,
+            live=_LIVE,
         )

@@ -17,7 +17,8 @@ def connect(
     *,
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
-    timeout: float | None = None,
+    temp_limit: str | None = None,
+    timeout: float = 600.0,
 ) -> Engine:
     """Open the tables of a policy.
 
@@ -35,8 +36,10 @@ def connect(
     temp_directory
         Where the embedded engine may spill private data, unencrypted; by default
         a directory that only this user can read, removed on closing.
+    temp_limit
+        How much of it, such as ``"20GB"``; by default what DuckDB allows itself.
     timeout
-        Seconds after which PostgreSQL gives up on a statement; by default 600.
+        Seconds after which a question is cancelled; it has failed then, and stays paid.
 
     Raises
     ------
@@ -63,10 +66,13 @@ def connect(
         first = next(iter(databases.values()))
         if any(s is not first and s != first for s in sources.values()):
             raise SchemaError("tables of one policy must live in one PostgreSQL database")
-        return open_postgres(first, policy, timeout=600.0 if timeout is None else timeout)
+        return open_postgres(first, policy, timeout=timeout)
     from discreet.engines._sources import open_duckdb  # noqa: PLC0415 - imported when used
 
-    return open_duckdb(sources, policy, memory_limit=memory_limit, temp_directory=temp_directory)
+    limits = {"memory_limit": memory_limit, "max_temp_directory_size": temp_limit}
+    return open_duckdb(
+        sources, policy, limits=limits, temp_directory=temp_directory, timeout=timeout
+    )
 
 
 def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:

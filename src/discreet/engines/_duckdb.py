@@ -26,7 +26,7 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import check_joins, check_tables, conceal_errors
+from discreet.engines._protocol import TIME_LIMIT, check_joins, check_tables, conceal_errors
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
@@ -70,6 +70,8 @@ class DuckDBEngine(Statements):
     public
         Connection that sees public tables, so that nobody waits for a running
         statement to learn about them; the same connection if left out.
+    timeout
+        Seconds after which a question is cancelled.
     """
 
     name = "duckdb"
@@ -83,10 +85,12 @@ class DuckDBEngine(Statements):
         *,
         live: bool,
         public: duckdb.DuckDBPyConnection | None = None,
+        timeout: float = 600.0,
     ) -> None:
         self._dialect = DuckDB()
         self._connection = connection
         self._live = live
+        self._timeout = timeout
         # also when nobody closes: at collection or at exit, without a warning
         self._cleanup = weakref.finalize(self, cleanup)
         self._lock = threading.Lock()
@@ -143,7 +147,7 @@ class DuckDBEngine(Statements):
         """Add up over disjoint sets of units: less memory, the same integers."""
         keys = len(aggregate.keys)
         groups: Groups = {}
-        with self._snapshot(aggregate):
+        with self._snapshot(aggregate), _limited(self._connection, self._timeout):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
                 for row in self._rows(self._filled(aggregate, salt, chunk)):
@@ -177,6 +181,26 @@ class DuckDBEngine(Statements):
         sql, (lock, connection) = self._repeats(public, columns), self._public
         with lock:
             return conceal_errors(lambda: int(connection.execute(sql).fetchall()[0][0]))
+
+
+@contextmanager
+def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Cancel whatever runs on a connection once the time is over, again and again until the end."""
+    over = threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        while not over.wait(wait):
+            connection.interrupt()
+            wait = 0.05
+
+    watcher = threading.Thread(target=watch, name=TIME_LIMIT, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _divisible(aggregate: Aggregate) -> bool:

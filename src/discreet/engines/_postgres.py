@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Physical, families
+from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import check_joins, check_tables, conceal_errors
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
@@ -182,8 +183,10 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
             hint='pip install "discreet[postgres]"',
         ) from None
 
+    stack = ExitStack()
+    stack.enter_context(no_core_dumps())
     if not isinstance(source, str):
-        return PostgresEngine(source, policy, timeout, lambda: None)
+        return PostgresEngine(source, policy, timeout, stack.close)
     connect = partial(psycopg.connect, source, autocommit=True)
     failed = False
     try:
@@ -193,4 +196,5 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
         failed = True
     if failed:
         raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
-    return PostgresEngine(connection, policy, timeout, connection.close, connect)
+    stack.callback(connection.close)
+    return PostgresEngine(connection, policy, timeout, stack.close, connect)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from discreet import policy as pol
+from discreet._log import note
 from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 from discreet.verify import Proof
 from discreet.verify import Table as Held
+
+TIME_LIMIT: Final = "discreet: time limit"
+"""Name of the thread that cancels a question."""
 
 T = TypeVar("T")
 
@@ -133,8 +137,6 @@ def conceal_errors(work: Callable[[], T], *, but: tuple[type[Exception], ...] = 
         return work()
     except but:
         raise
-    except Exception:  # noqa: BLE001, S110 - every failure must look the same
-        pass
-    raise EngineError(
-        "the engine could not compute the answer; the data owner can look into its own log"
-    )
+    except Exception as error:  # noqa: BLE001 - every failure must look the same
+        note("engine failure", error)
+    raise EngineError("the engine could not compute the answer; the data owner's log says more")

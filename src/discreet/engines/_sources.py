@@ -21,8 +21,6 @@ Public tables are copied when opened: what was measured of them stays true.
 from __future__ import annotations
 
 import glob
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +30,7 @@ from discreet import policy as pol
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, check_view, columns_of
+from discreet.engines._privately import no_core_dumps, spill_folder
 from discreet.errors import DiscreetError, SchemaError
 
 if TYPE_CHECKING:
@@ -47,8 +46,9 @@ def open_duckdb(
     given: Mapping[str, Any],
     policy: pol.Policy,
     *,
-    memory_limit: str | None,
+    limits: Mapping[str, str | None],
     temp_directory: str | Path | None,
+    timeout: float,
 ) -> DuckDBEngine:
     """Open the embedded engine over the given sources, one per table."""
     import duckdb  # noqa: PLC0415 - engines are imported when used
@@ -57,26 +57,29 @@ def open_duckdb(
     if connections:
         if any(s is not connections[0] for s in given.values()):
             raise SchemaError("tables of one policy must live in one DuckDB connection")
-        return _on_connection(connections[0], policy)
+        return _on_connection(connections[0], policy, timeout)
     with ExitStack() as stack:
         connection = duckdb.connect(":memory:")
         stack.callback(connection.close)
+        stack.enter_context(no_core_dumps())
         if temp_directory is None:
-            temp_directory = tempfile.mkdtemp(prefix="discreet-")
-            stack.callback(shutil.rmtree, temp_directory, ignore_errors=True)
-        _configure(connection, memory_limit, temp_directory)
+            temp_directory = stack.enter_context(spill_folder())
+        _configure(connection, limits, temp_directory)
         opener = _Opener(connection)
         tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
         opener.lock()
         public = connection.cursor()
         stack.callback(public.close)
         close = stack.pop_all().close
-        return DuckDBEngine(connection, policy, tables, close, live=False, public=public)
+        return DuckDBEngine(connection, policy, tables, close, live=False, public=public,
+                            timeout=timeout)  # fmt: skip
     raise AssertionError  # unreachable: the stack swallows nothing
 
 
 def _configure(
-    connection: duckdb.DuckDBPyConnection, memory_limit: str | None, temp_directory: str | Path
+    connection: duckdb.DuckDBPyConnection,
+    limits: Mapping[str, str | None],
+    temp_directory: str | Path,
 ) -> None:
     settings = {
         "temp_directory": str(temp_directory),
@@ -85,25 +88,24 @@ def _configure(
         "autoinstall_known_extensions": "false",
         "disabled_optimizers": ",".join(SWITCHED_OFF),
     }
-    if memory_limit is not None:
-        settings["memory_limit"] = memory_limit
+    settings |= {name: value for name, value in limits.items() if value is not None}
     for name, value in settings.items():
         connection.execute(f"SET {name} = {_SQL.text(value)}")
 
 
-def _on_connection(connection: duckdb.DuckDBPyConnection, policy: pol.Policy) -> DuckDBEngine:
+def _on_connection(
+    connection: duckdb.DuckDBPyConnection, policy: pol.Policy, timeout: float
+) -> DuckDBEngine:
     tables = {name: _SQL.quote(*name.split(".")) for name in policy.tables}
-    cursor, close = connection.cursor(), _nothing
+    cursor, stack = connection.cursor(), ExitStack()
+    stack.enter_context(no_core_dumps())
     if all(columns_of(cursor, table) is not None for table in tables.values()):
-        connection, close = cursor, cursor.close
+        connection = cursor
+        stack.callback(cursor.close)
     # else registered frames or temporary tables, visible on the connection itself only
     for name, table in policy.tables.items():
         check_view(connection, table, tables[name])
-    return DuckDBEngine(connection, policy, tables, close, live=True)
-
-
-def _nothing() -> None:
-    """Leave the caller's connection open."""
+    return DuckDBEngine(connection, policy, tables, stack.close, live=True, timeout=timeout)
 
 
 class _Opener:

@@ -7,9 +7,11 @@ same ledger, and a ledger that is not what it was is refused.
 
 from __future__ import annotations
 
+from discreet.ledger._backup import backup, restore
 from discreet.ledger._budget import caps, charge, least_cost
 from discreet.ledger._chain import Line
 from discreet.ledger._data import claim
+from discreet.ledger._health import health
 from discreet.ledger._ledger import ChainedLedger, Verified
 from discreet.ledger._open import (
     MemoryLedger,
@@ -17,6 +19,7 @@ from discreet.ledger._open import (
     SqliteLedger,
     adopt,
     forget,
+    known_place,
     open_ledger,
 )
 from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt
@@ -35,10 +38,14 @@ __all__ = [
     "State",
     "Verified",
     "adopt",
+    "backup",
     "caps",
     "charge",
     "claim",
     "forget",
+    "health",
+    "known_place",
     "least_cost",
     "open_ledger",
+    "restore",
 ]

@@ -39,12 +39,14 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from discreet._canonical import canonical, digest
+from discreet._log import state_directory
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 
 try:
@@ -120,15 +122,12 @@ class Held:
     file: int
     mark: Mark | None
 
-    def move(self, mark: Mark) -> None:
-        """Move the mark forward, if it still is what it was."""
+    def move(self, mark: Mark, *, back: bool = False) -> None:
+        """Move the mark forward, if it still is what it was; an owner may move it back."""
         try:
             turn, known = _latest(read_at(self.file, 2 * _SLOT, 0))
-            if known != self.mark or _behind(mark, known):
-                raise LedgerIntegrityError(
-                    f"another copy of the ledger {mark.where!r} was used at the same time: only "
-                    "one of them can go on; nothing was released"
-                )
+            if known != self.mark or (not back and behind(mark, known)):
+                raise elsewhere_used(mark)
             if known == mark:
                 return
             if known is None:
@@ -143,7 +142,15 @@ class Held:
             raise _unusable(self.anchor.path) from None
 
 
-def _behind(mark: Mark, known: Mark | None) -> bool:
+def elsewhere_used(mark: Mark) -> LedgerIntegrityError:
+    """Refusal of a mark that somebody else has moved."""
+    return LedgerIntegrityError(
+        f"another copy of the ledger {mark.where!r} was used at the same time: only one of them "
+        "can go on; nothing was released"
+    )
+
+
+def behind(mark: Mark, known: Mark | None) -> bool:
     """Whether a mark is not ahead of a known one of the same ledger, nor the same."""
     if known is None or known.first != mark.first:
         return False
@@ -252,21 +259,49 @@ def _unusable(path: str) -> LedgerError:
     )
 
 
+class AnyHeld(Protocol):
+    """A place for a mark that we hold."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """The mark that it had."""
+        ...
+
+    def move(self, mark: Mark, *, back: bool = False) -> None:
+        """Move the mark."""
+        ...
+
+
+class AnyAnchor(Protocol):
+    """Where a mark is kept: a file, or a witness."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it stands beside the ledger and survives a power cut."""
+        ...
+
+    def read(self) -> Mark | None:
+        """Give the mark; None if there is none."""
+        ...
+
+    def held(self, wait: float) -> AbstractContextManager[AnyHeld]:
+        """Keep everybody else from moving the mark."""
+        ...
+
+
 def beside(ledger: str) -> Anchor:
     """Anchor next to a ledger file."""
     return Anchor(f"{ledger}.anchor", durable=True)
 
 
-def state_directory() -> Path:
-    """Where this user's programs keep what must outlive them."""
+def state_file(*parts: str) -> str:
+    """Path of a file in the user's state directory."""
     try:
-        folder = os.environ.get("XDG_STATE_HOME", "")
-        home = Path(folder) if os.path.isabs(folder) else Path.home() / ".local" / "state"  # noqa: PTH117 - Path("") is "."
+        return str(state_directory().joinpath(*parts))
     except RuntimeError:
         raise _unusable("in the state directory") from None
-    return home / "discreet"
 
 
 def of_user(policy: str) -> Anchor:
     """Anchor of a policy identity in the user's state directory."""
-    return Anchor(str(state_directory() / f"{digest(policy)[:32]}.anchor"), durable=False)
+    return Anchor(state_file(f"{digest(policy)[:32]}.anchor"), durable=False)

@@ -123,6 +123,11 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(f"the owner has closed {what}: no new questions")
     budget, price = state.limits, charge(state.limits, entry.cost)
+    if budget.shares and not entry.analyst and entry.external is None:
+        raise ParameterError(
+            "this budget is shared out among analysts: say who asks",
+            hint=Hint("analyst", next(iter(budget.shares))),
+        )
     if any(part < 0 for part in price.values()):
         raise ParameterError("a cost must not be negative")
     if budget.accounting == "pure" and entry.cost.delta:

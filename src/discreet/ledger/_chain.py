@@ -29,7 +29,7 @@ from discreet.ledger._state import State, after, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
-                "format")  # fmt: skip
+                "format", "consent")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class Line:
             policy=policy,
             cost=read_cost(b["cost"]),
             tables=tuple(b["tables"]),
+            runs=b.get("runs", True),
+            external=b.get("external"),
             **{
                 name: b[name]
                 for name in ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit",

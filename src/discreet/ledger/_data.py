@@ -1,11 +1,11 @@
-"""Budgets belong to data: which policies have asked about a source.
+"""Budgets belong to data: which budgets a source is charged to.
 
 Each private source (the real path of a file, or a database's address without user and
-password) has a small file in the user's state directory that lists the identities of
-the policies under which it was opened with a lasting ledger. A policy of another name
-over the same source would be a fresh budget for the same people. It is refused, unless
-its owner says in it that the other one is known: ``[policy] beside = ["census"]``. The
-losses of both then add up, and both say so.
+password) has a small file in the user's state directory that lists whose budget it was
+opened under with a lasting ledger. A policy of another name over the same source
+would be a fresh budget for the same people. It is refused, unless it spends from the one
+that is there: ``[policy] beside = "census"``, with the consent of that one's owner
+in its ledger (``discreet ledger consent``). Both then share one cap.
 
 What is written is the hash of the source's label and the names of policies: nothing of
 the data. Not seen: a copy of the data elsewhere, another user's state directory, and
@@ -16,44 +16,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 
 from discreet._canonical import digest
 from discreet.errors import LedgerError, LedgerIntegrityError
-from discreet.ledger._anchor import locked, own_file, read_at, state_directory, write_at
+from discreet.ledger._anchor import locked, own_file, read_at, state_file, write_at
 from discreet.policy import Policy
 
 _LONGEST = 1 << 20
 
 
 def claim(sources: Iterable[str], policy: Policy) -> None:
-    """Enter a policy for its sources, or refuse it beside one that it does not name.
+    """Enter whose budget sources are charged to, or refuse a second one.
 
     Raises
     ------
     LedgerIntegrityError
-        When another policy has a budget over one of the sources.
+        When one of the sources is charged to another budget.
     """
-    known = {policy.identity, *policy.beside}
+    payer = policy.payer
     for source in sorted(set(sources)):
-        path = str(state_directory() / "data" / f"{digest(source)[:32]}.policies")
+        path = state_file("data", f"{digest(source)[:32]}.policies")
         try:
-            names = _listed(path)
-            if policy.identity not in names:
-                names = _entered(path, policy, known)
+            names = _listed(path) or _entered(path, payer)
         except OSError:
             raise LedgerError(
-                "the list of policies over this source cannot be used; nothing was released",
+                "the list of budgets over this source cannot be used; nothing was released",
                 hint="export XDG_STATE_HOME=/a/writable/folder",
             ) from None
-        others = [name for name in names if name not in known]
-        if others:
+        if payer not in names:
+            unnamed = names[0].startswith("sha256:")
             raise LedgerIntegrityError(
-                f"this source has a budget already, under policy {others[0]!r}: a policy of "
+                f"this source has a budget already, under policy {names[0]!r}: a policy of "
                 "another name over the same data would be a fresh one",
-                hint=f'[policy] beside = ["{others[0]}"]'
-                if not others[0].startswith("sha256:")
-                else '[policy] name = "…" in both, then beside = ["…"]',
+                hint='[policy] name = "…" in the other one, then beside = "…"'
+                if unnamed
+                else f'[policy] beside = "{names[0]}"',
             )
 
 
@@ -66,14 +63,14 @@ def _listed(path: str) -> list[str]:
         return []
 
 
-def _entered(path: str, policy: Policy, known: AbstractSet[str]) -> list[str]:
-    """Enter a policy, unless one is there that it does not know; give the list."""
+def _entered(path: str, payer: str) -> list[str]:
+    """Enter a budget, unless there is one already; give the list."""
     with locked(path) as file:
         names = _names(file)
-        if policy.identity not in names and known >= set(names):
-            write_at(file, f"{policy.identity}\n".encode(), os.fstat(file).st_size)
+        if not names:
+            write_at(file, f"{payer}\n".encode(), 0)
             os.fsync(file)
-    return names
+    return names or [payer]
 
 
 def _names(file: int) -> list[str]:

@@ -40,12 +40,11 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from discreet._exact import Number, decimal
 from discreet.errors import (
     Hint,
     IdempotencyError,
@@ -56,7 +55,7 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import Anchor, Held, Mark
+from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark
 from discreet.ledger._chain import (
     Head,
     Line,
@@ -65,7 +64,10 @@ from discreet.ledger._chain import (
     damaged,
     next_line,
     reached,
+    seals,
 )
+from discreet.ledger._decisions import Decisions
+from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
     asked,
     check_store,
@@ -76,19 +78,12 @@ from discreet.ledger._outcomes import (
     waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt
-from discreet.ledger._state import (
-    EVERYTHING,
-    FORMAT,
-    State,
-    budget_body,
-    coarse,
-    cost_body,
-    rational,
-    read_budget,
-)
+from discreet.ledger._state import FORMAT, State, budget_body, coarse, cost_body, rational
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
 from discreet.policy import Budget, Policy
+
+T = TypeVar("T")
 
 _LONGEST_KEY: Final = 200
 _TRIES: Final = 3
@@ -111,7 +106,7 @@ class Verified:
         )
 
 
-class ChainedLedger:
+class ChainedLedger(Decisions):
     """One policy's ledger, wherever it is kept.
 
     Holds no connection and no money: every operation reads the store. Handles may
@@ -137,7 +132,7 @@ class ChainedLedger:
         store: Store,
         identity: str,
         policy: Policy | None,
-        anchors: Sequence[Anchor] = (),
+        anchors: Sequence[AnyAnchor] = (),
         *,
         adopt: bool = False,
     ) -> None:
@@ -197,10 +192,10 @@ class ChainedLedger:
 
     def _look(self, policy: Policy | None) -> tuple[str | None, bool]:
         """Open without writing: hash of the first line, and whether every mark is up to date."""
-        marks = [anchor.read() for anchor in self._anchors]
+        marks = self.marks()
         if not any(marks) or not self._store.ready():
             return None, False
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             first, here = self._fit(tx, head, policy), (head.hash, self.where)
             return first, all(mark and (mark.hash, mark.where) == here for mark in marks)
 
@@ -209,6 +204,13 @@ class ChainedLedger:
         state = head.content
         if state.policy != self.identity:
             raise foreign(self.where, state.policy, self.identity)
+        if policy is not None and policy.identity not in (self.identity, *state.guests):
+            raise LedgerIntegrityError(
+                f"policy {policy.identity!r} wants to spend from the budget of {self.identity!r}, "
+                "whose owner has not consented",
+                hint=Hint.call(f'open_ledger("{self.where}").consent', "discreet ledger consent",
+                               to=policy.identity),
+            )  # fmt: skip
         if policy is not None:
             _agree(self.where, state, policy.budget)
         first = tx.line(1)
@@ -229,7 +231,9 @@ class ChainedLedger:
                 raise LedgerIntegrityError(
                     f"the ledger {self.where!r} has {turn.head.number} lines but no anchor: "
                     "nobody here can tell whether it is the latest one",
-                    hint=f'discreet.ledger.adopt("{self.where}")',
+                    hint=Hint.call(
+                        "discreet.ledger.adopt", "discreet ledger adopt", ledger=self.where
+                    ),
                 )
             lines = tuple(turn.tx.lines())
             check_links(lines, turn.head)
@@ -239,17 +243,18 @@ class ChainedLedger:
 
     # -- anchors ------------------------------------------------------------------
 
-    def _marks(self) -> list[Mark]:
-        return [mark for anchor in self._anchors if (mark := anchor.read()) is not None]
+    def marks(self) -> list[Mark | None]:
+        """Last line that each anchor knows of; None where there is none."""
+        return [anchor.read() for anchor in self._anchors]
 
     @contextmanager
-    def _held(self) -> Iterator[list[Held]]:
+    def _held(self) -> Iterator[list[AnyHeld]]:
         """Hold all anchors, the one that copies of the ledger share before their own."""
         with ExitStack() as stack:
             order = sorted(self._anchors, key=lambda anchor: anchor.durable)
             yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
 
-    def _move(self, anchors: Sequence[Held], head: Head) -> None:
+    def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where)
         for anchor in anchors:
             anchor.move(mark)
@@ -273,8 +278,10 @@ class ChainedLedger:
                 )
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[Transaction, Head]]:
-        marks = self._marks()  # before the snapshot, which is then never behind them
+    def reading(self) -> Iterator[tuple[Transaction, Head]]:
+        """Read one committed state, after it was compared with the marks."""
+        # before the snapshot, which is then never behind them
+        marks = [mark for mark in self.marks() if mark is not None]
         with self._store.reading() as tx:
             head = self._head(tx)
             self._check(marks, tx, head)
@@ -294,6 +301,11 @@ class ChainedLedger:
                 yield turn
             # also before an answer is given out that nobody has seen yet
             self._move(anchors, turn.head)
+
+    def _write(self, work: Callable[[Turn], T]) -> T:
+        """Do some work in a turn, together with whoever else waits for one."""
+        group = group_of(self.where, self.identity)
+        return group.write(work, self._writing, self._store.wait)
 
     def _head(self, tx: Transaction) -> Head:
         head = tx.head()
@@ -316,16 +328,18 @@ class ChainedLedger:
             The ledger cannot be used; nothing may be released.
         """
         self._acceptable(entry)
-        slot = slot_of(entry.analyst, entry.key)
-        with self._writing() as turn:
-            state = turn.head.content
-            body = _debit_body(state.limits, entry)
-            question = body["question"] = question_of(state, entry, body["cost"])
-            receipt = self._found(turn.tx, turn.head, entry, slot, question)
-            if receipt is None:
-                then = _budget.admit(state, entry, body, turn.head.number + 1)
-                line = turn.append("debit", body, then, slot=slot, question=question)
-                receipt = Receipt(line.number, line.hash, line.when)
+        return self._write(lambda turn: self._debit(turn, entry))
+
+    def _debit(self, turn: Turn, entry: Entry) -> Receipt:
+        slot, state = slot_of(entry.analyst, entry.key), turn.head.content
+        body = debit_body(state.limits, entry)
+        question = body["question"] = question_of(state, entry, body["cost"])
+        receipt = self._found(turn.tx, turn.head, entry, slot, question)
+        if receipt is None:
+            then = _budget.admit(state, entry, body, turn.head.number + 1)
+            line = turn.append("debit", body, then, slot=slot, question=question)
+            receipt = Receipt(line.number, line.hash, line.when)
+        entry.live.add(receipt.hash)
         return receipt
 
     def _acceptable(self, entry: Entry) -> None:
@@ -347,18 +361,22 @@ class ChainedLedger:
         """The line that has paid for this question already, if there is one."""
         number = None if slot is None else tx.in_slot(slot)
         keyed = number is not None
-        if number is None and not entry.fresh:
-            number = tx.answered(question) or waiting_for(tx, head, question)
+        if number is None and entry.runs:
+            live = entry.live if entry.fresh else set()
+            number = (not entry.fresh and tx.answered(question)) or waiting_for(
+                tx, head, question, live
+            )
         if number is None:
             return None
         line = tx.line(number)
-        if line is None or line.kind != "debit":
+        if line is None or line.kind != "debit" or not seals(line):
             raise damaged(number)
-        outcome = outcome_of(tx, head, line, None if keyed else question)
         paid = line.entry(self.identity)
+        runs = line.content.get("runs", True)
+        outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
         if keyed and slot_of(paid.analyst, paid.key) != slot:
             raise damaged(number)
-        if keyed and asked(paid) != asked(entry):
+        if keyed and (asked(paid), paid.external) != (asked(entry), entry.external):
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question or price",
                 hint="use a new key for a new question",
@@ -375,26 +393,13 @@ class ChainedLedger:
         """
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._settle(receipt, record)
+                return self._write(lambda turn: settle_in(turn, receipt, record))
             except LedgerIntegrityError:
                 raise
             except LedgerError as error:
                 if not tries_left:
                     raise _unsettled(error) from None
         raise AssertionError("unreachable")
-
-    def _settle(self, receipt: Receipt, record: str | None) -> str | None:
-        with self._writing() as turn:
-            line = turn.tx.line(receipt.number)
-            if line is None or line.hash != receipt.hash or line.kind != "debit":
-                raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-            outcome = outcome_of(turn.tx, turn.head, line)
-            if outcome is None:
-                # a debit of format 1 does not say its question
-                question = line.content.get("question") or _asked_in(turn.tx, line.number)
-                turn.append("settle", settling(line, question, record), settles=line.number)
-                turn.tx.settle(line.number, record)
-        return record if outcome is None else outcome[1]
 
     # -- reading --------------------------------------------------------------------
 
@@ -405,13 +410,13 @@ class ChainedLedger:
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
-        with self._reading() as (_, head):
+        with self.reading() as (_, head):
             return head.content
 
     @property
     def lines(self) -> Sequence[Line]:
         """The full history, oldest first, its chain checked."""
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
             return lines
@@ -429,93 +434,33 @@ class ChainedLedger:
         LedgerIntegrityError
             Names the first thing that is not as it was written.
         """
-        with self._reading() as (tx, head):
+        with self.reading() as (tx, head):
             lines = tuple(tx.lines())
             check_links(lines, head)
             check_store(tx, lines, head)
             debits = sum(line.kind == "debit" for line in lines)
             return Verified(len(lines), debits, head.content.period, head.hash)
 
-    # -- the owner's decisions ----------------------------------------------------------
-
-    def raise_budget(
-        self,
-        *,
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        accounting: str | None = None,
-        by: str = "owner",
-        note: str = "",
-    ) -> None:
-        """Put a new total on record (a lower one is possible too); spending stays spent.
-
-        Parameters
-        ----------
-        epsilon, delta, rho, accounting
-            New totals; what is left out stays as it is.
-        by, note
-            Who decided, and why.
-        """
-        totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
-        changes: dict[str, Any] = {
-            k: rational(decimal(v, k)) for k, v in totals.items() if v is not None
-        }
-        if accounting is not None:
-            changes["accounting"] = accounting
-        if not changes:
-            raise ParameterError(
-                "raise_budget needs a new total",
-                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
-            )
-
-        def decide(state: State) -> dict[str, Any]:
-            body = {**state.budget, **changes}
-            if "rho" in changes and "epsilon" not in changes:
-                body["epsilon"] = None
-            if "epsilon" in changes and "rho" not in changes:
-                body["rho"] = None
-            return _budget.decided(read_budget(body))
-
-        self._decide("budget", decide, by, note)
-
-    def set_shares(
-        self, shares: Mapping[str, Number], *, by: str = "owner", note: str = ""
-    ) -> None:
-        """Put new shares of the budget on record; an empty mapping abolishes them."""
-        parts = {
-            who: rational(decimal(part, f"the share of {who}")) for who, part in shares.items()
-        }
-
-        def decide(state: State) -> dict[str, Any]:
-            return _budget.decided(read_budget({**state.budget, "shares": parts}))
-
-        self._decide("budget", decide, by, note)
-
-    def close(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
-        """Refuse all new questions about a table, or about everything."""
-        body = {"table": EVERYTHING if table is None else table}
-        self._decide("close", lambda _: body, by, note)
-
-    def reopen(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
-        """Allow questions again about a table, or about everything."""
-        body = {"table": EVERYTHING if table is None else table}
-        self._decide("reopen", lambda _: body, by, note)
-
-    def new_period(self, *, by: str = "owner", note: str = "") -> None:
-        """Begin a new period with the whole budget.
-
-        The guarantee then holds for each period by itself; for people whose data
-        are in several periods, losses add up. Stored answers of earlier periods
-        are not given out again.
-        """
-        self._decide("period", lambda _: {}, by, note)
-
     def _decide(
         self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
     ) -> None:
-        with self._writing() as turn:
-            turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
+        self._write(
+            lambda turn: turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
+        )
+
+
+def settle_in(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
+    """Seal and store an outcome, unless one is stored; give the one that is."""
+    line = turn.tx.line(receipt.number)
+    if line is None or line.hash != receipt.hash or line.kind != "debit":
+        raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
+    outcome = outcome_of(turn.tx, turn.head, line)
+    if outcome is None:
+        # a debit of format 1 does not say its question
+        question = line.content.get("question") or _asked_in(turn.tx, line.number)
+        turn.append("settle", settling(line, question, record), settles=line.number)
+        turn.tx.settle(line.number, record)
+    return record if outcome is None else outcome[1]
 
 
 def _asked_in(tx: Transaction, number: int) -> str:
@@ -523,7 +468,8 @@ def _asked_in(tx: Transaction, number: int) -> str:
     return next(question for n, _, question, _ in tx.index() if n == number) or ""
 
 
-def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
+def debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
+    """Body of the line that records a debit."""
     names = ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source",
              "key")  # fmt: skip
     charged = _budget.charge(budget, entry.cost)
@@ -534,6 +480,7 @@ def _debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
         "accounting": budget.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         **({} if entry.runs else {"runs": False}),
+        **({} if entry.external is None else {"external": entry.external}),
     }
 
 

@@ -127,16 +127,17 @@ class MemoryStore:
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
         """Begin a transaction that excludes all others."""
-        del create
         with _LOCK:
-            book = _BOOKS.setdefault(self.policy, _Book())
-            if not self.owner == book.owner == os.getpid():
+            book = _BOOKS.get(self.policy) or (_Book() if create else None)
+            if book is None or not self.owner == book.owner == os.getpid():
                 raise LedgerIntegrityError(
                     "a ledger in memory belongs to the process that opened it; elsewhere it "
                     "would be a second budget",
                     hint=Hint("ledger", "people.ledger"),
                 )
             yield book
+            # only with its first line: an empty one would look like a ledger that was emptied
+            _BOOKS[self.policy] = book
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

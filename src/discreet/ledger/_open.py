@@ -8,10 +8,12 @@ from typing import Final
 
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
+from discreet.ledger._anchor import AnyAnchor
 from discreet.ledger._ledger import ChainedLedger, foreign
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._sqlite import SqliteStore
+from discreet.ledger._witness import Witness
 from discreet.policy import Policy
 
 MEMORY: Final = ":memory:"
@@ -33,10 +35,10 @@ class MemoryLedger(ChainedLedger):
     """
 
     def __init__(self, policy: Policy) -> None:
-        mark = _anchor.of_user(policy.identity).read()
+        mark = _anchor.of_user(policy.payer).read()
         if mark is not None:
-            raise _elsewhere(policy.identity, MEMORY, mark.where)
-        super().__init__(MemoryStore(policy.identity), policy.identity, policy)
+            raise _elsewhere(policy.payer, MEMORY, mark.where)
+        super().__init__(MemoryStore(policy.payer), policy.payer, policy)
 
 
 class SqliteLedger(ChainedLedger):
@@ -49,19 +51,21 @@ class SqliteLedger(ChainedLedger):
         *,
         wait: float = WAIT,
         adopt: bool = False,
+        witness: str | None = None,
     ) -> None:
         where = os.path.realpath(path)
         owner = SqliteStore(where, "", wait).owner() if _has_content(where) else None
         if policy is None and owner is None:
             raise LedgerError(f"there is no ledger at {where!r}")
-        identity = policy.identity if policy is not None else str(owner)
+        identity = policy.payer if policy is not None else str(owner)
         if owner is not None and owner != identity:
             raise foreign(where, owner, identity)
-        user = _anchor.of_user(identity)
-        mark = user.read()
+        if owner is None and policy is not None and identity != policy.identity:
+            raise _no_host(where, identity)
+        mark = _anchor.of_user(identity).read()
         if mark is not None and mark.where != where and not Path(where).exists():
             raise _elsewhere(identity, where, mark.where)
-        anchors = (_anchor.beside(where), user)
+        anchors = anchors_of(where, identity, witness_of(witness, policy))
         super().__init__(SqliteStore(where, identity, wait), identity, policy, anchors, adopt=adopt)
 
 
@@ -75,16 +79,30 @@ class PostgresLedger(ChainedLedger):
         *,
         wait: float = WAIT,
         adopt: bool = False,
+        witness: str | None = None,
     ) -> None:
-        identity = policy if isinstance(policy, str) else policy.identity
+        identity = policy if isinstance(policy, str) else policy.payer
         own = None if isinstance(policy, str) else policy
         store = PostgresStore(url, identity, wait)
-        user = _anchor.of_user(identity)
-        mark = user.read()
+        mark = _anchor.of_user(identity).read()
         # one server has many names: there the chain decides whether it is the same ledger
         if mark is not None and not mark.where.startswith("postgresql://"):
             raise _elsewhere(identity, store.where, mark.where)
-        super().__init__(store, identity, own, (user,), adopt=adopt)
+        anchors = anchors_of(url, identity, witness_of(witness, own))
+        super().__init__(store, identity, own, anchors, adopt=adopt)
+
+
+def anchors_of(where: str, identity: str, witness: str | None) -> tuple[AnyAnchor, ...]:
+    """Places of the marks: the user's, one beside a file, and a witness if there is one."""
+    own = [_anchor.beside(where)] if "://" not in where else []
+    afar = [Witness(witness, identity)] if witness else []
+    return (*own, _anchor.of_user(identity), *afar)
+
+
+def witness_of(given: str | None, policy: Policy | None) -> str | None:
+    """Witness that was given, or that the environment or the policy names."""
+    own = None if policy is None else policy.witness
+    return given or os.environ.get("DISCREET_WITNESS") or own
 
 
 def open_ledger(
@@ -93,6 +111,7 @@ def open_ledger(
     *,
     wait: float = WAIT,
     adopt: bool = False,
+    witness: str | None = None,
 ) -> ChainedLedger:
     """Open the ledger at a place; make it if the policy has none yet.
 
@@ -107,6 +126,9 @@ def open_ledger(
         Seconds to wait for others who use it.
     adopt
         Accept a ledger that has come here without its anchor; this is recorded.
+    witness
+        URL of a PostgreSQL server that keeps the mark for several hosts; left out:
+        ``DISCREET_WITNESS``, or what the policy names.
 
     Raises
     ------
@@ -132,18 +154,24 @@ def open_ledger(
                 "a PostgreSQL ledger may hold several policies: say which",
                 hint='open_ledger(url, "people")',
             )
-        return PostgresLedger(where, policy, wait=wait, adopt=adopt)
+        return PostgresLedger(where, policy, wait=wait, adopt=adopt, witness=witness)
     if isinstance(policy, str):
         raise ParameterError("a ledger file knows its policy; give a Policy or nothing")
-    return SqliteLedger(where, policy, wait=wait, adopt=adopt)
+    return SqliteLedger(where, policy, wait=wait, adopt=adopt, witness=witness)
 
 
-def adopt(where: str | os.PathLike[str], policy: Policy | str | None = None) -> ChainedLedger:
+def known_place(identity: str) -> str | None:
+    """Where this user last saw the ledger file of a policy."""
+    mark = _anchor.of_user(identity).read()
+    return None if mark is None or "://" in mark.where else mark.where
+
+
+def adopt(ledger: str | os.PathLike[str], policy: Policy | str | None = None) -> ChainedLedger:
     """Accept a ledger that has come to this machine without its anchor, on record.
 
     Only its owner can know that it is the latest one.
     """
-    return open_ledger(where, policy, adopt=True)
+    return open_ledger(ledger, policy, adopt=True)
 
 
 def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) -> None:
@@ -179,6 +207,14 @@ def _has_content(path: str) -> bool:
         return os.stat(path).st_size > 0  # noqa: PTH116 - the path is text everywhere here
     except OSError:
         return False
+
+
+def _no_host(where: str, identity: str) -> LedgerIntegrityError:
+    return LedgerIntegrityError(
+        f"there is no ledger of policy {identity!r} at {where!r}, from whose budget this policy "
+        "spends",
+        hint=f'ledger="the ledger of {identity}"',
+    )
 
 
 def _elsewhere(identity: str, asked: str, known: str) -> LedgerIntegrityError:

@@ -22,6 +22,7 @@ cost a second price, and :func:`check_store` sees it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 
 from discreet._canonical import canonical, digest
@@ -92,8 +93,10 @@ def outcome_of(
     return stored
 
 
-def waiting_for(tx: Transaction, head: Head, question: str) -> int | None:
-    """Latest debit for a question whose outcome is still to come.
+def waiting_for(
+    tx: Transaction, head: Head, question: str, live: AbstractSet[str] = frozenset()
+) -> int | None:
+    """Latest debit for a question whose outcome is still to come, none of the `live` ones.
 
     Its run was cut short, or is not done yet. A debit of format 1 does not seal its
     question and is found by its key alone.
@@ -101,7 +104,7 @@ def waiting_for(tx: Transaction, head: Head, question: str) -> int | None:
     open_debits = head.content.open
     for number in tx.asked(question) if open_debits else ():
         line = tx.line(number) if str(number) in open_debits else None
-        if line is not None and "question" in line.content:
+        if line is not None and line.hash not in live and "question" in line.content:
             return number
     return None
 

@@ -19,7 +19,7 @@ from discreet._address import address
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head
 from discreet.ledger._state import FORMAT, newer
-from discreet.ledger._store import SqlTransaction, Transaction
+from discreet.ledger._store import RolledBackError, SqlTransaction, Transaction
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,6 +70,7 @@ _FROM_1: Final = (
     "CREATE TABLE discreet_format (version integer NOT NULL)",
     f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
+_FROM_2: Final = (*_FROM_1[:2], f"UPDATE discreet_format SET version = {FORMAT}")  # noqa: S608 - as above
 _LOCK: Final = 0x646973637265
 """Advisory lock under which tables and first lines are made."""
 
@@ -116,9 +117,9 @@ class PostgresStore:
             if self._format(connection) in (FORMAT, None):
                 return
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            if self._format(connection) == 1:  # nobody was faster
-                for statement in _FROM_1:
-                    connection.execute(statement.encode())
+            steps = {1: _FROM_1, 2: _FROM_2}.get(self._format(connection) or 0, ())
+            for statement in steps:  # none if somebody was faster
+                connection.execute(statement.encode())
 
     def _format(self, connection: psycopg.Connection[Any]) -> int | None:
         """Version of the tables; None when there are none."""
@@ -152,17 +153,12 @@ class PostgresStore:
         with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
-    def _limits(self) -> dict[str, Any]:
-        """How long a server may be silent, in connecting and in answering."""
-        seconds = max(2, int(self.wait))
-        return {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
-
     @contextmanager
     def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with psycopg.connect(self.url, **self._limits()) as connection:
+            with psycopg.connect(self.url, **limits(self.wait)) as connection:
                 # ours, whatever the server's default is: a writer that has waited for the
                 # head must see it as it is then, a reader one state throughout
                 levels = psycopg.IsolationLevel
@@ -174,11 +170,9 @@ class PostgresStore:
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
                 yield connection
-        except (
-            psycopg.errors.LockNotAvailable,
-            psycopg.errors.DeadlockDetected,
-            psycopg.errors.SerializationFailure,
-        ):
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+            raise RolledBackError("the ledger is in use; nothing was charged") from None
+        except psycopg.errors.LockNotAvailable:
             raise LedgerBusyError(
                 f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"
             ) from None
@@ -187,3 +181,15 @@ class PostgresStore:
             raise LedgerError(
                 "the PostgreSQL ledger cannot be reached or written; nothing was released"
             ) from None
+
+
+def limits(wait: float) -> dict[str, Any]:
+    """How long a server may be silent, in connecting and in answering."""
+    seconds = max(2, int(wait))
+    return {
+        "connect_timeout": seconds,
+        "tcp_user_timeout": 1000 * seconds,
+        "keepalives_idle": seconds,
+        "keepalives_interval": max(1, seconds // 3),
+        "keepalives_count": 3,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
 
@@ -39,10 +39,16 @@ class Entry:
     key
         Idempotency key of the caller: one key, one debit, one answer.
     fresh
-        Pay for a new answer even if an equal question has been answered.
+        Pay for a new answer even if an equal question has been answered. A run that was
+        cut short is taken up nevertheless: it has no answer yet.
     runs
         Whether a run follows whose outcome will be stored; otherwise the debit
-        meters something that another debit has paid for.
+        meters something that another debit has paid for, or enters a loss from elsewhere.
+    external
+        What was released by other software, for a loss from elsewhere.
+    live
+        Hashes of debits whose runs go on in this process, where its own is entered: a
+        fresh question is none of theirs.
     """
 
     policy: str
@@ -59,6 +65,8 @@ class Entry:
     key: str | None = None
     fresh: bool = False
     runs: bool = True
+    external: str | None = None
+    live: set[str] = field(default_factory=set, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ PRAGMAS: Final = {
     "trusted_schema": "OFF",
 }
 
+_CHANGES: Final = ("UPDATE", "DELETE")
 _SCHEMA: Final = (
     f"""CREATE TABLE IF NOT EXISTS discreet_lines (
         policy TEXT NOT NULL,
@@ -72,7 +73,7 @@ _SCHEMA: Final = (
         f"""CREATE TRIGGER IF NOT EXISTS {table}_{event} BEFORE {event} ON {table}
         BEGIN SELECT RAISE(ABORT, 'a ledger only grows'); END"""
         for table in ("discreet_lines", "discreet_answers")
-        for event in ("UPDATE", "DELETE")
+        for event in _CHANGES
     ),
     f"PRAGMA user_version = {FORMAT}",
 )
@@ -83,19 +84,23 @@ _KEPT: Final = {
     "discreet_answers": "policy, number, record",
 }
 """Columns of format 1, in an order that keeps references whole."""
+_ADDED: Final = {1: "", 2: ", jump, settles"}
+"""Columns that the lines of each earlier format have besides."""
 
-_FROM_1: Final = (
-    *(f"DROP TRIGGER IF EXISTS {table}_{event}" for table in ("discreet_lines", "discreet_answers")
-      for event in ("UPDATE", "DELETE")),
-    "DROP INDEX IF EXISTS discreet_questions",
-    "DROP INDEX IF EXISTS discreet_slots",
-    *(f"ALTER TABLE {table} RENAME TO {table}_1" for table in _KEPT),
-    *_SCHEMA,
-    *(f"INSERT INTO {table} ({names}) SELECT {names} FROM {table}_1"  # noqa: S608 - names of ours
-      for table, names in _KEPT.items()),
-    *(f"DROP TABLE {table}_1" for table in reversed(_KEPT)),
-)  # fmt: skip
-"""From format 1 to 2, in one transaction: a table cannot change what its columns allow."""
+
+def _moves(version: int) -> tuple[str, ...]:
+    """From an earlier format, in one transaction: a table cannot change what it allows."""
+    kept = {**_KEPT, "discreet_lines": _KEPT["discreet_lines"] + _ADDED[version]}
+    grown = [f"{t}_{e}" for t in ("discreet_lines", "discreet_answers") for e in _CHANGES]
+    return (
+        *(f"DROP TRIGGER IF EXISTS {trigger}" for trigger in grown),
+        *(f"DROP INDEX IF EXISTS discreet_{i}" for i in ("questions", "slots", "settlements")),
+        *(f"ALTER TABLE {table} RENAME TO {table}_old" for table in kept),
+        *_SCHEMA,
+        *(f"INSERT INTO {table} ({names}) SELECT {names} FROM {table}_old"  # noqa: S608 - names of ours
+          for table, names in kept.items()),
+        *(f"DROP TABLE {table}_old" for table in reversed(kept)),
+    )  # fmt: skip
 
 
 class _SqliteTransaction(SqlTransaction):
@@ -173,7 +178,7 @@ class SqliteStore:
     def ready(self) -> bool:
         """Whether the file is of the present format."""
         with self._connection() as connection:
-            return self._format(connection) != 1
+            return self._format(connection) in (FORMAT, None)
 
     def prepare(self) -> None:
         """Bring a file of an earlier format to the present one."""
@@ -184,9 +189,9 @@ class SqliteStore:
                 return
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if self._format(connection) == 1:  # nobody was faster
-                    for statement in _FROM_1:
-                        connection.execute(statement)
+                version = self._format(connection)
+                for statement in _moves(version) if version in _ADDED else ():
+                    connection.execute(statement)  # none if somebody was faster
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -243,6 +248,10 @@ class SqliteStore:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def drop(self) -> None:
+        """Let go of this thread's connection."""
+        _THREADS.kept.pop(self.where, None)
 
     def owner(self) -> str | None:
         """Identity of the policy that the file belongs to; None for an empty file."""

@@ -25,8 +25,12 @@ EVERYTHING: Final = "*"
 
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
-FORMAT: Final = 2
-"""Version of the format: 1 did not seal outcomes, 2 does."""
+FORMAT: Final = 3
+"""Version of the format: 2 seals outcomes; 3 knows other policies of one budget, losses from
+elsewhere, and at most so many names."""
+
+NAMES: Final = 256
+"""Analysts whose spending is kept apart; made-up names must not make every line longer."""
 
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
@@ -41,6 +45,13 @@ def hashed(body: Mapping[str, Any]) -> str:
 def _runs(state: State, body: Mapping[str, Any]) -> bool:
     """Whether an outcome is to follow a debit."""
     return state.format > 1 and bool(body.get("runs", True))
+
+
+def _payer(state: State, analyst: str | None) -> str:
+    """Name under which spending is kept; late names share the unnamed one."""
+    known = analyst in state.spent or analyst in state.budget["shares"]
+    full = state.format > 2 and len(state.spent) >= NAMES
+    return "" if analyst is None or (full and not known) else analyst
 
 
 def rational(value: Fraction) -> str:
@@ -122,6 +133,7 @@ class State:
     spent: Mapping[str, Cost] = field(default_factory=dict)
     format: int = 1
     open: Mapping[str, str] = field(default_factory=dict)
+    guests: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Budget:
@@ -140,7 +152,8 @@ class State:
             "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
         }
         since = {"format": self.format, "open": self.open} if self.format > 1 else {}
-        return canonical({**data, **since})
+        others = {"guests": list(self.guests)} if self.format > 2 else {}
+        return canonical({**data, **since, **others})
 
     @classmethod
     def from_text(cls, text: str) -> State:
@@ -167,6 +180,7 @@ def _read_state(text: str) -> State:
         spent={who: read_cost(cost) for who, cost in data["spent"].items()},
         format=version,
         open=data.get("open", {}),
+        guests=tuple(data.get("guests", ())),
     )
 
 
@@ -193,7 +207,7 @@ def after(
         return State(body["policy"], body["budget"], body["budget"], body["caps"], format=version)
     match kind:
         case "debit":
-            who = body["analyst"] or ""
+            who = _payer(state, body["analyst"])
             total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
             own = {str(number): hashed(body)} if number and _runs(state, body) else {}
             return replace(state, spent={**state.spent, who: total}, open={**state.open, **own})
@@ -211,6 +225,8 @@ def after(
             return replace(state, closed=tuple(sorted(shut)))
         case "period":
             return replace(state, period=state.period + 1, spent={})
+        case "consent":
+            return replace(state, guests=tuple(sorted({*state.guests, body["policy"]})))
         case "adopt":
             return state
     raise LedgerIntegrityError("the ledger holds a line of an unknown kind")

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from discreet.errors import LedgerIntegrityError
+from discreet.errors import LedgerBusyError, LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
+
+
+class RolledBackError(LedgerBusyError):
+    """The database has undone a transaction for the sake of another: it may be tried again."""
 
 
 class Transaction(Protocol):

@@ -212,11 +212,14 @@ def _key_hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, o
 
 def _policy(raw: Mapping[str, Any]) -> Policy:
     with _inside(raw=raw):
-        _known(raw, ("policy", "budget", "tables"), "a policy")
+        _known(raw, ("policy", "ledger", "budget", "tables"), "a policy")
     about = _section(raw, "policy", {"name": "people"})
     with _inside("policy", raw=about):
         _known(about, ("name", "beside"), "[policy]")
-        name, beside = policy_name(about.get("name")), about.get("beside", [])
+        name, beside = policy_name(about.get("name")), about.get("beside")
+    book = _section(raw, "ledger", {"witness": "postgresql://db.example/marks"})
+    with _inside("ledger", raw=book):
+        _known(book, ("witness",), "[ledger]")
     if "budget" not in raw:
         raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
     budget = _budget(_section(raw, "budget", {"epsilon": "1"}))
@@ -225,7 +228,7 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     tables = _section(raw, "tables", {"people": {"columns": {}}})
     built = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
     with _inside(raw=about):
-        return Policy(built, budget, name, beside)
+        return Policy(built, budget, name, beside, book.get("witness"))
 
 
 def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:

@@ -17,7 +17,8 @@ from typing import Final, Literal, TypeAlias, cast
 
 from discreet._canonical import canonical, digest
 from discreet._exact import Number, show
-from discreet._text import quote
+from discreet._text import plain_str, quote
+from discreet.errors import PolicyError
 from discreet.policy._check import (
     Frozen,
     choice,
@@ -299,8 +300,11 @@ class Policy:
     name
         Identity of the policy; state it if sources may move.
     beside
-        Names of other policies over the same data that the owner knows of: their
-        losses and this one's add up.
+        Name of another policy over the same data, from whose budget this one spends; its
+        owner must have consented.
+    witness
+        URL of a server that keeps the ledger's mark for several hosts, without
+        user and password.
 
     Examples
     --------
@@ -315,14 +319,16 @@ class Policy:
     tables: Mapping[str, Table]
     budget: Budget
     name: str | None = None
-    beside: tuple[str, ...] = ()
+    beside: str | None = None
+    witness: str | None = None
 
     def __init__(
         self,
         tables: Mapping[str, Table] | Iterable[Table],
         budget: Budget,
         name: str | None = None,
-        beside: Iterable[str] = (),
+        beside: str | None = None,
+        witness: str | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
@@ -331,7 +337,14 @@ class Policy:
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
             )
-        settle(self, tables=members, budget=budget, name=policy_name(name), beside=_others(beside))
+        settle(
+            self,
+            tables=members,
+            budget=budget,
+            name=policy_name(name),
+            beside=None if beside is None else read_name(beside, "policy"),
+            witness=_witness(witness),
+        )
 
     def table(self, name: str) -> Table:
         """Give a table by name; refuse an unknown one, naming the nearest."""
@@ -349,6 +362,11 @@ class Policy:
         return _HASHED + digest(canonical(private))[:32]
 
     @property
+    def payer(self) -> str:
+        """Identity of the policy whose budget is charged: the one it stands beside, or itself."""
+        return self.beside or self.identity
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of everything the policy says, in hexadecimal."""
         return digest(canonical(self.to_mapping()))
@@ -357,10 +375,12 @@ class Policy:
         """Give the policy as the mapping its file would parse to."""
         mapping: dict[str, object] = {}
         about: dict[str, object] = {} if self.name is None else {"name": self.name}
-        if self.beside:
-            about["beside"] = list(self.beside)
+        if self.beside is not None:
+            about["beside"] = self.beside
         if about:
             mapping["policy"] = about
+        if self.witness is not None:
+            mapping["ledger"] = {"witness": self.witness}
         mapping["budget"] = _given(self.budget)
         mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
         return mapping
@@ -383,11 +403,18 @@ def policy_name(name: str | None) -> str | None:
     return own
 
 
-def _others(names: object) -> tuple[str, ...]:
-    """Names of other policies over the same data."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise refusal("beside lists names of policies", "beside", fix={"beside": ["census"]})
-    return tuple(read_name(name, "policy") for name in names)
+def _witness(url: object) -> str | None:
+    """Accept the address of a witness; a policy is public, so it holds no password."""
+    if url is None:
+        return None
+    text = plain_str(url, "a witness", PolicyError)
+    if not text.startswith(("postgresql://", "postgres://")) or "@" in text or "password" in text:
+        raise refusal(
+            "a witness is a PostgreSQL URL without user and password: a policy is public",
+            "witness",
+            fix={"witness": "postgresql://db.example/marks"},
+        )
+    return text
 
 
 def _table_name(item: object) -> str:

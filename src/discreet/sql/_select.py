@@ -206,7 +206,8 @@ class _Select:
 
     def people(self, alias: str) -> Scope:
         """One row for each unit (and value of the other keys) of a subquery."""
-        scope, items = self.filtered(self.tables()), self._items()
+        scope = self.filtered(self.tables())
+        items = self._items(base(scope.relation).table.name)
         rows, keys, grouped = Rows(scope.narrowed()), [], False
         for node in self.node.args["group"].expressions:
             value, name = self._key(scope, node.unnest(), items)

@@ -1,0 +1,250 @@
+"""Backups: a copy that is checked whole, and what a restore may do with it.
+
+A backup is a ledger file without an anchor: nobody takes it for the ledger. Put back in
+the ledger's place it is compared with the marks. If it is what they say, nothing
+was lost. If it is older, lines are missing, and nobody knows what they spent; it is
+refused. When the ledger is lost for good, its owner may restore an older backup on
+record: the chain goes on with a debit of *all that was left* then.
+
+*Claim.* The whole that was in force still bounds everything released. *Proof.* Every line
+that is missing was admitted by a ledger that had spent at least what the backup has, so
+the missing debits together cost at most what was left in the backup under the same total;
+that is what is debited. If the total was raised, or a period begun, on a missing line,
+then under that decision, which the owner must put on record anew to spend again. Runs
+that were open in the backup may have been answered on a missing line, so they have
+failed. ∎
+In a currency that the budget is not kept in, the missing lines have no such bound: there an
+amount is entered that no later budget in that currency will hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from discreet._canonical import canonical
+from discreet.errors import Hint, LedgerError, LedgerIntegrityError
+from discreet.ledger import _budget
+from discreet.ledger._anchor import AnyHeld, Mark, of_user
+from discreet.ledger._chain import Head, Line, check_links, reached
+from discreet.ledger._ledger import ChainedLedger, debit_body, settle_in
+from discreet.ledger._open import anchors_of, open_ledger, witness_of
+from discreet.ledger._outcomes import check_store, question_of
+from discreet.ledger._postgres import PostgresStore
+from discreet.ledger._protocol import Entry, Receipt
+from discreet.ledger._sqlite import SqliteStore
+from discreet.ledger._state import State
+from discreet.ledger._store import Store, Transaction
+from discreet.ledger._turn import Turn
+from discreet.plan import Cost
+
+_UNKNOWN: Final = Fraction(10**9)
+
+
+def backup(ledger: ChainedLedger, to: str | os.PathLike[str]) -> int:
+    """Copy a ledger of any kind into a new file, checked whole; return its lines.
+
+    Writers wait while it is read. The file has no anchor and cannot be mistaken for
+    the ledger.
+    """
+    where = os.path.realpath(to)
+    if Path(where).exists():
+        raise LedgerError(f"{where!r} is there already: a backup is a new file")
+    part = f"{where}.part"
+    Path(part).unlink(missing_ok=True)
+    target = SqliteStore(part, ledger.identity)
+    with ledger.reading() as (tx, head):
+        lines = _checked(tx, head)
+        with target.writing(create=True) as copy:
+            _copy(tx, lines, head, copy)
+    with target.reading() as copy:
+        _checked(copy, head)
+    target.drop()
+    Path(part).rename(where)
+    _sync_folder(where)
+    return len(lines)
+
+
+def restore(
+    source: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    older: bool = False,
+    witness: str | None = None,
+    by: str = "owner",
+) -> ChainedLedger:
+    """Put a backup in the place of a ledger that is gone.
+
+    Parameters
+    ----------
+    source
+        The backup.
+    to
+        Path or ``postgresql://`` URL of the ledger.
+    older
+        Accept a backup that misses lines: all that was left in it counts as spent.
+    witness
+        As in :func:`discreet.ledger.open_ledger`.
+    by
+        Who decides; goes on record.
+
+    Raises
+    ------
+    LedgerIntegrityError
+        The backup is damaged, or older than the marks say, or of another ledger.
+    LedgerError
+        There is a ledger in that place.
+    """
+    kept = SqliteStore(os.path.realpath(source), "")
+    identity = kept.owner()
+    if identity is None:
+        raise LedgerError(f"there is no ledger in {str(source)!r}")
+    kept = SqliteStore(kept.where, identity)
+    where = os.fspath(to)
+    place: Store = PostgresStore(where, identity) if "://" in where else _file(where, identity)
+    anchors = anchors_of(place.where if "://" not in where else where, identity,
+                         witness_of(witness, None))  # fmt: skip
+    with kept.reading() as tx:
+        head = tx.head()
+        if head is None:
+            raise LedgerError(f"there is no ledger in {str(source)!r}")
+        lines = _checked(tx, head)
+        _put(tx, lines, head, place, anchors, older=older, by=by)
+    return open_ledger(where, identity if "://" in where else None, witness=witness)
+
+
+def _put(
+    tx: Transaction,
+    lines: Sequence[Line],
+    head: Head,
+    place: Store,
+    anchors: Any,
+    *,
+    older: bool,
+    by: str,
+) -> None:
+    with ExitStack() as stack:
+        order = sorted(anchors, key=lambda anchor: anchor.durable)
+        held: list[AnyHeld] = [stack.enter_context(a.held(place.wait)) for a in order]
+        marks = [h.mark for h in held if h.mark is not None]
+        missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
+        if missing and not older:
+            raise LedgerIntegrityError(
+                f"this backup misses {missing} lines that the ledger had: what they spent is not "
+                "known",
+                hint=Hint.call("restore", "discreet ledger restore", older=True),
+            )
+        with place.writing(create=True) as copy:
+            if copy.head() is not None:
+                raise LedgerError(f"there is a ledger at {place.where!r}: nothing to restore")
+            _copy(tx, lines, head, copy)
+            turn = Turn(copy, head)
+            if missing:
+                _all_spent(turn, missing, by, lines)
+            elif not marks:
+                turn.append("adopt", {})
+        mark = Mark(turn.head.content.policy, lines[0].hash, turn.head.number, turn.head.hash,
+                    place.where)  # fmt: skip
+        for own in held:
+            own.move(mark, back=True)
+
+
+def _missing(tx: Transaction, lines: Sequence[Line], head: Head, mark: Mark) -> int:
+    """How many lines that a mark knows of are missing; refuse another ledger."""
+    if mark.first != lines[0].hash:
+        raise _another(mark)
+    if head.number < mark.number:
+        return mark.number - head.number
+    if reached(tx.line, head, mark.number).hash != mark.hash:
+        raise _another(mark)
+    return 0
+
+
+def _another(mark: Mark) -> LedgerIntegrityError:
+    return LedgerIntegrityError(
+        f"this is not a backup of the ledger {mark.where!r} that policy {mark.policy!r} had"
+    )
+
+
+def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None:
+    """Debit all that is left, for lines that are lost, about what earlier debits were about."""
+    state, last = turn.head.content, turn.head.number
+    debit = next((line.content for line in reversed(lines) if line.kind == "debit"), {})
+    said = f"lines {last + 1} to {last + missing} are lost: what was left counts as spent"
+    entry = Entry(
+        policy=state.policy,
+        fingerprint="",
+        analyst=None,
+        plan="restore",
+        cost=_left(state),
+        noise=canonical({"lost": missing, "by": by}),
+        neighbours=debit.get("neighbours", "add-remove"),
+        unit=debit.get("unit"),
+        runs=False,
+        external=said,
+    )
+    for number in sorted(map(int, state.open)):
+        # its answer may have been released on a line that is lost: there must be no other
+        line = lines[number - 1]
+        settle_in(turn, Receipt(number, line.hash, line.when), None)
+    body = debit_body(state.limits, entry)
+    question = body["question"] = question_of(state, entry, body["cost"])
+    turn.append("debit", body, question=question)
+
+
+def _left(state: State) -> Cost:
+    balance = _budget.balance(state)
+    # rounded down, so that the total is never more than the whole
+    left = {c: Fraction(max(balance.left(c), Fraction(0)) * 2**256 // 1, 2**256)
+            for c in balance.amounts}  # fmt: skip
+    delta = left.get("delta", Fraction(0))
+    if "rho" in left:
+        return Cost(_UNKNOWN, Fraction(0), left["rho"], delta)
+    return Cost(left["epsilon"], delta, _UNKNOWN, Fraction(0))
+
+
+def _checked(tx: Transaction, head: Head) -> Sequence[Line]:
+    lines = tuple(tx.lines())
+    check_links(lines, head)
+    check_store(tx, lines, head)
+    return lines
+
+
+def _copy(tx: Transaction, lines: Sequence[Line], head: Head, to: Transaction) -> None:
+    """Write every line with what it is found by, and every answer."""
+    for line, (_, slot, question, settles) in zip(lines, tx.index(), strict=True):
+        now = Head(line.number, line.hash, head.state)
+        to.append(line, now, slot=slot, question=question, settles=settles)
+    for number, record in tx.answers():
+        to.settle(number, record)
+
+
+def _file(where: str, identity: str) -> SqliteStore:
+    place = os.path.realpath(where)
+    if Path(place).exists() and Path(place).stat().st_size:
+        raise LedgerError(
+            f"there is a file at {place!r}: a restore does not replace it",
+            hint=f"mv {place} {place}.damaged",
+        )
+    mark = of_user(identity).read()
+    if mark is not None and mark.where != place and Path(mark.where).exists():
+        raise LedgerError(
+            f"policy {identity!r} has its ledger at {mark.where!r}: nothing to restore"
+        )
+    return SqliteStore(place, identity)
+
+
+def _sync_folder(path: str) -> None:
+    """Make a new name last, where folders can be synced."""
+    try:
+        folder = os.open(Path(path).parent, os.O_RDONLY)
+    except OSError:  # not on this system
+        return
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,115 @@
+"""The owner's decisions: each is a line of the chain, with who decided and why."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from discreet._exact import Number, decimal
+from discreet.errors import Hint, ParameterError
+from discreet.ledger import _budget
+from discreet.ledger._state import EVERYTHING, State, amount, rational, read_budget
+
+
+class Decisions(ABC):
+    """What an owner can put on record."""
+
+    @abstractmethod
+    def _decide(
+        self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
+    ) -> None: ...
+
+    def raise_budget(
+        self,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        accounting: str | None = None,
+        lower: bool = False,
+        by: str = "owner",
+        note: str = "",
+    ) -> None:
+        """Put a new total on record; spending stays spent.
+
+        Parameters
+        ----------
+        epsilon, delta, rho, accounting
+            New totals; what is left out stays as it is.
+        lower
+            Whether the new total may be smaller than the present one.
+        by, note
+            Who decided, and why.
+        """
+        totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        changes: dict[str, Any] = {
+            k: rational(decimal(v, k)) for k, v in totals.items() if v is not None
+        }
+        if accounting is not None:
+            changes["accounting"] = accounting
+        if not changes:
+            raise ParameterError(
+                "raise_budget needs a new total",
+                hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
+            )
+
+        def decide(state: State) -> dict[str, Any]:
+            body = {**state.budget, **changes}
+            if "rho" in changes and "epsilon" not in changes:
+                body["epsilon"] = None
+            if "epsilon" in changes and "rho" not in changes:
+                body["rho"] = None
+            decided = _budget.decided(read_budget(body))
+            if not lower:
+                _check_raise(state, decided["caps"], changes)
+            return decided
+
+        self._decide("budget", decide, by, note)
+
+    def set_shares(
+        self, shares: Mapping[str, Number], *, by: str = "owner", note: str = ""
+    ) -> None:
+        """Put new shares of the budget on record; an empty mapping abolishes them."""
+        parts = {
+            who: rational(decimal(part, f"the share of {who}")) for who, part in shares.items()
+        }
+
+        def decide(state: State) -> dict[str, Any]:
+            return _budget.decided(read_budget({**state.budget, "shares": parts}))
+
+        self._decide("budget", decide, by, note)
+
+    def close(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
+        """Refuse all new questions about a table, or about everything."""
+        body = {"table": EVERYTHING if table is None else table}
+        self._decide("close", lambda _: body, by, note)
+
+    def reopen(self, table: str | None = None, *, by: str = "owner", note: str = "") -> None:
+        """Allow questions again about a table, or about everything."""
+        body = {"table": EVERYTHING if table is None else table}
+        self._decide("reopen", lambda _: body, by, note)
+
+    def new_period(self, *, by: str = "owner", note: str = "") -> None:
+        """Begin a new period with the whole budget.
+
+        The guarantee then holds for each period by itself; for people whose data
+        are in several periods, losses add up. Stored answers of earlier periods
+        are not given out again.
+        """
+        self._decide("period", lambda _: {}, by, note)
+
+    def consent(self, to: str, *, by: str = "owner", note: str = "") -> None:
+        """Let another policy over the same data spend from this budget: one cap for both."""
+        self._decide("consent", lambda _: {"policy": to}, by, note)
+
+
+def _check_raise(state: State, caps: Any, changes: Mapping[str, Any]) -> None:
+    """Refuse a total that is smaller than the present one in a currency of both."""
+    for currency, new in caps.items():
+        if currency in state.caps and amount(new) < amount(state.caps[currency]):
+            own = {k: v.removesuffix("/1") for k, v in changes.items()}
+            raise ParameterError(
+                f"this would lower the budget: its {currency} would be smaller than it is",
+                hint=Hint.call("raise_budget", "discreet budget raise", **own, lower=True),
+            )

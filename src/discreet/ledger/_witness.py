@@ -1,0 +1,111 @@
+"""A witness: the mark of a ledger, kept by a PostgreSQL server for several hosts.
+
+Anchors in files belong to one host. Where copies of a ledger could be used on several,
+each of them asks the same server before it writes: the row of the policy is locked from
+before the check until the mark is moved, after the ledger's commit. So copies take
+turns there as they do at the files of one host, and a witness that does not answer
+means that nothing is released. What it stores is a policy's name, a line's number and
+hash, and a place: nothing of the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet._canonical import canonical
+from discreet.errors import LedgerBusyError, LedgerError
+from discreet.ledger._anchor import Mark, behind, elsewhere_used
+from discreet.ledger._postgres import limits
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TABLE = "CREATE TABLE IF NOT EXISTS discreet_marks (policy text PRIMARY KEY, mark text NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The mark of one policy on a server.
+
+    Parameters
+    ----------
+    url
+        Connection URL; never shown.
+    policy
+        Identity of the policy.
+    wait
+        Seconds to wait for the server and for others.
+    """
+
+    url: str
+    policy: str
+    wait: float = 30.0
+
+    durable = False
+
+    def read(self) -> Mark | None:
+        """Give the mark; None if there is none."""
+        with self._connection(self.wait) as connection:
+            made = connection.execute("SELECT to_regclass('discreet_marks')").fetchone()
+            if made is None or made[0] is None:
+                return None
+            return _mark(connection, self.policy)
+
+    @contextmanager
+    def held(self, wait: float) -> Iterator[HeldWitness]:
+        """Keep everybody else from moving the mark."""
+        with self._connection(wait) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self.policy,))
+            connection.execute(_TABLE)
+            yield HeldWitness(connection, _mark(connection, self.policy))
+
+    @contextmanager
+    def _connection(self, wait: float) -> Iterator[psycopg.Connection[Any]]:
+        import psycopg  # noqa: PLC0415 - an optional place
+
+        try:
+            with psycopg.connect(self.url, **limits(wait)) as connection:
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+                connection.execute("SET LOCAL synchronous_commit TO on")
+                timeout = f"{int(wait * 1000)}ms"
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
+                yield connection
+        except psycopg.errors.LockNotAvailable:
+            raise LedgerBusyError(
+                f"the ledger's witness was in use for {wait:g} s; nothing was charged"
+            ) from None
+        except psycopg.Error:
+            raise LedgerError(
+                "the ledger's witness cannot be reached or written; nothing was released"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWitness:
+    """A witness that we hold, and the mark that it had."""
+
+    connection: psycopg.Connection[Any]
+    mark: Mark | None
+
+    def move(self, mark: Mark, *, back: bool = False) -> None:
+        """Move the mark forward; an owner may move it back."""
+        if not back and behind(mark, self.mark):
+            raise elsewhere_used(mark)
+        self.connection.execute(
+            "INSERT INTO discreet_marks (policy, mark) VALUES (%s, %s)"
+            " ON CONFLICT (policy) DO UPDATE SET mark = excluded.mark",
+            (mark.policy, canonical(asdict(mark))),
+        )
+
+
+def _mark(connection: psycopg.Connection[Any], policy: str) -> Mark | None:
+    sql = "SELECT mark FROM discreet_marks WHERE policy = %s"
+    row = connection.execute(sql, (policy,)).fetchone()
+    try:
+        return None if row is None else Mark(**json.loads(row[0]))
+    except (TypeError, ValueError):
+        raise LedgerError("what the ledger's witness has stored cannot be read") from None

@@ -1,0 +1,174 @@
+"""Writers of one process share a transaction and a sync; refusals are their own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager, nullcontext
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+
+from discreet import errors, ledger
+from discreet.ledger import _anchor
+from discreet.ledger._group import Group, Request, group_of
+from discreet.ledger._ledger import ChainedLedger
+from discreet.ledger._store import RolledBackError
+
+
+def together(book, works):
+    """Run works as threads that all wait for one turn; give their results or errors."""
+    group = group_of(book.where, book.identity)
+    results = [None] * len(works)
+
+    def one(i):
+        try:
+            results[i] = works[i]()
+        except errors.DiscreetError as error:
+            results[i] = error
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(works))]
+    group.busy = True
+    for thread in threads:
+        thread.start()
+    while len(group.queue) < len(works):
+        pass
+    with group.guard:
+        group.queue[0].leads = True
+        group.queue[0].awake.set()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_sixty_four_writers_share_one_sync(path, given, monkeypatch):
+    book = ledger.open_ledger(path, given.policy("64"))
+    syncs, real = [], _anchor._sync_data
+    monkeypatch.setattr(_anchor, "_sync_data", lambda file: (syncs.append(file), real(file)))
+    works = [lambda i=i: book.debit(given.entry("1", plan=f"q{i}")) for i in range(64)]
+    receipts = together(book, works)
+    assert len({r.number for r in receipts}) == 64
+    assert len(syncs) == 1
+    assert book.balance().left("epsilon") == 0
+    assert book.verify().debits == 64
+
+
+def test_one_by_one_is_a_sync_each(path, given, monkeypatch):
+    """The count above can fail: without waiting together there is one for each."""
+    book = ledger.open_ledger(path, given.policy("8"))
+    syncs, real = [], _anchor._sync_data
+    monkeypatch.setattr(_anchor, "_sync_data", lambda file: (syncs.append(file), real(file)))
+    for i in range(8):
+        book.debit(given.entry("1", plan=f"q{i}"))
+    assert len(syncs) == 8
+
+
+def test_a_refusal_concerns_its_own_writer_alone(opened):
+    book = opened.open("1")
+    prices = ["0.5", "0.6", "0.5", "0.1"]
+    works = [
+        lambda i=i, e=e: book.debit(opened.entry(e, plan=f"q{i}")) for i, e in enumerate(prices)
+    ]
+    results = together(book, works)
+    spent = sum(
+        Fraction(e) for e, r in zip(prices, results, strict=True) if isinstance(r, ledger.Receipt)
+    )
+    assert {type(r) for r in results} == {ledger.Receipt, errors.BudgetExceededError}
+    assert book.balance().amounts["epsilon"][0] == spent <= 1
+    book.verify()
+
+
+@pytest.mark.parametrize("error", [OSError, errors.LedgerError("no mark")])
+def test_what_undoes_the_transaction_is_told_to_everybody(path, given, monkeypatch, error):
+    book = ledger.open_ledger(path, given.policy("8"))
+
+    def broken(self, turn, entry):
+        receipt = real(self, turn, entry)
+        if entry.plan == "q1":
+            raise error
+        return receipt
+
+    real = ChainedLedger._debit
+    monkeypatch.setattr(ChainedLedger, "_debit", broken)
+    works = [lambda i=i: book.debit(given.entry("1", plan=f"q{i}")) for i in range(3)]
+    results = together(book, works)
+    assert all(isinstance(r, errors.LedgerError) for r in results)
+    assert len({id(r) for r in results}) == 3
+    assert book.verify().debits == 0
+
+
+def test_an_interrupt_of_the_one_who_writes_is_told_to_the_others():
+    group, other = Group(), Request(lambda _: None)
+    group.queue.append(other)
+
+    def writing():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        group.write(lambda _: None, writing, 5)
+    assert other.awake.is_set()
+    assert "is not known" in str(other.error)
+    assert not group.busy
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_an_interrupt_of_one_who_waits_holds_up_nobody(leads, monkeypatch):
+    group, other = Group(busy=True), Request(lambda _: None)
+
+    def interrupted(_event, _wait=None):
+        group.queue[0].leads = leads
+        group.queue.append(other)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(threading.Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            group.write(lambda _: None, None, 5)
+    assert (list(group.queue), other.leads) == ([other], leads)
+
+
+def test_waiting_for_a_turn_has_a_limit(path, given):
+    book = ledger.open_ledger(path, given.policy(), wait=0.05)
+    group = group_of(book.where, book.identity)
+    group.busy = True
+    with pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
+        book.debit(given.entry())
+    assert not group.queue
+    group.busy = False
+    book.debit(given.entry())
+
+
+def test_a_fork_inherits_no_held_turn(path, given):
+    book = ledger.open_ledger(path, given.policy())
+    group = group_of(book.where, book.identity)
+    with group.guard:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                book.debit(given.entry())
+                code = 0
+            finally:
+                os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert book.verify().debits == 1
+
+
+@pytest.mark.parametrize(("times", "works"), [(4, True), (5, False)])
+def test_what_a_server_has_undone_is_tried_again(times, works):
+    left, done = [times], []
+
+    @contextmanager
+    def writing():
+        yield SimpleNamespace(head=None)
+        if left[0]:
+            left[0] -= 1
+            raise RolledBackError("undone at the end")
+
+    def write():
+        Group().write(lambda _: done.append(1), writing, 5)
+
+    with nullcontext() if works else pytest.raises(errors.LedgerBusyError):
+        write()
+    assert len(done) == 5
