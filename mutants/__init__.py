@@ -1,1 +1,1 @@
-"""Strength of the tests, measured: small faults are planted one at a time, and the tests must see them."""
+"""Strength of the tests, measured: faults are planted one at a time, and tests must see them."""

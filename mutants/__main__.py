@@ -1,4 +1,4 @@
-"""``make mutants``: how many planted faults do the tests see?
+"""``make mutants``: how many planted faults the tests see.
 
     python -m mutants                      # a sample of 200 over all critical modules
     python -m mutants --count 50 plan/_price.py ledger
@@ -55,7 +55,9 @@ CRITICAL = {
                  "mechanisms/_exponential.py", "mechanisms/_sparse_vector.py",
                  "mechanisms/_refine.py", "mechanisms/_median.py"),
 }  # fmt: skip
-FILES = tuple(f for files in CRITICAL.values() for f in files if (ROOT / "src/discreet" / f).exists())
+FILES = tuple(
+    f for files in CRITICAL.values() for f in files if (ROOT / "src/discreet" / f).exists()
+)
 
 _NEAR, _ALL = 15.0, 180.0
 """Seconds of tests that a mutant meets: first the ones nearest to it, then the others."""
@@ -187,11 +189,11 @@ def _child(tests: list[str], log: Path) -> None:
     sys.path[:] = [str(TREE / "src"), *(p for p in sys.path if p not in ("", str(ROOT)))]
     code = 70
     try:
-        import pytest
+        import pytest  # noqa: PLC0415 - loaded by the parent, named here
 
         options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "--no-header"]
         code = int(pytest.main([*options, *tests]))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a child must not go on as its parent
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -242,7 +244,7 @@ def chosen(modules: Sequence[str], count: int | None, seed: int) -> list[Mutant]
 def reasons() -> dict[str, str]:
     """Why some survivors change nothing."""
     with (Path(__file__).parent / "equivalent.toml").open("rb") as file:
-        return {name: why for name, why in tomllib.load(file).items()}
+        return dict(tomllib.load(file))
 
 
 def report(sample: list[Mutant]) -> int:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 
@@ -39,7 +40,7 @@ def _trace(frame: FrameType, _event: str, _argument: object) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item):  # noqa: ANN201 - a hook's wrapper
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Trace one test, its set-up included."""
     _NOW[0] = set()
     began = time.perf_counter()

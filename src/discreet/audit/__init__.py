@@ -18,7 +18,8 @@ from discreet.audit._estimate import Claim, Estimate, estimate
 from discreet.audit._events import Event
 from discreet.audit._gallery import Exhibit, Finding, Gallery, gallery, peers
 from discreet.audit._gallery import all_exhibits as exhibits
-from discreet.audit._replay import Measurement, Replay, measurements, replay
+from discreet.audit._replay import Measurement, measurements, recorded, replay
+from discreet.audit._steps import Replay, Step
 
 __all__ = [
     "Check",
@@ -32,6 +33,7 @@ __all__ = [
     "Mechanism",
     "Replay",
     "Report",
+    "Step",
     "check_mechanism",
     "clopper_pearson",
     "estimate",
@@ -39,5 +41,6 @@ __all__ = [
     "gallery",
     "measurements",
     "peers",
+    "recorded",
     "replay",
 ]

@@ -13,7 +13,7 @@ from discreet.plan._describe import describe
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Spread, Total, corners
 from discreet.plan._lower import Lowered, cells_of, lower
-from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
+from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, distance, fits
 from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
@@ -143,6 +143,7 @@ __all__ = [
     "damaged",
     "describe",
     "digest",
+    "distance",
     "expr",
     "facts",
     "fits",
