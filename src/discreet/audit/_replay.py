@@ -27,11 +27,22 @@ from discreet import engines, sql
 from discreet import policy as pol
 from discreet.audit._steps import Replay, Step, step_of
 from discreet.curator import fresh_salt, measure
-from discreet.engines import Engine
+from discreet.engines import Engine, Reference
 from discreet.errors import ParameterError
 from discreet.mechanisms import Call, Norm, recording
 from discreet.mechanisms import recorded as _recorded
-from discreet.plan import Code, Draw, Plan, Salt, Scan, Sensitivity, distance, lower
+from discreet.plan import (
+    Aggregate,
+    Code,
+    Draw,
+    Groups,
+    Plan,
+    Salt,
+    Scan,
+    Sensitivity,
+    distance,
+    lower,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,8 +105,23 @@ def replay(
     return _of_function(function, data, neighbour)
 
 
+class _Once(Reference):
+    """An engine whose answers are kept, so that nothing runs twice."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__({})
+        self._engine, self._answers = engine, dict[int, Groups]()
+
+    def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        """Ask the engine once."""
+        if id(aggregate) not in self._answers:
+            self._answers[id(aggregate)] = self._engine.execute(aggregate, salt)
+        return self._answers[id(aggregate)]
+
+
 def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     lowered = plan.lowered
+    left, right = _Once(left), _Once(right)
     found: list[str] = []
     steps: list[Step] = []
     sides = [

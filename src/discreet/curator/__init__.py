@@ -6,6 +6,7 @@ from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._open import open_curator
+from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Road
@@ -18,6 +19,7 @@ __all__ = [
     "Pending",
     "Quote",
     "Road",
+    "check_statements",
     "execute",
     "fresh_salt",
     "measure",
