@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mutants._change import Mutant, mutants_of
+from mutants._change import Mutant, compiles, mutants_of
 
 ROOT = Path(__file__).parent.parent
 HOME = Path(os.environ.get("MUTANTS_HOME", ROOT / ".mutants"))
@@ -106,7 +106,7 @@ def chart(tests: Sequence[str]) -> None:
 def covering(known: dict[str, dict[str, object]], mutant: Mutant) -> list[tuple[str, float]]:
     """Tests that enter the mutant's function, the nearest first."""
     seconds, tests = known["seconds"], known["tests"]
-    breadth = Counter(test for listed in tests.values() for test in listed)
+    breadth = known["breadth"]
     exact = tests.get(f"{mutant.file}|{mutant.function}")
     if exact is None:  # code of a module or class runs when it is imported
         inside = mutant.function.removeprefix("<module>")
@@ -236,9 +236,11 @@ def chosen(modules: Sequence[str], count: int | None, seed: int) -> list[Mutant]
     """Draw a sample: the same for the same modules, count, seed and sources."""
     files = [f for f in FILES if not modules or any(f.startswith(m) for m in modules)]
     every = [m for f in files for m in mutants_of(ROOT / "src/discreet", f)]
-    if count is None or count >= len(every):
-        return every
-    return random.Random(seed).sample(every, count)
+    drawn = (
+        every if count is None or count >= len(every) else random.Random(seed).sample(every, count)
+    )
+    texts = {f: (ROOT / "src/discreet" / f).read_text("utf-8") for f in files}
+    return [m for m in drawn if compiles(m, texts[m.file])]
 
 
 def reasons() -> dict[str, str]:
@@ -287,6 +289,7 @@ def main() -> int:
         if given.map is not None:
             return 0
     known, before = json.loads(MAP.read_text("utf-8")), verdicts()
+    known["breadth"] = Counter(test for listed in known["tests"].values() for test in listed)
     preload()
     for i, mutant in enumerate(sample, 1):
         old = before.get(mutant.name, {}).get("verdict")

@@ -69,19 +69,24 @@ class Mutant:
 
 
 def mutants_of(root: Path, file: str) -> list[Mutant]:
-    """Return every fault that the operators make of a file and that still compiles."""
+    """Return every fault that the operators make of a file."""
     text = (root / file).read_text("utf-8")
     found, seen = [], Counter[tuple[str, ...]]()
     for made in _Walk(text, file).walk():
         key = made.function, made.operator, made.old, made.new
         numbered = Mutant(*(getattr(made, f) for f in made.__slots__[:-1]), seen[key])
         seen[key] += 1
-        try:
-            compile(numbered.apply(text), file, "exec")
-        except SyntaxError:
-            continue
         found.append(numbered)
     return found
+
+
+def compiles(mutant: Mutant, text: str) -> bool:
+    """Whether a fault leaves a program at all."""
+    try:
+        compile(mutant.apply(text), mutant.file, "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 class _Walk:

@@ -112,9 +112,9 @@ def test_a_wrong_verdict_of_the_gallery_is_an_exit_code(monkeypatch):
     broken = next(e for e in audit.exhibits() if e.name == "exact count")
     run = CliRunner().invoke
     monkeypatch.setattr("discreet.audit.exhibits", lambda: (broken,))
-    assert run(app, ["audit", "--gallery", "--draws", "5000"]).exit_code == 0
+    assert run(app, ["audit", "--gallery", "--draws", "60000"]).exit_code == 0
     from dataclasses import replace
 
     wrong = replace(sound, mechanism=broken.mechanism, epsilon=1)
     monkeypatch.setattr("discreet.audit.exhibits", lambda: (wrong,))
-    assert run(app, ["audit", "--gallery", "--draws", "5000"]).exit_code == Exit.FOUND
+    assert run(app, ["audit", "--gallery", "--draws", "60000"]).exit_code == Exit.FOUND

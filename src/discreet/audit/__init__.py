@@ -20,6 +20,7 @@ from discreet.audit._events import Event
 from discreet.audit._fuzz import Counterexample, Fuzz, fuzz
 from discreet.audit._gallery import Exhibit, Finding, Gallery, gallery, peers
 from discreet.audit._gallery import all_exhibits as exhibits
+from discreet.audit._ledger_kit import check_ledger
 from discreet.audit._replay import Measurement, measurements, recorded, replay
 from discreet.audit._steps import Replay, Step
 
@@ -42,6 +43,7 @@ __all__ = [
     "Step",
     "Violation",
     "certify",
+    "check_ledger",
     "check_mechanism",
     "clopper_pearson",
     "estimate",

@@ -374,19 +374,16 @@ class _Sly(str):
         return self.text
 
 
-def _strings(rng: random.Random) -> Probe:
-    where = rng.randrange(3)
-
+def _strings(_rng: random.Random) -> Probe:
     def run(curator: Curator) -> Iterator[str]:
-        table, sly = curator.table("people"), _Sly("t1")
-        if where == 0:
-            asked = table.where(frame.col("town") == sly).agg(n=frame.count())
-        elif where == 1:
-            asked = table.where(frame.col("town").is_in(sly)).group_by("town").agg(n=frame.count())
-        else:
-            asked = table.where(frame.col(_Sly("age")) == 3).agg(n=frame.count())
-        if any(isinstance(text, _Sly) for text in _within(asked.query)):
-            yield "a subclass of str stands in the plan: it writes its own SQL"
+        table, sly, n = curator.table("people"), _Sly("t1"), frame.count()
+        for asked in (
+            table.where(frame.col("town") == sly).agg(n=n),
+            table.where(frame.col("town").is_in(sly)).group_by("town").agg(n=n),
+            table.where(frame.col(_Sly("age")) == 3).agg(n=n),
+        ):
+            if any(isinstance(text, _Sly) for text in _within(asked.query)):
+                yield "a subclass of str stands in the plan: it writes its own SQL"
 
     return _free("a text that is not quite a text", run)
 
@@ -418,33 +415,30 @@ def _accepted(action: Callable[[], object]) -> bool:
     return True
 
 
-def _doors(rng: random.Random) -> Probe:
-    door = rng.choice(["fanout", "query", "weights", "second policy"])
+def _doors(_rng: random.Random) -> Probe:
+    """Ways around the road: free facts, questions made by hand, weights, a second name."""
+    count = "SELECT COUNT(*) AS n FROM people"
 
     def run(curator: Curator) -> Iterator[str]:
         table = curator.table("people")
         told: Any = table.public_fanout
-        if door == "fanout" and _accepted(lambda: told("people", ("age",))):
+        if _accepted(lambda: told("people", ("age",))):
             yield "how often keys of a private table repeat is told for free"
-        query = table.agg(n=frame.count()).query
-        if door == "query" and _accepted(lambda: curator.ask(query, epsilon=1)):  # type: ignore[arg-type]
+        query: Any = table.agg(n=frame.count()).query
+        if _accepted(lambda: curator.ask(query, epsilon=1)):
             yield "a query made by hand is answered"
-        if door == "weights":
-            with curator.batch(epsilon=1) as batch:
-                pending = [batch.sql("SELECT COUNT(*) AS n FROM people WHERE age > 3"),
-                           batch.sql("SELECT COUNT(*) AS n FROM people")]  # fmt: skip
-                for each, weight in zip(pending, (1000, -999), strict=True):
-                    for name in ("weight", "_weight"):
-                        setattr(each, name, Fraction(weight))
-            scales = {
-                str(part["law"]["scale"]) for x in pending for part in x.answer.record()["parts"]
-            }
-            if scales != {"2"}:
-                yield "weights that were set after the check are used"
-        if door == "second policy":
-            yield from _second_policy()
+        with curator.batch(epsilon=1) as batch:
+            pending = [batch.sql(f"{count} WHERE age > 3"), batch.sql(count)]
+            for each, weight in zip(pending, (1000, 1), strict=True):
+                for name in ("weight", "_weight"):
+                    setattr(each, name, Fraction(weight))
+        records = [x.answer.record() for x in pending]
+        scales = {str(part["law"]["scale"]) for record in records for part in record["parts"]}
+        if scales != {"2"}:
+            yield "weights that were set after the check are used"
+        yield from _second_policy()
 
-    return _free(f"door: {door}", run)
+    return _free("ways around the road", run)
 
 
 def _second_policy() -> Iterator[str]:
@@ -468,7 +462,7 @@ def _tests(rng: random.Random) -> Probe:
     """Column texts of a curated test that carry more than a column."""
     from discreet import inference  # noqa: PLC0415 - only for this probe
 
-    more = rng.choice(["age FROM people JOIN people AS b ON TRUE --", "age, age", "age -- ",
+    more = rng.choice(["age FROM people JOIN people AS b ON TRUE --", "age, age",
                        "age) AS c0, COUNT(*) AS n FROM t GROUP BY 1 --", "SUM(age)"])  # fmt: skip
 
     def run(curator: Curator) -> Iterator[str]:
