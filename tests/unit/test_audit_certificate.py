@@ -97,9 +97,9 @@ def test_the_command_prints_a_certificate_or_fails(tmp_path, monkeypatch):
     good = run(app, ["audit", str(file), "--pairs", "1"])
     assert good.exit_code == 0, good.output
     assert "No counterexample" in good.output
-    from discreet.plan import _stability
+    from discreet.plan import Aggregate
 
-    monkeypatch.setattr(_stability, "reach", lambda *_: 1)
+    monkeypatch.setattr(Aggregate, "reach", property(lambda _: 1))
     bad = run(app, ["audit", str(file), "--pairs", "2", "--json"])
     assert bad.exit_code == Exit.FOUND, bad.output
     assert json.loads(bad.output)["result"]["counterexamples"]

@@ -273,9 +273,11 @@ def _statistics(c: str) -> Iterator[str]:
 def _functions(c: str, column: pol.Column) -> Iterator[str]:
     """Every row function inside a statistic."""
     number = isinstance(column, pol.Integer | pol.Real)
-    given = {"value": c, "number": "0", "whole": "2", "word": "'year'", "values": f"{c}, 1"}
+    given = dict.fromkeys(("value", "moment", "text"), c)
+    given |= {"number": "1", "whole": "2", "word": "'year'", "format": "'%Y'", "unit": "'day'"}
+    given |= {"values": f"{c}, 1"}
     for name, function in FUNCTIONS.items():
-        arguments = ", ".join(given[take] for take in function.takes).replace("0, 0", "0, 10")
+        arguments = ", ".join(given[take] for take in function.takes).replace("1, 1,", "1, 10,")
         yield f"{'SUM' if number else 'COUNT'}({name}({arguments}))"
     if number:
         yield from (f"SUM({c} {op} {x})" for op, x in (("+", c), ("-", 3), ("*", c), ("/", 2)))

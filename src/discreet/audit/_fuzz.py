@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -42,7 +42,6 @@ from discreet.plan import (
     aggregate,
     expr,
     lower,
-    nodes,
     price,
 )
 
@@ -191,7 +190,7 @@ def measured(low: Lowered, engine: Engine) -> list[Groups]:
 
 def faults(q: Question, left: Engine, right: Engine, plan: Lowered | None = None) -> Iterator[str]:
     """What is wrong with one question on two neighbouring sets of tables."""
-    w, low = q.world, plan or lowered(q)
+    low = plan or lowered(q)
     try:
         for engine in (left, right):
             check_statements(engine, low)
@@ -202,14 +201,23 @@ def faults(q: Question, left: Engine, right: Engine, plan: Lowered | None = None
     except DiscreetError as error:
         yield f"a run fails on some data: {error}"
         return
+    yield from differences(q, low, *sides)
     for part in low.parts:
         yield from part.moved(*(side[part.aggregate] for side in sides))
-        yield from _distances(part, *(side[part.aggregate] for side in sides))
-    for tables, side in zip((w.left, w.right), sides, strict=True):
-        exact = [next(iter(p.measurements(side[p.aggregate])))[1] for p in low.parts]
-        yield from amiss(q, tables, exact)
     yield from _work(q, low)
     yield from _priced(low)
+
+
+def differences(
+    q: Question, low: Lowered, left: Sequence[Groups], right: Sequence[Groups]
+) -> Iterator[str]:
+    """Judge what was measured on both sides by the oracle's own arithmetic."""
+    sides = left, right
+    for part in low.parts:
+        yield from _distances(part, *(side[part.aggregate] for side in sides))
+    for tables, side in zip((q.world.left, q.world.right), sides, strict=True):
+        exact = [next(iter(p.measurements(side[p.aggregate])))[1] for p in low.parts]
+        yield from amiss(q, tables, exact)
 
 
 def _distances(part: Any, a: Groups, b: Groups) -> Iterator[str]:
@@ -228,7 +236,7 @@ def _work(q: Question, low: Lowered) -> Iterator[str]:
     if not q.join or w.other is None:
         return
     top = most(w.main) * most(w.other)
-    for node in nodes(low.aggregates[0].relation):
+    for node in low.aggregates[0].relation.nodes:
         if isinstance(node, JoinUnit):
             asked = aggregate(node, (), (_ONE,), Limits(rows=10**9))
             for tables in (w.left, w.right):
