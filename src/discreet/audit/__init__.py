@@ -12,32 +12,46 @@ anybody can replay it.
 from __future__ import annotations
 
 from discreet.audit._binomial import clopper_pearson
+from discreet.audit._certificate import Audited, Certificate, Violation, certify
 from discreet.audit._check import Check, Report, check_mechanism
 from discreet.audit._draws import Mechanism
 from discreet.audit._estimate import Claim, Estimate, estimate
 from discreet.audit._events import Event
+from discreet.audit._fuzz import Counterexample, Fuzz, fuzz
 from discreet.audit._gallery import Exhibit, Finding, Gallery, gallery, peers
 from discreet.audit._gallery import all_exhibits as exhibits
-from discreet.audit._replay import Measurement, Replay, measurements, replay
+from discreet.audit._ledger_kit import check_ledger
+from discreet.audit._replay import Measurement, measurements, recorded, replay
+from discreet.audit._steps import Replay, Step
 
 __all__ = [
+    "Audited",
+    "Certificate",
     "Check",
     "Claim",
+    "Counterexample",
     "Estimate",
     "Event",
     "Exhibit",
     "Finding",
+    "Fuzz",
     "Gallery",
     "Measurement",
     "Mechanism",
     "Replay",
     "Report",
+    "Step",
+    "Violation",
+    "certify",
+    "check_ledger",
     "check_mechanism",
     "clopper_pearson",
     "estimate",
     "exhibits",
+    "fuzz",
     "gallery",
     "measurements",
     "peers",
+    "recorded",
     "replay",
 ]

@@ -22,7 +22,7 @@ _DOUBLE = 53
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked on one pair of inputs."""
+    """One thing that was checked, on one pair of inputs where there are pairs (else 0)."""
 
     name: str
     pair: int
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """What the kit found; made by :func:`check_mechanism`."""
+    """What a kit found; made by :func:`check_mechanism`, `check_engine` and `check_ledger`."""
 
     checks: tuple[Check, ...]
     estimates: tuple[Estimate, ...]
@@ -48,10 +48,10 @@ class Report:
         return tuple(check for check in self.checks if not check.passed)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{'pass' if c.passed else 'FAIL'}  pair {c.pair}  {c.name}: {c.words}"
-            for c in self.checks
-        ]
+        lines = []
+        for c in self.checks:
+            pair = f"pair {c.pair}  " if c.pair else ""
+            lines.append(f"{'pass' if c.passed else 'FAIL'}  {pair}{c.name}: {c.words}")
         verdict = "nothing found" if self.ok else f"{len(self.failures)} found"
         return "\n".join([*lines, f"{verdict}; an audit can accuse, not prove"])
 

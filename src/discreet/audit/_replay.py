@@ -1,4 +1,4 @@
-"""Replay: everything around the noise, on two neighbouring tables.
+"""Replay: everything around the noise, on two neighbouring inputs.
 
 What differential privacy needs of everything *around* the noise can be checked
 without statistics: on neighbouring tables the same laws are drawn the same
@@ -7,24 +7,44 @@ the exact integers that the noise is added to differ by no more than the
 declared sensitivity. One pair of tables that violates any of these is a bug;
 no false alarm is possible. (The idea is Re:cord-play's, Haeusler et al. 2026.)
 
-Every part answers for itself, so a new kind of part is replayed like the others.
+Every part of a plan answers for itself, so a new kind of part is replayed like the others.
+Code that calls mechanisms is replayed by giving it the same outcomes a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import engines, sql
 from discreet import policy as pol
+from discreet.audit._steps import Replay, Step, step_of
 from discreet.curator import fresh_salt, measure
-from discreet.engines import Engine
-from discreet.plan import Code, Draw, Plan, Salt, Scan, Sensitivity, lower
+from discreet.engines import Engine, Reference
+from discreet.errors import ParameterError
+from discreet.mechanisms import Call, Norm, recording
+from discreet.mechanisms import recorded as _recorded
+from discreet.plan import (
+    Aggregate,
+    Code,
+    Draw,
+    Groups,
+    Plan,
+    Salt,
+    Scan,
+    Sensitivity,
+    distance,
+    lower,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -44,47 +64,263 @@ class _Frozen(Draw):
         return 0
 
 
-@dataclass(frozen=True)
-class Replay:
-    """What a replay found; ``violations`` is empty when all is well."""
+def replay(
+    function: Callable[[Any], Any] | Plan, data: Any, neighbour: Any, salt: Salt | None = None
+) -> Replay:
+    """Run a function on two neighbouring inputs with the same outcomes of all mechanisms.
 
-    violations: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was violated."""
-        return not self.violations
-
-
-def replay(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
-    """Run `plan` on two engines that hold neighbouring tables; compare.
+    On `data` every mechanism draws its noise, and each call is written down. On `neighbour`
+    the same outcomes are given again. So both runs must make the same calls with the same public
+    arguments, private arguments may differ by the declared sensitivity, and what is
+    returned must be equal: a function of released numbers cannot tell the inputs apart.
+    Whatever differs is a fault, and it is certain; a pair on which nothing differs proves
+    nothing about other pairs.
 
     Parameters
     ----------
-    plan
-        A priced plan.
-    left, right
-        Engines over neighbouring tables.
+    function
+        Code that calls discreet's mechanisms, or functions marked :func:`recorded`, on its one
+        argument; or a priced plan, which runs on two engines with the noise frozen.
+    data, neighbour
+        Inputs that differ in one unit (for a plan: engines that hold them).
     salt
-        Key of the contribution limits; the same on both sides.
+        For a plan: key of the contribution limits, the same on both sides.
+
+    Examples
+    --------
+    >>> from discreet import audit, mechanisms as m
+    >>> def average(ages):
+    ...     n = max(m.geometric(len(ages), 1, "0.5").value, 1)
+    ...     return m.geometric(sum(ages), 100, "0.5").value / n
+    >>> audit.replay(average, [31, 47, 60], [31, 47, 60, 99]).ok
+    True
+    >>> found = audit.replay(average, [31, 47, 60], [31, 47, 60, 900])  # nobody clips
+    >>> found.violations
+    ('geometric declares L1 100, but it moved by 900 (... average)',)
     """
+    if isinstance(function, Plan):
+        return _of_plan(function, data, neighbour, fresh_salt() if salt is None else salt)
+    if salt is not None:
+        raise ParameterError("only plans take a salt", hint="audit.replay(function, data, other)")
+    return _of_function(function, data, neighbour)
+
+
+class _Once(Reference):
+    """An engine whose answers are kept, so that nothing runs twice."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__({})
+        self._engine, self._answers = engine, dict[int, Groups]()
+
+    def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        """Ask the engine once."""
+        if id(aggregate) not in self._answers:
+            self._answers[id(aggregate)] = self._engine.execute(aggregate, salt)
+        return self._answers[id(aggregate)]
+
+
+def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     lowered = plan.lowered
+    left, right = _Once(left), _Once(right)
     found: list[str] = []
+    steps: list[Step] = []
     sides = [
         [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
         for engine in (left, right)
     ]
     for i, part in enumerate(lowered.parts):
-        moved = part.moved(*(side[part.aggregate] for side in sides))
+        a, b = (side[part.aggregate] for side in sides)
+        moved = part.moved(a, b)
         found += [f"part {i}: {what}" for what in moved]
+        for (suffix, one), (_, two) in zip(part.measurements(a), part.measurements(b), strict=True):
+            step = f"{part.kind}{suffix}", f"part {i}"
+            steps.append(
+                Step(*step, _norms(part.sensitivity), _norms(distance(one, two)), tuple(moved))
+            )
     if lowered.selector is None:
         draws = _Frozen(), _Frozen()
-        a, b = (measure(plan, e, salt, d) for e, d in zip((left, right), draws, strict=True))
+        records = [measure(plan, e, salt, d) for e, d in zip((left, right), draws, strict=True)]
         if draws[0].calls != draws[1].calls:
             found.append("different noise calls")
-        if a.keys != b.keys:
+        if records[0].keys != records[1].keys:
             found.append("different keys or order")
-    return Replay(tuple(found))
+    return Replay(tuple(found), tuple(steps))
+
+
+def _norms(s: Sensitivity) -> dict[str, Fraction]:
+    return {"L1": Fraction(s.l1), "L2²": Fraction(s.l2_squared), "L∞": Fraction(s.linf)}
+
+
+# -- any code ---------------------------------------------------------------------------
+
+
+class _Diverged(BaseException):
+    """The second run made a call that the first did not; not for the code's own handlers."""
+
+
+@dataclass
+class _Tape:
+    """Writes calls down, and gives earlier outcomes again as long as the calls are the same."""
+
+    before: _Tape | None = None
+    calls: list[Call] = field(default_factory=list)
+    outcomes: list[Any] = field(default_factory=list)
+    end: tuple[str, Any] = ("", None)
+    difference: str = ""
+
+    def outcome(self, call: Call, run: Callable[[], Any]) -> Any:
+        """Draw, or replay."""
+        number = len(self.calls)
+        self.calls.append(call)
+        if self.before is None:
+            self.outcomes.append(_Raised.of(run))
+        elif number >= len(self.before.calls):
+            self.difference = f"call {number + 1}, {_named(call)}, is made on the neighbour only"
+            raise _Diverged
+        elif words := _unlike(self.before.calls[number], call):
+            self.difference = f"call {number + 1}: {words}"
+            raise _Diverged
+        else:
+            self.outcomes.append(self.before.outcomes[number])
+        given = self.outcomes[-1]
+        if isinstance(given, _Raised):
+            raise given.error
+        return given
+
+    def run(self, function: Callable[[Any], Any], data: Any) -> _Tape:
+        """Run a function and write down how it ends."""
+        with recording(self):
+            try:
+                self.end = "returns", function(data)
+            except _Diverged:
+                self.end = "diverges", None
+            except Exception as error:  # noqa: BLE001 - how a run ends is what is compared
+                self.end = "raises", (type(error).__name__, str(error))
+        return self
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """A mechanism's refusal, to be raised again."""
+
+    error: Exception
+
+    @classmethod
+    def of(cls, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
+        except Exception as error:  # noqa: BLE001 - raised again by the tape
+            return cls(error)
+
+
+def _named(call: Call) -> str:
+    return f"{call.mechanism} ({call.where})"
+
+
+def _unlike(left: Call, right: Call) -> str:
+    """Say how two calls differ in what is public, or nothing."""
+    if left.mechanism != right.mechanism or left.where != right.where:
+        return f"{_named(left)} on one side, {_named(right)} on the other"
+    for name, value in left.public.items():
+        if not _same(value, right.public.get(name)):
+            return f"{_named(left)} gets {name}={value!r} and {name}={right.public.get(name)!r}"
+    return ""
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality of whatever a function returns."""
+    if a is b:
+        return True
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        # order can be seen too
+        return list(a) == list(b) and all(_same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    try:
+        return bool(np.all(np.asarray(a) == np.asarray(b))) and np.shape(a) == np.shape(b)
+    except (TypeError, ValueError):
+        return repr(a) == repr(b)
+
+
+def _of_function(function: Callable[[Any], Any], data: Any, neighbour: Any) -> Replay:
+    first = _Tape().run(function, data)
+    again = _Tape(first).run(function, data)
+    other = _Tape(first).run(function, neighbour)
+    repeats = not again.difference and _ends_alike(first, again)
+    both = len(first.calls) if not other.difference else len(other.calls) - 1
+    pairs = list(zip(first.calls[:both], other.calls[:both], strict=False))
+    steps = tuple(step_of(a, b) for a, b in pairs)
+    found = [f"{fault} ({step.where})" for step in steps for fault in step.faults]
+    notes = []
+    if not repeats:
+        notes.append(
+            "the function draws randomness of its own, outside all mechanisms: "
+            "what it does and returns cannot be compared"
+        )
+    else:
+        found += _differences(first, other)
+    if not first.calls:
+        notes.append("no mechanism was called")
+    return Replay(tuple(found), steps, tuple(notes))
+
+
+def _ends_alike(a: _Tape, b: _Tape) -> bool:
+    return a.end[0] == b.end[0] and _same(a.end[1], b.end[1])
+
+
+def _differences(first: _Tape, other: _Tape) -> Iterator[str]:
+    """Differences of control flow and of what comes out."""
+    if other.difference:
+        yield f"control flow depends on the data: {other.difference}"
+        return
+    if len(other.calls) < len(first.calls):
+        missing = _named(first.calls[len(other.calls)])
+        yield f"control flow depends on the data: {missing} is not called on the neighbour"
+    if first.end[0] != other.end[0]:
+        yield f"the function {first.end[0]} on one side, {other.end[0]} on the other"
+    elif not _ends_alike(first, other):
+        after = "the same outcomes" if first.calls else "no mechanism at all"
+        yield (
+            f"what the function {first.end[0]} differs after {after}: "
+            "it is not only released numbers"
+        )
+
+
+def recorded(function: F | None = None, /, *, norm: Norm = "l1") -> Any:
+    """Mark a function, so that replays see it.
+
+    A function with a parameter ``sensitivity`` is a mechanism of one's own: its first
+    parameter is private, all others are public, and each call is a step of a replay.
+    Any other function is an analysis and gets a method ``replay(data, neighbour)``.
+
+    Parameters
+    ----------
+    norm
+        For a mechanism: which distance its ``sensitivity`` bounds (``"l1"``, ``"l2"``, ``"linf"``).
+
+    Examples
+    --------
+    >>> from discreet import audit, noise
+    >>> @audit.recorded
+    ... def triangle(value, sensitivity, width):
+    ...     return value + int(noise.uniform_below(width * sensitivity, 2).sum())
+    >>> @audit.recorded
+    ... def analysis(rows):
+    ...     return triangle(len(rows), sensitivity=1, width=9)
+    >>> [(step.name, step.measured) for step in analysis.replay([5, 5], [5, 5, 5]).steps]
+    [('triangle', {'L1': Fraction(1, 1)})]
+    """
+    if function is None:
+        return functools.partial(recorded, norm=norm)
+    if "sensitivity" in inspect.signature(function).parameters:
+        return _recorded(norm)(function)
+
+    @functools.wraps(function)
+    def analysis(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    analysis.replay = functools.partial(replay, analysis)  # type: ignore[attr-defined]
+    return analysis
 
 
 @dataclass(frozen=True)

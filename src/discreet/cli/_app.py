@@ -307,6 +307,9 @@ def meaning(
 
 @app.command()
 def audit(
+    policy: Annotated[
+        str | None, typer.Argument(help="Policy to replay on made-up neighbours.")
+    ] = None,
     *,
     gallery: Annotated[
         bool, typer.Option("--gallery", help="Audit known-broken mechanisms and the shipped ones.")
@@ -317,13 +320,21 @@ def audit(
     draws: Annotated[
         int | None, typer.Option(min=100, help="Draws per input, instead of each one's own.")
     ] = None,
+    pairs: Annotated[
+        int, typer.Option(min=1, help="Pairs of neighbouring tables for each question.")
+    ] = 8,
+    fuzz: Annotated[float, typer.Option(min=0, help="Seconds of random questions afterwards.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Try to break mechanisms by running them on neighbouring inputs."""
+    """Try to break a policy's questions, or mechanisms, on neighbouring inputs."""
 
     def work() -> Any:
         audits = module("_audit")
-        return audits.of_gallery(peers=peers, draws=draws) if gallery else audits.nothing_asked()
+        if policy is not None and not gallery:
+            return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
+        if gallery and policy is None:
+            return audits.of_gallery(peers=peers, draws=draws)
+        return audits.nothing_asked()
 
     deliver("audit", work, as_json=as_json)
 

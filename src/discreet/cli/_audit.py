@@ -1,4 +1,4 @@
-"""``discreet audit``: the auditor on show, and known faults it must flag."""
+"""``discreet audit``: a policy replayed on made-up neighbours; the auditor on known faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_gallery(*, peers: bool, draws: int | None) -> Reply:
         console.print()
         say(console, _verdict(rows))
 
-    return Reply({"ok": own.ok, "rows": rows + more}, show)
+    return Reply({"ok": own.ok, "rows": rows + more}, show, found=not own.ok)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -62,6 +62,32 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def of_policy(policy: str, *, pairs: int, seconds: float) -> Reply:
+    """Replay every column and operator of a policy; then random questions, if there is time."""
+    with working("replaying the policy on made-up neighbours"):
+        found = audit.certify(policy, pairs=pairs)
+        random = audit.fuzz(policy, seconds=seconds) if seconds and found.ok else None
+    rows, ok = found.to_dicts(), found.ok and (random is None or random.ok)
+
+    def show(console: Console) -> None:
+        heading(console, f"Policy {found.policy}: every column and operator")
+        header = ["table", "column", "type", "questions", "refused", "reached"]
+        names = ["table", "column", "kind", "questions", "refused"]
+        cells = [[*(str(r[n]) for n in names), f"{r['reached']:.0%}"] for r in rows]
+        show_table(console, grid(header, cells, right=(3, 4, 5), keys=2))
+        console.print()
+        say(console, "\n".join([*found.verdict(), *([repr(random)] if random else [])]))
+        if ok:
+            say(console, "No counterexample. An audit can accuse, not prove.")
+
+    data = {"ok": ok, "policy": found.policy, "pairs": found.pairs, "rows": rows,
+            "counterexamples": [{"question": v.question, "words": v.words}
+                                for v in found.violations]}  # fmt: skip
+    if random is not None:
+        data["fuzz"] = {"questions": random.questions, "found": [c.words for c in random.found]}
+    return Reply(data, show, found=not ok)
+
+
 def nothing_asked() -> Reply:
     """Refuse a bare ``discreet audit``."""
-    raise UsageError("say what to audit", hint="discreet audit --gallery")
+    raise UsageError("say what to audit", hint="discreet audit people.toml")

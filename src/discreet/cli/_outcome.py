@@ -40,6 +40,7 @@ class Exit(IntEnum):
     POLICY = 4
     ENGINE = 5
     LEDGER = 6
+    FOUND = 7
     INTERNAL = 70
     INTERRUPTED = 130
 
@@ -52,6 +53,7 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.POLICY: "policy: it cannot be used, or the data do not fit it",
     Exit.ENGINE: "engine: the query failed; why is not disclosed, and the price is not refunded",
     Exit.LEDGER: "ledger: it cannot record, or is not what it was",
+    Exit.FOUND: "found: an audit has a counterexample, or its own verdict was wrong",
     Exit.INTERNAL: "internal: a defect of discreet",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
@@ -85,6 +87,8 @@ class Reply:
 
     data: Any
     show: Callable[[Console], None]
+    found: bool = False
+    """Whether the command looked for faults and found one: that is an exit code of its own."""
 
 
 def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
@@ -103,6 +107,7 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
             )
         else:
             reply.show(stdout())
+        found = reply.found
     except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
         raise
     except errors.DiscreetError as error:
@@ -119,6 +124,8 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
             "export DISCREET_TRACEBACK=1",
             as_json=as_json,
         )
+    if found:
+        raise typer.Exit(Exit.FOUND)
 
 
 def _where() -> str:

@@ -7,6 +7,7 @@ from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
+from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Road
@@ -19,6 +20,7 @@ __all__ = [
     "Pending",
     "Quote",
     "Road",
+    "check_statements",
     "execute",
     "fresh_salt",
     "measure",

@@ -30,6 +30,7 @@ True
 """
 
 from discreet.mechanisms._additive import gaussian, geometric, laplace
+from discreet.mechanisms._calls import Call, Norm, Recorder, recorded, recording
 from discreet.mechanisms._exponential import Exponential, exponential, permute_and_flip
 from discreet.mechanisms._linear import sensitivity
 from discreet.mechanisms._median import (
@@ -54,12 +55,15 @@ from discreet.mechanisms._thresholds import (
 )
 
 __all__ = [
+    "Call",
     "Estimate",
     "Exponential",
     "Interval",
     "KeyThreshold",
     "Keys",
+    "Norm",
     "RandomizedResponse",
+    "Recorder",
     "Release",
     "Responses",
     "Selection",
@@ -73,6 +77,8 @@ __all__ = [
     "noisy_max",
     "permute_and_flip",
     "randomized_response",
+    "recorded",
+    "recording",
     "sensitivity",
     "smooth_median",
     "smooth_sensitivity_median",

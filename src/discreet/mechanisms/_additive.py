@@ -37,12 +37,14 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_sensitivity, sqrt_up
 from discreet.mechanisms._release import Release, tainted
 from discreet.privacy import read_neighbours
 
 
+@recorded("l1")
 def laplace(
     value: Any,
     sensitivity: Number,
@@ -86,6 +88,7 @@ def laplace(
     return _laplace_on(query, delta_1, eps, relation=relation, name="laplace")
 
 
+@recorded("l1")
 def geometric(
     value: Any,
     sensitivity: Number,
@@ -171,6 +174,7 @@ def _laplace_on(
     return _release(query, law, loss, mechanism=name, price=f"ε={_exact.show(eps)}")
 
 
+@recorded("l2")
 def gaussian(
     value: Any,
     sensitivity: Number,

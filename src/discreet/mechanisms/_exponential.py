@@ -42,10 +42,15 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Selection
 from discreet.privacy import read_neighbours
+
+
+def _parameters(mechanism: Exponential) -> dict[str, object]:
+    return {name: getattr(mechanism, name) for name in ("sensitivity", "epsilon", "monotone")}
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -112,6 +117,7 @@ class Exponential:
         weights = np.exp(np.array([float(x) for x in exponents]))
         return np.asarray(weights / weights.sum())
 
+    @recorded("linf", public=_parameters)
     def select(self, scores: Any, candidates: Sequence[object] | None = None) -> Selection:
         """Choose one candidate."""
         q = read_scores(scores).flat
@@ -120,6 +126,7 @@ class Exponential:
         return _selection(index, names, self, q.size, name="exponential", loss=self.loss)
 
 
+@recorded("linf")
 def exponential(
     scores: Any,
     sensitivity: Number,
@@ -151,6 +158,7 @@ def exponential(
     return mechanism.select(scores, candidates)
 
 
+@recorded("linf")
 def permute_and_flip(
     scores: Any,
     sensitivity: Number,

@@ -62,6 +62,7 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.mechanisms import _lattice, _refine
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._release import Release
 from discreet.privacy import read_neighbours
 
@@ -70,6 +71,7 @@ _LEAST_BETA = 1e-7
 _LARGEST = Fraction(10) ** 300
 
 
+@recorded("records")
 def smooth_median(
     values: Any,
     lower: Number,

@@ -41,12 +41,14 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
 from discreet.mechanisms._additive import laplace
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._orders import first_largest, random_orders
 from discreet.mechanisms._parameters import read_candidates, read_scores, read_sensitivity
 from discreet.mechanisms._release import Release, Selection, interval_of_all
 from discreet.privacy import read_neighbours
 
 
+@recorded("linf")
 def noisy_max(
     values: Any,
     sensitivity: Number,

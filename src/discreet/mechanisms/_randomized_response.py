@@ -36,6 +36,7 @@ from discreet import privacy as p_
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice, _refine
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
 from discreet.noise import exp_bounds
@@ -118,6 +119,7 @@ class RandomizedResponse:
             eps = Fraction(bound) * (1 + Fraction(1, 2**50))
         return p_.Pure(eps).under(p_.Neighbours.CHANGE_ONE)
 
+    @recorded("records", public=lambda design: {"design": design})
     def respond(self, answers: Any) -> Responses:
         """Randomise answers, one per respondent, each independently."""
         values = _read_answers(answers, self.categories)
@@ -180,6 +182,7 @@ class Responses:
         return f"{what}  {self.mechanism}, ε={self.loss.epsilon():.6g} per person{taint}"
 
 
+@recorded("records")
 def randomized_response(
     answers: Any,
     p: Number | None = None,

@@ -32,6 +32,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from operator import attrgetter
 from threading import Lock
 from typing import Any, Never
 
@@ -43,6 +44,7 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import BudgetExceededError, ParameterError, PrivacyError
 from discreet.mechanisms import _lattice
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._lattice import Values
 from discreet.mechanisms._parameters import read_count, read_sensitivity
 from discreet.mechanisms._release import Release, Selection, interval_of_all, tainted
@@ -194,6 +196,7 @@ class SparseVector:
             step=step,
             neighbours=neighbours,
         )
+        self._public = {"sensitivity": sensitivity, "monotone": monotone, "plan": self._plan}
         bar = self._plan.threshold_law.sample(1)
         self._tainted = tainted(bar)
         self._bar = self._plan.threshold + int(bar[0])  # Python's integers do not wrap
@@ -215,6 +218,11 @@ class SparseVector:
         """Whether the run has given its last answer."""
         return self._found >= self._plan.cutoff
 
+    def _replay(self, outcome: bool | Release) -> None:
+        """Count an answer that was given again."""
+        self._found += outcome is not False
+
+    @recorded("linf", public=attrgetter("_public"), replayed=_replay)
     def ask(self, value: Any) -> bool | Release:
         """Tell whether a private value is above the threshold.
 
@@ -254,6 +262,7 @@ class SparseVector:
         return f"SparseVector(ε={_exact.show(self._plan.epsilon)}, {left} answers above left)"
 
 
+@recorded("linf")
 def sparse_vector(
     values: Any,
     threshold: Number,

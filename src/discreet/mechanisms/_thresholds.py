@@ -34,6 +34,7 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice
+from discreet.mechanisms._calls import recorded
 from discreet.mechanisms._parameters import read_count
 from discreet.mechanisms._release import Interval, tainted
 from discreet.privacy import read_neighbours
@@ -185,6 +186,7 @@ class KeyThreshold:
         )
 
 
+@recorded("keys")
 def threshold_keys(
     counts: Mapping[Any, int],
     epsilon: Number,

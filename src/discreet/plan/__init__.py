@@ -12,8 +12,9 @@ from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Spread, Total, corners
+from discreet.plan._functions import FUNCTIONS
 from discreet.plan._lower import Lowered, cells_of, lower
-from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, fits
+from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, distance, fits
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
@@ -74,6 +75,7 @@ from discreet.plan._vectors import Box, Numbers
 __all__ = [
     "CALLS",
     "FLUENT",
+    "FUNCTIONS",
     "PRIME",
     "TURNS",
     "Aggregate",
@@ -147,6 +149,7 @@ __all__ = [
     "damaged",
     "describe",
     "digest",
+    "distance",
     "expr",
     "facts",
     "fits",

@@ -1,0 +1,317 @@
+"""A policy's own questions, replayed on neighbours drawn from its domain: no data needed.
+
+Every private table, every column, every statistic and row function that SQL has here, with and
+without groups, and every join that the policy allows: each question is planned, proved, and run
+on pairs of neighbouring tables that are made up from the declared domains, extremes above
+all. Everything measured must move by no more than is declared, on either side nothing may
+fail, and noise calls, keys and order must be the same.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from discreet import policy as pol
+from discreet import sql
+from discreet.audit._fuzz import SALT, Connect, duckdb
+from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world
+from discreet.audit._replay import replay
+from discreet.audit._steps import columns
+from discreet.curator import check_statements
+from discreet.engines import Reference
+from discreet.errors import DiscreetError, ParameterError
+from discreet.plan import CALLS, FUNCTIONS, Ask, Lowered, Plan, lower, price
+
+_DELTA = Fraction(1, 10**6)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What was tried on one column (or on a table as a whole).
+
+    ``reached`` is the largest part of a declared sensitivity that a pair of neighbours moved.
+    """
+
+    table: str
+    column: str
+    kind: str
+    questions: int
+    refused: int
+    reached: float
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A question, and neighbouring tables on which it breaks its promise."""
+
+    question: str
+    words: tuple[str, ...]
+    left: Tables
+    right: Tables
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Certificate:
+    """What an audit of a policy found; made by :func:`certify`."""
+
+    policy: str
+    rows: tuple[Audited, ...]
+    violations: tuple[Violation, ...]
+    pairs: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether no counterexample was found."""
+        return not self.violations
+
+    @property
+    def questions(self) -> int:
+        """How many questions were run."""
+        return sum(row.questions for row in self.rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Rows as plain data."""
+        return [{name: getattr(row, name) for name in row.__slots__} for row in self.rows]
+
+    def __repr__(self) -> str:
+        header = ("table", "column", "type", "questions", "refused", "reached")
+        body = [(r.table, r.column, r.kind, str(r.questions), str(r.refused), f"{r.reached:.0%}")
+                for r in self.rows]  # fmt: skip
+        return "\n".join([*columns([header, *body]), *self.verdict()])
+
+    def verdict(self) -> Iterator[str]:
+        """The last lines: a certificate, or the first counterexample."""
+        if self.ok:
+            yield (
+                f"{self.questions} questions on {self.pairs} pairs of neighbouring tables: "
+                "nothing moved further than declared, nothing failed"
+            )
+        for found in self.violations[:1]:
+            yield f"COUNTEREXAMPLE  {found.question}"
+            yield from (f"  {words}" for words in found.words)
+            for name, rows in found.left.items():
+                if rows != found.right[name]:
+                    yield f"  {name}: {rows}"
+                    yield f"  {name}: {found.right[name]}"
+
+
+def certify(
+    policy: pol.Policy | str, *, pairs: int = 8, seed: int = 0, connect: Connect = duckdb
+) -> Certificate:
+    """Replay every column and operator of a policy on neighbours drawn from its domain.
+
+    Parameters
+    ----------
+    policy
+        A policy, its file or text.
+    pairs
+        Pairs of neighbouring tables on which each question runs: the first in the engine, the
+        others by the reference, whose integers every engine must equal.
+    seed
+        Which pairs.
+    connect
+        Opens the engine over rows by table; DuckDB if left out.
+
+    Examples
+    --------
+    >>> from discreet import audit, policy as pol
+    >>> people = pol.Table("people", [pol.Integer("age", 0, 115), pol.Boolean("member")])
+    >>> audit.certify(pol.Policy([people], pol.Budget("1")), pairs=1).ok
+    True
+    """
+    loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
+    if all(t.public for t in loaded.tables.values()):
+        raise ParameterError("the policy has no private table: there is nothing to protect")
+    began, tally = time.monotonic(), _Tally()
+    rng = random.Random(seed)  # noqa: S311 - the same audit twice is the same
+    for table in loaded.tables.values():
+        if table.public:
+            continue
+        drawn = [world(rng, loaded, table) for _ in range(max(pairs, 1))]
+        plans = {
+            text: plan
+            for where in _asked(rng, drawn[0])
+            for text, plan in tally.read(where, loaded)
+        }
+        for i, w in enumerate(drawn):
+            tally.replay(w, plans, connect if i == 0 else _reference)
+    label = loaded.name or loaded.identity[:19]
+    return Certificate(label, *tally.found(), max(pairs, 1), time.monotonic() - began)
+
+
+def _reference(tables: Tables, _policy: pol.Policy) -> Reference:
+    return Reference(tables)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """A question and what it is about."""
+
+    table: str
+    column: str
+    kind: str
+    text: str
+
+
+class _Tally:
+    """Counts and findings while an audit runs."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], list[float]] = {}
+        self._hashes: set[str] = set()
+        self._of: dict[str, tuple[str, str, str]] = {}
+        self._violations: list[Violation] = []
+
+    def read(self, where: _Where, policy: pol.Policy) -> Iterator[tuple[str, Plan]]:
+        """Plan a question; one that is refused from public facts is only counted."""
+        key = where.table, where.column, where.kind
+        row = self._rows.setdefault(key, [0, 0, 0.0])
+        try:
+            # a public table drawn here repeats a key a few times at most
+            low = lower(sql.parse(where.text, policy, public_fanout=lambda *_: 9).query)
+            plan = price(low, Ask(Fraction(1), delta=_DELTA), "laplace")
+        except DiscreetError:
+            row[1] += 1
+            return
+        if low.query.hash not in self._hashes:  # names that mean the same are asked once
+            self._hashes.add(low.query.hash)
+            row[0] += 1
+            self._of[where.text] = key
+            yield where.text, plan
+
+    def replay(self, w: World, plans: dict[str, Plan], connect: Connect) -> None:
+        """Run every question on one pair of neighbours."""
+        left, right = (connect(t, w.policy) for t in (w.left, w.right))
+        try:
+            for text, plan in plans.items():
+                words, reached = _judge(plan, left, right)
+                row = self._rows[self._of[text]]
+                row[2] = max(row[2], reached)
+                if words:
+                    self._violations.append(Violation(text, words, w.left, w.right))
+        finally:
+            left.close()
+            right.close()
+
+    def found(self) -> tuple[tuple[Audited, ...], tuple[Violation, ...]]:
+        """Rows of the certificate, and what breaks it."""
+        rows = [Audited(*key, int(a), int(b), c) for key, (a, b, c) in self._rows.items()]
+        return tuple(rows), tuple(self._violations)
+
+
+def _judge(plan: Plan, left: Any, right: Any) -> tuple[tuple[str, ...], float]:
+    low: Lowered = plan.lowered
+    try:
+        check_statements(left, low)  # both sides have one schema, so one text
+        found = replay(plan, left, right, SALT)
+    except DiscreetError as error:
+        return (f"{type(error).__name__}: {error}",), 0.0
+    shares = [
+        float(step.measured[name] / most)
+        for step in found.steps
+        for name, most in step.declared.items()
+        if most
+    ]
+    return found.violations, max(shares, default=0.0)
+
+
+# -- questions ----------------------------------------------------------------------------
+
+
+def _asked(rng: random.Random, w: World) -> Iterator[_Where]:
+    """Every question about one private table."""
+    table, name = w.main, quoted(w.main.name)
+    keys = [quoted(n) for n, c in table.columns.items() if few(c)][:1]
+    rows, whole = (
+        f"COUNT(*) AS n FROM {name}",
+        ["COUNT(*)", *([f"COUNT(DISTINCT {quoted(table.unit)})"] if table.unit else [])],
+    )
+    for item in whole:
+        yield from _grouped(_Where(table.name, "*", "table", f"{item} AS n FROM {name}"), keys)
+    for column_name, column in table.columns.items():
+        c = quoted(column_name)
+        for item in dict.fromkeys([*_statistics(c), *_functions(c, column)]):
+            text = f"{item} AS n FROM {name}"
+            yield from _grouped(_Where(table.name, column_name, column.type, text), keys)
+        about = _Where(table.name, column_name, column.type, "")
+        for key in (c, f"EXTRACT(YEAR FROM {c})", f"WIDTH_BUCKET({c}, 0, 10, 5)"):
+            yield _with(about, f"SELECT {key} AS k, {rows} GROUP BY 1")
+        for _ in range(2):
+            where = _where(rng, w, column_name)
+            yield _with(about, f"SELECT {rows} WHERE {where}")
+    yield from _joins(w)
+
+
+def _with(where: _Where, text: str) -> _Where:
+    return _Where(where.table, where.column, where.kind, text)
+
+
+def _grouped(where: _Where, keys: list[str]) -> Iterator[_Where]:
+    yield _with(where, f"SELECT {where.text}")
+    for key in keys:
+        yield _with(where, f"SELECT {key} AS k, {where.text} GROUP BY 1")
+
+
+def _statistics(c: str) -> Iterator[str]:
+    """Every statistic that SQL has here; what does not suit a column is refused."""
+    for name, (_, call) in CALLS.items():
+        yield (
+            f"{name}({c}, {'0.9' if call.takes == ('at',) else '2'})"
+            if call.takes
+            else f"{name}({c})"
+        )
+    yield f"COUNT(DISTINCT {c})"
+    yield f"SUM({c}) FILTER (WHERE {c} IS NOT NULL)"
+
+
+def _functions(c: str, column: pol.Column) -> Iterator[str]:
+    """Every row function inside a statistic."""
+    number = isinstance(column, pol.Integer | pol.Real)
+    given = dict.fromkeys(("value", "moment", "text"), c)
+    given |= {"number": "1", "whole": "2", "word": "'year'", "format": "'%Y'", "unit": "'day'"}
+    given |= {"values": f"{c}, 1"}
+    for name, function in FUNCTIONS.items():
+        arguments = ", ".join(given[take] for take in function.takes).replace("1, 1,", "1, 10,")
+        yield f"{'SUM' if number else 'COUNT'}({name}({arguments}))"
+    if number:
+        yield from (f"SUM({c} {op} {x})" for op, x in (("+", c), ("-", 3), ("*", c), ("/", 2)))
+        yield f"SUM(CASE WHEN {c} > 1 THEN {c} ELSE 0 END)"
+    yield f"COUNT(CASE WHEN {c} IS NULL THEN 1 END)"
+
+
+def _where(rng: random.Random, w: World, name: str) -> str:
+    column = w.main.columns[name]
+    if isinstance(column, pol.Timestamp):
+        return f"{quoted(name)} IS NOT NULL"
+    _, op, code = condition(rng, w, (w.main.name, name))
+    return f"{quoted(name)} {op} {literal(column, code)}"
+
+
+def _joins(w: World) -> Iterator[_Where]:
+    """Counts over every join that the policy allows."""
+    table, name = w.main, quoted(w.main.name)
+    rows = f"COUNT(*) AS n FROM {name}"
+    for other in w.policy.tables.values():
+        about, theirs = _Where(table.name, f"⋈ {other.name}", "join", ""), quoted(other.name)
+        if other is table:
+            continue
+        if other.public:
+            for on in (n for n in other.columns if other.columns[n] == table.columns.get(n)):
+                for how in ("JOIN", "LEFT JOIN"):
+                    yield _with(
+                        about,
+                        f"SELECT {rows} {how} {theirs} ON "
+                        f"{name}.{quoted(on)} = {theirs}.{quoted(on)}",
+                    )
+        elif table.unit and other.unit:
+            yield _with(
+                about,
+                f"SELECT {rows} JOIN {theirs} ON "
+                f"{name}.{quoted(table.unit)} = {theirs}.{quoted(other.unit)}",
+            )

@@ -1,0 +1,286 @@
+"""Fuzzing: random questions on neighbouring tables of a policy, judged by an oracle.
+
+For each pair of tables and each question, the product must do what an oracle in plain
+Python says (:mod:`._oracle`, which shares nothing with the planner):
+
+- whatever is measured moves by no more than is declared;
+- where no limit binds, integers are the oracle's; elsewhere no unit brings more than limits allow;
+- an engine fails on no data, statements can be proved, and work is limited before joins;
+- the debit covers the losses of the noise that is drawn.
+
+Besides, hostile questions and sources (:mod:`._hostile`). Everything compared is exact, so a
+finding is a fault. Nothing found is no proof.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from discreet import engines, sql
+from discreet import policy as pol
+from discreet.audit import _hostile
+from discreet.audit._oracle import Question, Tables, amiss, most, question, world
+from discreet.curator import check_statements
+from discreet.engines import Engine, Reference
+from discreet.errors import DiscreetError, ParameterError, UnprovenStatementError
+from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.plan import (
+    Ask,
+    Groups,
+    JoinUnit,
+    Limits,
+    Lowered,
+    Measure,
+    MeasureKind,
+    Plan,
+    Salt,
+    aggregate,
+    expr,
+    lower,
+    price,
+)
+
+SALT = Salt(b"fuzz")
+_ONE = Measure(MeasureKind.SUM, expr.Constant.number(Fraction(1)))
+_QUESTIONS = 4
+Connect = Callable[[Tables, pol.Policy], Engine]
+"""Opens an engine over rows by table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A question and two neighbouring sets of tables on which something is wrong."""
+
+    words: str
+    question: str
+    policy: pol.Policy | None
+    left: Mapping[str, Any]
+    right: Mapping[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Fuzz:
+    """What fuzzing found; made by :func:`fuzz`."""
+
+    found: tuple[Counterexample, ...]
+    questions: int
+    tables: int
+    refused: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.found
+
+    def __repr__(self) -> str:
+        pairs = f"{self.questions} questions on {self.tables} pairs of neighbouring tables"
+        lines = [f"{pairs} ({self.refused} refused from public facts), {self.seconds:.0f} s"]
+        for case in self.found:
+            lines += [f"FOUND  {case.words}", f"       {case.question}", f"       seed {case.seed}"]
+            for name in case.left:
+                if case.left[name] != case.right[name]:
+                    lines += [
+                        f"       {name}: {case.left[name]}",
+                        f"       {name}: {case.right[name]}",
+                    ]
+        lines.append("nothing found; that is no proof" if self.ok else f"{len(self.found)} found")
+        return "\n".join(lines)
+
+
+def fuzz(
+    policy: pol.Policy | str | None = None,
+    *,
+    seconds: float = 60,
+    seeds: range | None = None,
+    connect: Connect | None = None,
+    stop: int = 1,
+) -> Fuzz:
+    """Ask random questions on random neighbouring tables, and judge what comes out.
+
+    Parameters
+    ----------
+    policy
+        A policy, its file or text; without it, random policies are drawn too.
+    seconds
+        How long to go on, at most.
+    seeds
+        Which cases to draw; the same seed is the same case. By default as many as time allows.
+    connect
+        ``connect(tables, policy)`` opens the engine under test over rows by table. By
+        default the reference judges every case and DuckDB every fourth.
+    stop
+        After how many findings to stop.
+
+    Examples
+    --------
+    >>> from discreet import audit
+    >>> audit.fuzz(seeds=range(5)).ok
+    True
+    """
+    loaded = policy if policy is None or isinstance(policy, pol.Policy) else pol.load(policy)
+    if loaded is not None and all(t.public for t in loaded.tables.values()):
+        raise ParameterError("the policy has no private table: there is nothing to protect")
+    began, count = time.monotonic(), [0, 0, 0]
+    found: list[Counterexample] = []
+    for seed in range(2**40) if seeds is None else seeds:
+        if time.monotonic() - began > seconds or len(found) >= stop:
+            break
+        rng = random.Random(seed)  # noqa: S311 - cases must repeat
+        count[1] += 1
+        for case in _cases(rng, loaded, connect, seed, count):
+            found.append(case)
+            break
+    return Fuzz(tuple(found), count[0], count[1], count[2], time.monotonic() - began)
+
+
+def _cases(
+    rng: random.Random,
+    policy: pol.Policy | None,
+    connect: Connect | None,
+    seed: int,
+    count: list[int],
+) -> Iterator[Counterexample]:
+    w = world(rng, policy)
+    asked = [question(rng, w) for _ in range(_QUESTIONS)]
+    opened: list[Connect] = [connect] if connect else [lambda t, _: Reference(t)]
+    if connect is None and seed % 4 == 0:
+        opened.append(duckdb)
+    for opener in opened:
+        try:
+            left, right = (opener(t, w.policy) for t in (w.left, w.right))
+        except DiscreetError:
+            count[2] += 1
+            continue
+        try:
+            for q in asked:
+                try:
+                    low = lowered(q)
+                except DiscreetError:
+                    count[2] += 1
+                    continue
+                count[0] += 1
+                for words in faults(q, left, right, low):
+                    yield Counterexample(words, q.text, w.policy, w.left, w.right, seed)
+        finally:
+            left.close()
+            right.close()
+    if connect is None:
+        for probe in _hostile.probes(rng, policy, w):
+            count[0] += 1
+            for words in probe.faults():
+                yield Counterexample(words, probe.question, w.policy, *probe.sides, seed)
+
+
+def lowered(q: Question) -> Lowered:
+    """Plan of a question."""
+    return lower(sql.parse(q.text, q.world.policy, public_fanout=lambda *_: q.world.fanout).query)
+
+
+def measured(low: Lowered, engine: Engine) -> list[Groups]:
+    """What an engine returns for each aggregate of a question."""
+    return [engine.execute(a, SALT) if a.measures else {} for a in low.aggregates]
+
+
+def faults(q: Question, left: Engine, right: Engine, plan: Lowered | None = None) -> Iterator[str]:
+    """What is wrong with one question on two neighbouring sets of tables."""
+    low = plan or lowered(q)
+    try:
+        for engine in (left, right):
+            check_statements(engine, low)
+        sides = [measured(low, engine) for engine in (left, right)]
+    except UnprovenStatementError as error:
+        yield f"a statement of the planner's cannot be proved: {error}"
+        return
+    except DiscreetError as error:
+        yield f"a run fails on some data: {error}"
+        return
+    yield from differences(q, low, *sides)
+    for part in low.parts:
+        yield from part.moved(*(side[part.aggregate] for side in sides))
+    yield from _work(q, low)
+    yield from _priced(low)
+
+
+def differences(
+    q: Question, low: Lowered, left: Sequence[Groups], right: Sequence[Groups]
+) -> Iterator[str]:
+    """Judge what was measured on both sides by the oracle's own arithmetic."""
+    sides = left, right
+    for part in low.parts:
+        yield from _distances(part, *(side[part.aggregate] for side in sides))
+    for tables, side in zip((q.world.left, q.world.right), sides, strict=True):
+        exact = [next(iter(p.measurements(side[p.aggregate])))[1] for p in low.parts]
+        yield from amiss(q, tables, exact)
+
+
+def _distances(part: Any, a: Groups, b: Groups) -> Iterator[str]:
+    """Distances by our own arithmetic, whatever the part says of itself."""
+    declared = (part.sensitivity.l1, part.sensitivity.l2_squared, part.sensitivity.linf)
+    for (_, one), (_, two) in zip(part.measurements(a), part.measurements(b), strict=True):
+        moves = [abs(one.get(k, 0) - two.get(k, 0)) for k in one.keys() | two.keys()]
+        seen = (sum(moves), sum(m * m for m in moves), max(moves, default=0))
+        if any(s > d for s, d in zip(seen, declared, strict=True)):
+            yield f"moved by {seen}, declared {declared}"
+
+
+def _work(q: Question, low: Lowered) -> Iterator[str]:
+    """Rows that one unit sends through a join of private tables, before the last limit."""
+    w = q.world
+    if not q.join or w.other is None:
+        return
+    top = most(w.main) * most(w.other)
+    for node in low.aggregates[0].relation.nodes:
+        if isinstance(node, JoinUnit):
+            asked = aggregate(node, (), (_ONE,), Limits(rows=10**9))
+            for tables in (w.left, w.right):
+                units = {row[str(w.main.unit)] for row in tables[w.main.name]}
+                (rows,) = next(iter(measured_rows(asked, tables)), (0,))
+                if rows > top * len(units):
+                    yield f"{rows} rows of {len(units)} units pass a join, limits allow {top} each"
+
+
+def measured_rows(asked: Any, tables: Tables) -> list[tuple[int, ...]]:
+    """Evaluate an aggregate without keys by the reference."""
+    return list(Reference(tables).execute(asked, SALT).values())
+
+
+def _priced(low: Lowered) -> Iterator[str]:
+    """Compare the debit with the loss of each law that is drawn."""
+    delta = Fraction(1, 10**6)
+    plan = price(low, Ask(Fraction(1), delta=delta), "laplace")
+    yield from undercharged(plan, plan.cost.epsilon, plan.cost.rho)
+    if int(low.query.hash[:2], 16) % 8 == 0:  # slow to price, so for some questions only
+        plan = price(low, Ask(rho=Fraction(1, 2), delta=delta))
+        yield from undercharged(plan, plan.cost.epsilon, plan.cost.rho)
+
+
+def undercharged(plan: Plan, epsilon: Fraction, rho: Fraction) -> Iterator[str]:
+    """Least loss of the laws drawn, by the textbook formulas, against a debit."""
+    pure, concentrated = Fraction(0), Fraction(0)
+    for priced in plan.parts:
+        law, moves, draws = (
+            getattr(priced.law, "law", priced.law),
+            priced.part.sensitivity,
+            priced.part.draws,
+        )
+        if isinstance(law, DiscreteLaplace):
+            pure += draws * Fraction(moves.l1) / law.scale
+        elif isinstance(law, DiscreteGaussian):
+            concentrated += draws * Fraction(moves.l2_squared) / (2 * law.sigma2)
+    # parts draw laws of one kind; where a question has both, ε of the whole is not compared
+    if not concentrated and pure > epsilon:
+        yield f"noise of ε={float(pure):.6g} is debited at ε={float(epsilon):.6g}"
+    if concentrated > rho * (1 + Fraction(1, 10**9)):
+        yield f"noise of ρ={float(concentrated):.6g} is debited at ρ={float(rho):.6g}"
+
+
+def duckdb(tables: Tables, policy: pol.Policy) -> Engine:
+    """Open rows in DuckDB."""
+    return engines.connect(_hostile.arrow(tables, policy), policy)
