@@ -18,6 +18,8 @@ questions, and everything else is post-processing.
 from __future__ import annotations
 
 from discreet.release._counts import Counts, Records
+from discreet.release._curated import Proposal, question
+from discreet.release._domain import Domain
 from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._optimum import Optimum, gaussian_optimum
 from discreet.release._plan import METHODS, Plan, plan, publish
@@ -35,12 +37,14 @@ __all__ = [
     "Combined",
     "Counts",
     "Course",
+    "Domain",
     "Job",
     "Measurement",
     "Mechanism",
     "Optimum",
     "Plan",
     "Price",
+    "Proposal",
     "Publication",
     "Query",
     "Question",
@@ -54,5 +58,6 @@ __all__ = [
     "gaussian_optimum",
     "plan",
     "publish",
+    "question",
     "synthetic",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
@@ -27,7 +29,8 @@ from discreet.release._partition import Dawa
 from discreet.release._price import Price
 from discreet.release._privtree import PrivTree
 from discreet.release._publication import Publication
-from discreet.release._questions import conduct, whole_loss
+from discreet.release._questions import Question, conduct
+from discreet.release._synthetic import SyntheticRecords
 from discreet.release._topdown import TopDown
 from discreet.release._workload import Marginals, Products, Workload
 
@@ -49,6 +52,7 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "privtree": PrivTree,
     "count-of-counts": CountOfCounts,
     "topdown": TopDown,
+    "synthetic": SyntheticRecords,
 }
 """Every method by its name."""
 
@@ -70,6 +74,8 @@ class Plan:
         Expected root mean squared error of a query; None where it depends on the data.
     candidates
         Methods that were compared, with their expected errors.
+    rows
+        Most records of one unit; what it costs is what these cost together.
     """
 
     workload: Workload
@@ -78,6 +84,7 @@ class Plan:
     mechanism: Mechanism
     rmse: float | None
     candidates: dict[str, float]
+    rows: int = 1
 
     @property
     def method(self) -> str:
@@ -92,7 +99,9 @@ class Plan:
     @property
     def loss(self) -> p.PrivacyLoss:
         """What it costs."""
-        return self.mechanism.loss
+        if self.rows == 1:
+            return self.mechanism.loss
+        return self.price.loss.under(self.neighbours)
 
     @property
     def memory(self) -> int:
@@ -111,9 +120,16 @@ class Plan:
             workload*; this never raises the workload's error, but makes it unknowable.
         """
         counts = read_counts(x, self.workload.shape)
-        estimate, asked = conduct(self.mechanism.course(), self.price, lambda q: q.ask(counts))
-        loss = whole_loss(asked, self.price, self.neighbours)
-        return Publication.of(self, estimate, asked, loss, nonnegative=nonnegative)
+        estimate, asked = self.conduct(lambda question: question.ask(counts))
+        # questions are not kept: some hold noise that was drawn and not released
+        released = [(question.record(), y) for question, y in asked]
+        return Publication.of(self, estimate, released, nonnegative=nonnegative)
+
+    def conduct(
+        self, answer: Callable[[Question], NDArray[Any]]
+    ) -> tuple[Any, list[tuple[Question, NDArray[Any]]]]:
+        """Drive the mechanism with answers to its questions; see :func:`conduct`."""
+        return conduct(self.mechanism.course(), self.mechanism.job.price, answer)
 
     def __repr__(self) -> str:
         known = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
@@ -123,6 +139,8 @@ class Plan:
             f"  measures  {self.mechanism.describe()}",
             f"  rmse      {known}: {self.mechanism.note}",
         ]
+        if self.rows > 1:
+            lines.insert(1, f"  unit      at most {self.rows} records")
         if len(self.candidates) > 1:
             ranked = sorted(self.candidates.items(), key=lambda item: item[1])
             lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))
@@ -137,6 +155,7 @@ def plan(
     rho: Number | None = None,
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
+    rows: int = 1,
     **options: Any,
 ) -> Plan:
     """Say how a workload would be published, and how well, without any data.
@@ -152,6 +171,8 @@ def plan(
         depend on the data.
     neighbours
         "add-remove" or "change-one".
+    rows
+        Most records that one unit has: all of them are protected together.
     options
         Passed to the method.
 
@@ -170,11 +191,15 @@ def plan(
         raise ParameterError(
             "neighbours must be 'add-remove' or 'change-one'", hint=Hint("neighbours", "add-remove")
         ) from None
-    job = Job(workload, Price.read(epsilon, delta, rho), relation)
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise ParameterError("rows is how many records one unit has, at least 1", hint="rows=1")
+    price = Price.read(epsilon, delta, rho)
+    job = Job(workload, price.each(rows), relation)
     if method != "auto":
         chosen = _made(job, method, options)
         rmse = _rmse(chosen)
-        return _plan(job, chosen, {} if rmse is None else {method: rmse})
+        found = {} if rmse is None else {method: rmse}
+        return Plan(workload, price, relation, chosen, rmse, found, rows)
     if options:
         raise ParameterError(
             f"options belong to a method: {', '.join(sorted(options))}", hint=Hint("method", "hdmm")
@@ -182,11 +207,7 @@ def plan(
     made = {name: _made(job, name, {}) for name in _suited(job)}
     errors = {name: rmse for name, m in made.items() if (rmse := _rmse(m)) is not None}
     best = min(errors, key=errors.__getitem__)
-    return _plan(job, made[best], errors)
-
-
-def _plan(job: Job, mechanism: Mechanism, errors: dict[str, float]) -> Plan:
-    return Plan(job.workload, job.price, job.neighbours, mechanism, _rmse(mechanism), errors)
+    return Plan(workload, price, relation, made[best], errors[best], errors, rows)
 
 
 def _rmse(mechanism: Mechanism) -> float | None:
@@ -236,6 +257,7 @@ def publish(
     rho: Number | None = None,
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
+    rows: int = 1,
     nonnegative: bool = False,
     **options: Any,
 ) -> Publication:
@@ -245,7 +267,7 @@ def publish(
     ----------
     x
         Private counts in the domain's shape, or :class:`Records`.
-    workload, epsilon, delta, rho, method, neighbours, options
+    workload, epsilon, delta, rho, method, neighbours, rows, options
         See :func:`plan`.
     nonnegative
         See :meth:`Plan.publish`.
@@ -264,6 +286,7 @@ def publish(
         rho=rho,
         method=method,
         neighbours=neighbours,
+        rows=rows,
         **options,
     )
     return made.publish(x, nonnegative=nonnegative)

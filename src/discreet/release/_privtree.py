@@ -115,6 +115,10 @@ class Growth(Question):
             worst = max(worst, int(np.abs(gap).max()), -(-int(np.abs(gap).sum()) // moves))
         return Fraction(worst)
 
+    def blank(self) -> NDArray[Any]:
+        """Split nothing."""
+        return np.zeros(min(self.height, 1), dtype=np.int64)
+
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
         return {

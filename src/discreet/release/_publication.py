@@ -16,7 +16,7 @@ interval covers by itself; they do not cover all at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,8 @@ from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.mechanisms import Interval
 from discreet.release import _post
 from discreet.release._counts import Counts
-from discreet.release._questions import Question, conduct
+from discreet.release._domain import Domain
+from discreet.release._synthetic import Model, Synthetic
 
 if TYPE_CHECKING:
     from discreet.release._plan import Plan
@@ -56,6 +57,11 @@ class Publication:
         What the publication cost.
     plan
         How it was made.
+    domain
+        Names and values of the cells, where they have any.
+    left, cached
+        Of a curator's publication: what is left of the budget, and whether it had been
+        published before and was free.
     """
 
     answers: NDArray[np.float64]
@@ -66,14 +72,17 @@ class Publication:
     nonnegative: bool
     _released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
     tainted: bool = False
+    domain: Domain | None = None
+    stored: Mapping[str, Any] | None = None
+    left: str | None = None
+    cached: bool = False
 
     @classmethod
     def of(
         cls,
         plan: Plan,
         estimate: Any,
-        asked: Sequence[tuple[Question, NDArray[Any]]],
-        loss: p.PrivacyLoss,
+        released: Sequence[tuple[dict[str, Any], NDArray[Any]]],
         *,
         nonnegative: bool,
     ) -> Publication:
@@ -82,9 +91,9 @@ class Publication:
         if nonnegative:
             estimate = _post.nonnegative(plan.workload, estimate)
         answers = np.asarray(plan.mechanism.answers(estimate), dtype=np.float64)
-        # questions are not kept: some hold noise that was drawn and not released
-        released = tuple((question.record(), y) for question, y in asked)
-        return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, released, tainted)
+        return cls(
+            answers, estimate, plan.rmse, plan.loss, plan, nonnegative, tuple(released), tainted
+        )
 
     @property
     def method(self) -> str:
@@ -132,16 +141,13 @@ class Publication:
             )
         empty = Counts(None, np.zeros((0, len(workload.shape)), dtype=np.int64), workload.shape)
         return np.array(
-            [
-                mechanism.answers(
-                    conduct(mechanism.course(), self.plan.price, lambda q: q.ask(empty))[0]
-                )
-                for _ in range(copies)
-            ]
+            [mechanism.answers(self.plan.conduct(lambda q: q.ask(empty))[0]) for _ in range(copies)]
         )
 
     def record(self) -> dict[str, Any]:
         """Return everything released, as JSON can hold it: whoever has it can recompute."""
+        if self.stored is not None:
+            return dict(self.stored)
         return {
             "method": self.method,
             "workload": self.plan.workload.describe(),
@@ -160,7 +166,11 @@ class Publication:
         """Return a table with one row per query: value, and low and high where known."""
         import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
-        columns: dict[str, Any] = {"query": np.arange(len(self.answers)), "value": self.answers}
+        workload = self.plan.workload
+        columns: dict[str, Any] = {"query": np.arange(len(self.answers))}
+        if self.domain is not None:
+            columns = dict(self.domain.rows(workload))
+        columns["value"] = self.answers
         if self.plan.mechanism.linear and not self.nonnegative:
             columns["low"], columns["high"] = self.interval(confidence)
         return pa.table(columns)
@@ -199,12 +209,26 @@ class Publication:
 
         Without `n`, the estimated number of records. Post-processing: costs nothing more.
         """
+        if isinstance(self.estimate, Model):
+            return self._synthetic().records(n)
         if not isinstance(self.estimate, np.ndarray):
             raise ParameterError(
                 "a publication of tables has no single estimate to draw records from",
                 hint="publish the records with release.synthetic",
             )
         return _post.records(self.estimate, n)
+
+    def sets(self, m: int = 10, n: int | None = None) -> list[NDArray[np.int64]]:
+        """Return several made-up sets that show their uncertainty; see :meth:`Synthetic.sets`."""
+        return self._synthetic().sets(m, n)
+
+    def _synthetic(self) -> Synthetic:
+        if not isinstance(self.estimate, Model):
+            raise ParameterError(
+                "several sets are drawn from a model with its noise", hint='method="synthetic"'
+            )
+        plan = self.plan
+        return Synthetic(self.estimate, self.loss, plan.price, plan.neighbours, self.tainted)
 
     def __repr__(self) -> str:
         rmse = "unknown" if self.rmse is None else f"{self.rmse:.6g}"
