@@ -246,3 +246,43 @@ def test_synthetic_records_of_a_table():
     assert len(made.answers) == hist.queries
     # tables of one model agree on their sums
     assert made.answers[:48].sum() == pytest.approx(made.answers[48:54].sum())
+
+
+HOMES = [
+    {"id": i, "area": "abc"[i % 3], "age": 0, "sex": "F", "town": f"{i % 3}h{i % 40}"}
+    for i in range(300)
+]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("regions", [True, False])
+def test_sizes_of_groups_move_by_one_for_each_row(regions, relation):
+    """One person comes, goes or moves, also the last of a group, and beyond the public number."""
+    asked = curator(HOMES, neighbours=relation)
+    for groups in (130, 20):  # 120 groups are there
+        how = {
+            "method": "count-of-counts",
+            "group": "town",
+            "groups": [groups // 3 + 1] * 3 if regions else groups,
+            "columns": ["area"] if regions else [],
+        }
+        workload = W.kron(W.identity(3), W.prefix(9)) if regions else W.prefix(9)
+        bill = asked.publication("people", workload, epsilon=1, **how).bill
+        alone = {"id": 900, "area": "a", "age": 0, "sex": "F", "town": "new"}
+        for other in ([*HOMES, alone], HOMES[1:], [*HOMES[1:], alone]):
+            if (len(other) == len(HOMES)) != (relation == "change-one"):
+                continue
+            engines = Reference({"people": HOMES}), Reference({"people": other})
+            found = audit.replay(bill, *engines, Salt(b"one"))
+            assert found.ok, found.violations
+    made = asked.publish("people", workload, epsilon=1, **how)
+    assert made.estimate.sum() == sum(bill.lowered.parts[0].homes)
+
+
+def test_the_number_of_groups_is_not_read_off_the_data():
+    asked = curator(HOMES)
+    with pytest.raises(ParameterError, match="public number of groups"):
+        asked.publish("people", W.prefix(9), epsilon=1, method="count-of-counts", group="town")
+    with pytest.raises(ParameterError, match="names a row's group"):
+        asked.publish("people", W.prefix(16), columns=["age"], epsilon=1,
+                      method="count-of-counts", groups="public")  # fmt: skip

@@ -215,13 +215,14 @@ class Curator:
         table: str | frame.Table,
         workload: release.Workload,
         *,
-        columns: Sequence[str] | Mapping[str, str],
+        columns: Sequence[str] | Mapping[str, str] = (),
         bins: Mapping[str, Number] | None = None,
         epsilon: Number | None = None,
         delta: Number | None = None,
         rho: Number | None = None,
         method: str = "auto",
         owner: str | None = None,
+        group: str | None = None,
         **options: Any,
     ) -> release.Proposal:
         """Price a publication without touching data or budget; see :meth:`publish`."""
@@ -230,7 +231,7 @@ class Curator:
         started = self.table(table) if isinstance(table, str) else table
         query = release.question(
             started, workload, columns=columns, bins=bins, method=method, owner=owner,
-            options=options,
+            group=group, options=options,
         )  # fmt: skip
         bill = self._plan(query, read_offer(None, epsilon, delta, rho))
 

@@ -222,7 +222,7 @@ class Lowering:
     def _selector(self) -> int | None:
         """The part by which open keys are selected; it counts units for everybody else too."""
         column = next((k.name for k in self.query.keys if k.codes is None), None)
-        if column is None:
+        if column is None or not all(s.selects for s in self.query.statistics):
             return None
         measure = self._units()
         index = self.vector(measure)

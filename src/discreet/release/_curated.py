@@ -19,6 +19,11 @@ being added and removed. Two cases are better: a row that is its own unit and ca
 domain (no filter, no NULL) moves from cell to cell, so that the relation of records is
 change-one itself; and where totals are released exactly, only tables that agree on them are
 neighbours, so that every row that leaves is replaced.
+
+Count-of-counts reads the sizes of groups (households) that a text column names. The number of
+groups is not read off the data, which would tell a person who lives alone: it is public and
+given. The sizes, in decreasing order and followed by zeros, are cut to that number; one row more
+or less moves one of them by 1, there or beyond the cut.
 """
 
 from __future__ import annotations
@@ -95,20 +100,25 @@ class Publish(Statistic):
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
     owner: str | None = None
     bins: Mapping[str, Fraction] = field(default_factory=dict, compare=False)
+    numbers: tuple[int, ...] = ()
+    """Public numbers of groups, region by region, where sizes of groups are counted."""
 
     word: ClassVar[str] = "publish"
     needs_expr: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
 
     def lower(self, low: Lowering) -> Formula:
         """One part that asks the mechanism's questions."""
         assert self.workload is not None
-        workload, codes = self.workload, tuple(key.codes or () for key in low.query.keys)
+        workload = self.workload
+        codes = tuple(key.codes for key in low.query.keys if key.codes is not None)
 
         def part(main: Aggregate, place: int, counts: Sensitivity) -> Part:
             relation, rows = _relation(main, counts, exact=bool(self.options.get("unprotected")))
             return Publishing(
                 0, counts, counts.l1, place, codes, self.method, relation, rows,
-                workload, self.options, self.owner,
+                workload, self.options, self.owner, self.numbers,
+                (main.neighbours, main.unit or "row"),
             )  # fmt: skip
 
         return Published(low.counted(part, ()))
@@ -122,10 +132,11 @@ def question(
     table: Table,
     workload: Workload,
     *,
-    columns: Sequence[str] | Mapping[str, str],
+    columns: Sequence[str] | Mapping[str, str] = (),
     bins: Mapping[str, Any] | None = None,
     method: str = "auto",
     owner: str | None = None,
+    group: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Query:
     """Return a publication as a question about a table.
@@ -143,9 +154,11 @@ def question(
         Widths: values of these columns are gathered in steps of so much.
     owner
         Who answers for numbers that are released exactly.
+    group
+        For ``count-of-counts``: the text column that says to which group a row belongs; the
+        last axis of the workload is then the size of groups, and the option ``groups`` their
+        public number (a list, one for each region of the one column that there may be).
     """
-    from discreet import frame  # noqa: PLC0415 - only for questions about tables
-
     given = dict(options or {})
     if given.get("unprotected") and not owner:
         raise PrivacyError(
@@ -153,6 +166,55 @@ def question(
             "to say so",
             hint='owner="name of the data owner"',
         )
+    if (group is None) == (method == "count-of-counts"):
+        raise ParameterError(
+            "count-of-counts, and nothing else, needs the column that names a row's group",
+            hint='method="count-of-counts", group="household_id", groups=1000',
+        )
+    numbers: tuple[int, ...] = ()
+    if group is not None:
+        numbers = _numbers(given, len(columns))
+        given["groups"] = "public"
+    found = keyed(table, columns, bins, group)
+    _check(found.query, workload, numbers)
+    spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
+    statistic = Publish(None, spelling, workload, method, given, owner, found.widths, numbers)
+    outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
+    return replace(found.query, statistics=(statistic,), outputs=outputs)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Counts by the columns of a domain, and the widths of its bins."""
+
+    query: Query
+    widths: Mapping[str, Fraction]
+
+    @property
+    def domain(self) -> Domain:
+        """Names and public values, in words."""
+        keys = [key for key in self.query.keys if key.codes is not None]
+        values = []
+        for key in keys:
+            shown = [key.expr.type.value(code) for code in key.codes or ()]
+            width = self.widths.get(key.name)
+            if width is not None:
+                starts = [int(str(v)) * width for v in shown]
+                last = width - 1 if width.denominator == 1 else width
+                shown = [span(show(a), show(a + last)) for a in starts]
+            values.append(tuple(map(str, shown)))
+        return Domain(tuple(key.name for key in keys), tuple(values))
+
+
+def keyed(
+    table: Table,
+    columns: Sequence[str] | Mapping[str, str],
+    bins: Mapping[str, Any] | None = None,
+    group: str | None = None,
+) -> Keyed:
+    """Count a table by columns, some of them in bins."""
+    from discreet import frame  # noqa: PLC0415 - only for questions about tables
+
     named = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
     widths = {
         name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
@@ -162,14 +224,11 @@ def question(
         if name not in named:
             raise ParameterError(f"bins names {name!r}, which is not among the columns")
         named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
+    if group is not None:
+        named[group] = group
     if not named:
         raise ParameterError("a publication needs columns", hint='columns=["age"]')
-    query = table.group_by(**named).agg(value=frame.count()).query
-    _check(query, workload)
-    spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
-    statistic = Publish(None, spelling, workload, method, given, owner, widths)
-    outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
-    return replace(query, statistics=(statistic,), outputs=outputs)
+    return Keyed(table.group_by(**named).agg(value=frame.count()).query, widths)
 
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,20 +241,41 @@ def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check(query: Query, workload: Workload) -> None:
+def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
+    """Public numbers of groups, as given."""
+    given = options.get("groups")
+    listed = [given] if isinstance(given, int) else list(given or ())
+    if regions > 1 or not listed or any(type(n) is not int or n < 1 for n in listed):
+        raise ParameterError(
+            "count-of-counts needs the public number of groups, one for each region of at most "
+            "one column: read off the data it would not be private",
+            hint="groups=1000",
+        )
+    return tuple(listed)
+
+
+def _check(query: Query, workload: Workload, numbers: Sequence[int]) -> None:
     """Refuse a workload over another domain than that of the policy."""
     if not isinstance(workload, Workload):
         raise ParameterError("publish needs a workload", hint="release.Workload.identity(cells)")
-    for key in query.keys:
+    keys = query.keys[:-1] if numbers else query.keys
+    for key in keys:
         if key.codes is None:
             raise ParameterError(
                 f"{key.name!r} has no public values: which values there are would be read off "
                 "the data",
                 hint="list its values in the policy",
             )
-    shape = tuple(len(key.codes or ()) for key in query.keys)
+    shape = tuple(len(key.codes or ()) for key in keys)
+    if numbers:
+        if query.keys[-1].codes is not None or math.prod(shape) != len(numbers):
+            raise ParameterError(
+                "group names a text column, and groups has one number for each region",
+                hint='group="household_id", groups=1000',
+            )
+        shape = (*shape, workload.shape[-1])
     if workload.shape != shape:
-        sizes = ", ".join(f"{k.name} {n}" for k, n in zip(query.keys, shape, strict=True))
+        sizes = ", ".join(f"{k.name} {n}" for k, n in zip(keys, shape, strict=False))
         raise ParameterError(
             f"the workload is over a domain of shape {workload.shape}, the columns have {sizes}",
             hint=f"release.Workload.identity({shape[0]})" if len(shape) == 1 else "Workload.kron",
@@ -203,19 +283,14 @@ def _check(query: Query, workload: Workload) -> None:
 
 
 def domain_of(query: Query) -> Domain:
-    """Names and values of the cells, in words."""
+    """Names and values of a publication's cells, in words."""
     (statistic,) = query.statistics
     assert isinstance(statistic, Publish)
-    values = []
-    for key in query.keys:
-        shown = [key.expr.type.value(code) for code in key.codes or ()]
-        width = statistic.bins.get(key.name)
-        if width is not None:
-            starts = [int(str(v)) * width for v in shown]
-            last = width - 1 if width.denominator == 1 else width
-            shown = [span(show(a), show(a + last)) for a in starts]
-        values.append(tuple(map(str, shown)))
-    return Domain(tuple(key.name for key in query.keys), tuple(values))
+    found = Keyed(query, statistic.bins).domain
+    if not statistic.numbers or statistic.workload is None:
+        return found
+    sizes = tuple(map(str, range(statistic.workload.shape[-1])))
+    return Domain((*found.names, "size"), (*found.values, sizes))
 
 
 def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Neighbours, int]:
@@ -266,6 +341,10 @@ class Publishing(Part):
     workload: Workload = field(compare=False)
     options: Mapping[str, Any] = field(compare=False)
     owner: str | None = None
+    homes: tuple[int, ...] = ()
+    """Public numbers of groups, where their sizes are counted."""
+    whom: tuple[Neighbours, str] = (Neighbours.ADD_REMOVE, "row")
+    """Relation and unit of the policy."""
 
     kind: ClassVar[str] = "publication"
 
@@ -301,7 +380,9 @@ class Publishing(Part):
         else:
             unit: Any = rule.law(Sensitivity(1, 1, 1))
             made = self._plan(rho=1 / (2 * unit.sigma2))
-        return Priced(self, Terms(made), (made.loss,))
+        # the loss of all rows of a unit, under the policy's relation
+        loss = made.loss if made.rows == 1 else made.price.loss
+        return Priced(self, Terms(made), (loss.under(*self.whom),))
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Transcript:
         """Put the questions one after the other."""
@@ -318,7 +399,9 @@ class Publishing(Part):
         )
 
     def counts(self, groups: Groups) -> Counts:
-        """Private counts of the domain's cells."""
+        """Private counts of the domain's cells. PRIVATE."""
+        if self.homes:
+            return self._sizes(groups)
         shape = tuple(len(codes) for codes in self.codes)
         places: list[dict[Code, int]] = [
             {code: i for i, code in enumerate(codes)} for codes in self.codes
@@ -335,6 +418,20 @@ class Publishing(Part):
         array = np.zeros(shape, dtype=np.int64)
         np.add.at(array, tuple(table[:, :-1].T), table[:, -1])
         return Counts(array, None, shape)
+
+    def _sizes(self, groups: Groups) -> Counts:
+        """Private numbers of groups by size: the largest of a public number of them. PRIVATE."""
+        shape, codes = self.workload.shape, self.codes[0] if self.codes else ()
+        held: dict[Code, list[int]] = {code: [] for code in codes or (None,)}
+        for cell, values in groups.items():
+            region = cell[0] if codes else None
+            if region in held:
+                held[region].append(min(values[self.measure], shape[-1] - 1))
+        table = np.zeros((len(held), shape[-1]), dtype=np.int64)
+        for i, (sizes, number) in enumerate(zip(held.values(), self.homes, strict=True)):
+            kept = sorted(sizes, reverse=True)[:number]
+            table[i] = np.bincount(kept + [0] * (number - len(kept)), minlength=shape[-1])
+        return Counts(table.reshape(shape), None, shape)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Counts of the cells: all that any question sees."""
@@ -509,7 +606,8 @@ class Proposal:
         released = [(q, np.asarray(y)) for q, y in zip(told.questions, told.answers, strict=True)]
         made = Publication.of(self.plan, told.retold(self.plan), released, nonnegative=nonnegative)
         return replace(
-            made, domain=self.domain, tainted=answer.tainted, cached=answer.cached,
+            made, loss=self.bill.losses[0], domain=self.domain,
+            tainted=answer.tainted, cached=answer.cached,
             stored=answer.record(), left=answer.left,
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ from discreet.release._optimum import MatrixStrategy
 from discreet.release._partition import Dawa
 from discreet.release._price import Price
 from discreet.release._privtree import PrivTree
+from discreet.release._progress import progress
 from discreet.release._publication import Publication
 from discreet.release._questions import Question, conduct
 from discreet.release._synthetic import SyntheticRecords
@@ -129,7 +130,13 @@ class Plan:
         self, answer: Callable[[Question], NDArray[Any]]
     ) -> tuple[Any, list[tuple[Question, NDArray[Any]]]]:
         """Drive the mechanism with answers to its questions; see :func:`conduct`."""
-        return conduct(self.mechanism.course(), self.mechanism.job.price, answer)
+        with progress(f"publishing by {self.method}") as bar:
+
+            def answered(question: Question) -> NDArray[Any]:
+                bar.step(question.label or self.method)
+                return answer(question)
+
+            return conduct(self.mechanism.course(), self.mechanism.job.price, answered)
 
     def __repr__(self) -> str:
         known = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
@@ -195,6 +202,13 @@ def plan(
         raise ParameterError("rows is how many records one unit has, at least 1", hint="rows=1")
     price = Price.read(epsilon, delta, rho)
     job = Job(workload, price.each(rows), relation)
+    with progress(f"planning {workload.describe()}"):
+        return _planned(job, price, method, rows, options)
+
+
+def _planned(job: Job, price: Price, method: str, rows: int, options: dict[str, Any]) -> Plan:
+    """Make the method, or the best of those that suit."""
+    workload, relation = job.workload, job.neighbours
     if method != "auto":
         chosen = _made(job, method, options)
         rmse = _rmse(chosen)

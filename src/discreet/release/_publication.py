@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from discreet.release._plan import Plan
 
 _COPIES = 399
+_ROOM = 1 << 27
+_POINTS = 2000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -70,7 +72,7 @@ class Publication:
     loss: p.PrivacyLoss
     plan: Plan
     nonnegative: bool
-    _released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
+    released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
     tainted: bool = False
     domain: Domain | None = None
     stored: Mapping[str, Any] | None = None
@@ -100,7 +102,7 @@ class Publication:
         """Name of the method."""
         return self.plan.method
 
-    def interval(self, confidence: Number = 0.95, *, copies: int = _COPIES) -> Interval:
+    def interval(self, confidence: Number = 0.95, *, copies: int | None = None) -> Interval:
         """Return an interval for each answer, with the confidence it surely has.
 
         Parameters
@@ -108,7 +110,8 @@ class Publication:
         confidence
             Coverage of each interval by itself.
         copies
-            How many copies of the error are drawn; more make the width less random.
+            How many copies of the error are drawn; more make the width less random. By
+            default 399, or as many of them as memory holds.
 
         Raises
         ------
@@ -122,6 +125,8 @@ class Publication:
                 f"a {why} publication has no interval: its error depends on the data",
                 hint=Hint("method", "hb"),
             )
+        if copies is None:
+            copies = min(_COPIES, max(39, _ROOM // self.plan.workload.queries))
         rank = math.ceil((copies + 1) * level)
         if rank > copies:
             raise ParameterError(
@@ -134,7 +139,7 @@ class Publication:
     def _errors(self, copies: int) -> NDArray[np.float64]:
         """Draw copies of the error: the mechanism on empty counts, which are public."""
         workload, mechanism = self.plan.workload, self.plan.mechanism
-        if workload.queries * copies > 1 << 27:
+        if workload.queries * copies > _ROOM:
             raise ParameterError(
                 f"{copies} copies of {workload.queries} errors would not fit into memory",
                 hint=Hint("copies", 39),
@@ -158,7 +163,7 @@ class Publication:
             "nonnegative": self.nonnegative,
             "questions": [
                 {**part, "released": [int(v) for v in np.ravel(y).tolist()]}
-                for part, y in self._released
+                for part, y in self.released
             ],
         }
 
@@ -175,33 +180,47 @@ class Publication:
             columns["low"], columns["high"] = self.interval(confidence)
         return pa.table(columns)
 
-    def chart(self) -> dict[str, Any]:
-        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise."""
-        shape = self.plan.workload.shape
+    def chart(self, band: Interval | None = None) -> dict[str, Any]:
+        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise.
+
+        Parameters
+        ----------
+        band
+            An interval (:meth:`interval`) to be drawn around the line.
+        """
+        shape, domain = self.plan.workload.shape, self.domain
+        domain = Domain.of_shape(shape) if domain is None else domain
+        layers: list[dict[str, Any]]
         if len(shape) == 2 and isinstance(self.estimate, np.ndarray):
-            rows, columns = np.indices(shape).reshape(2, -1).tolist()
+            first, second = domain.values
             values = [
-                {"row": r, "column": c, "count": float(v)}
-                for r, c, v in zip(rows, columns, self.estimate.ravel().tolist(), strict=True)
+                {domain.names[0]: first[r], domain.names[1]: second[c], "count": float(v)}
+                for (r, c), v in np.ndenumerate(self.estimate)
             ]
             encoding: dict[str, Any] = {
-                "x": {"field": "column", "type": "ordinal"},
-                "y": {"field": "row", "type": "ordinal", "sort": "descending"},
+                "x": {"field": domain.names[1], "type": "ordinal", "sort": None},
+                "y": {"field": domain.names[0], "type": "ordinal", "sort": None},
                 "color": {"field": "count", "type": "quantitative"},
             }
-            mark = "rect"
+            layers = [{"mark": "rect"}]
         else:
-            values = [{"query": i, "value": float(v)} for i, v in enumerate(self.answers.tolist())]
-            encoding = {
-                "x": {"field": "query", "type": "quantitative"},
-                "y": {"field": "value", "type": "quantitative"},
-            }
-            mark = "line"
+            # enough points for any screen
+            n = len(self.answers)
+            at = np.unique(np.linspace(0, n - 1, min(n, _POINTS)).astype(np.int64))
+            values = [{"query": int(i), "value": float(self.answers[i])} for i in at]
+            encoding = {"x": {"field": "query", "type": "quantitative"}}
+            layers = [{"mark": "line", "encoding": {"y": _axis("value")}}]
+            if band is not None:
+                low, high = np.asarray(band.low), np.asarray(band.high)
+                for row, i in zip(values, at, strict=True):
+                    row |= {"low": float(low[i]), "high": float(high[i])}
+                ends = {"y": _axis("low"), "y2": {"field": "high"}}
+                layers.insert(0, {"mark": {"type": "area", "opacity": 0.3}, "encoding": ends})
         return {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "data": {"values": values},
-            "mark": mark,
             "encoding": encoding,
+            "layer": layers,
         }
 
     def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
@@ -238,3 +257,7 @@ class Publication:
             f"expected rmse {rmse}, {self.method}, {self.plan.price}, "
             f"{self.plan.neighbours}){taint}"
         )
+
+
+def _axis(name: str) -> dict[str, Any]:
+    return {"field": name, "type": "quantitative", "title": "value"}
