@@ -65,7 +65,6 @@ from discreet.plan import (
     StatisticValue,
     damaged,
     integers,
-    nodes,
 )
 from discreet.plan import Plan as Bill
 from discreet.privacy import Neighbours
@@ -298,7 +297,7 @@ def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Nei
     if main.neighbours is Neighbours.ADD_REMOVE:
         return Neighbours.ADD_REMOVE, max(counts.l1, 1)
     most = main.relation.m or 1
-    filtered = any(isinstance(node, Filter) for node in nodes(main.relation))
+    filtered = any(isinstance(node, Filter) for node in main.relation.nodes)
     inside = all(
         not key.expr.type.nullable
         and key.expr.type.kind is not Kind.TEXT
