@@ -66,6 +66,7 @@ CASES = [
     (MAP, "adaptive-grid", {"epsilon": 1}),
     (MAP, "privtree", {"epsilon": 1}),
     (MAP, "topdown", {"rho": 1}),
+    (MAP, "urn", {"epsilon": 8, "draws": 20}),
     (TABLES, "synthetic", {"epsilon": 1, "delta": "1e-6"}),
 ]
 IDS = [f"{method}-{'-'.join(price)}" for _, method, price in CASES]
@@ -214,6 +215,19 @@ def test_bad_publications_are_refused_for_free(how, match):
     with pytest.raises(ParameterError, match=match):
         asked.publish("people", epsilon=1, **how)
     assert asked.budget.spent["epsilon"] == 0
+
+
+def test_a_domain_that_no_memory_holds_is_refused_with_its_size():
+    columns = [pol.Integer(f"c{i}", 0, 99, null=0) for i in range(6)]
+    own = pol.Policy([pol.Table("wide", columns)], pol.Budget("10"), name=f"w {next(_NAMES)}")
+    asked = Curator(own, Reference({"wide": []}), MemoryLedger(own))
+    names = list(own.tables["wide"].columns)
+    with pytest.raises(ParameterError, match=r"1e\+12 cells"):
+        asked.publish("wide", W.kron(*[W.identity(100)] * 6), columns=names, epsilon=1,
+                      method="identity")  # fmt: skip
+    # its marginals are published all the same, of no rows at all
+    made = asked.publish("wide", W.marginals((100,) * 6, 1), columns=names, epsilon=1)
+    assert made.answers.shape == (600,)
 
 
 def test_bins_and_names_show_in_the_table():

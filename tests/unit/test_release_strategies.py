@@ -400,6 +400,11 @@ def test_optimal_gaussian_marginals_match_the_published_optima():
     for ways, figure in figures.items():
         found = rmse(W.marginals(cps, ways), "marginals", rho="0.5")
         assert found == pytest.approx(figure, abs=6e-5)
+    loans = (101, 101, 101, 101, 3, 8, 36, 6, 51, 4, 5, 15)
+    figures = {1: 2.8753, 2: 5.6343, 3: 8.7019, 4: 11.2670, 5: 12.6783, (0, 1, 2, 3): 8.8756}
+    for ways, figure in figures.items():
+        found = rmse(W.marginals(loans, ways), "marginals", rho="0.5")
+        assert found == pytest.approx(figure, abs=6e-5)
 
 
 def test_a_hundred_attributes_are_planned():

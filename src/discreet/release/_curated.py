@@ -214,7 +214,7 @@ def keyed(
     """Count a table by columns, some of them in bins."""
     from discreet import frame  # noqa: PLC0415 - only for questions about tables
 
-    named = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+    named = dict(columns) if isinstance(columns, Mapping) else {n: _quoted(n) for n in columns}
     widths = {
         name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
         for name, width in (bins or {}).items()
@@ -224,10 +224,18 @@ def keyed(
             raise ParameterError(f"bins names {name!r}, which is not among the columns")
         named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
     if group is not None:
-        named[group] = group
+        named[group] = _quoted(group)
     if not named:
         raise ParameterError("a publication needs columns", hint='columns=["age"]')
-    return Keyed(table.group_by(**named).agg(value=frame.count()).query, widths)
+    # column by column: what is published may have more cells than any answer has rows
+    asked = [table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in named.items()]
+    keys = tuple(key for query in asked for key in query.keys)
+    return Keyed(replace(asked[0], keys=keys), widths)
+
+
+def _quoted(column: str) -> str:
+    """Spell a column's name as SQL, whatever it looks like."""
+    return f'"{column.replace(chr(34), chr(34) * 2)}"'
 
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:

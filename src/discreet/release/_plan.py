@@ -33,6 +33,7 @@ from discreet.release._publication import Publication
 from discreet.release._questions import Question, conduct
 from discreet.release._synthetic import SyntheticRecords
 from discreet.release._topdown import TopDown
+from discreet.release._urn import OriginDestination
 from discreet.release._workload import Marginals, Products, Workload
 
 METHODS: dict[str, Callable[..., Mechanism]] = {
@@ -54,6 +55,7 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "count-of-counts": CountOfCounts,
     "topdown": TopDown,
     "synthetic": SyntheticRecords,
+    "urn": OriginDestination,
 }
 """Every method by its name."""
 
