@@ -300,3 +300,18 @@ def test_the_number_of_groups_is_not_read_off_the_data():
     with pytest.raises(ParameterError, match="names a row's group"):
         asked.publish("people", W.prefix(16), columns=["age"], epsilon=1,
                       method="count-of-counts", groups="public")  # fmt: skip
+
+
+def test_rows_that_a_join_may_drop_are_not_merely_changed():
+    towns = pol.Table("towns", [pol.Integer("age", 0, 15), pol.Category("kind", ["old", "new"])],
+                      public=True)  # fmt: skip
+    own = pol.Policy(
+        [pol.Table("people", COLUMNS, neighbours="change-one"), towns],
+        pol.Budget("10", delta="1e-3", accounting="approx"),
+        name=f"joined {next(_NAMES)}",
+    )
+    public = [{"age": i, "kind": "old"} for i in range(8)]
+    asked = Curator(own, Reference({"people": ROWS, "towns": public}), MemoryLedger(own))
+    table = asked.table("people").join("towns", on="age")
+    plan = asked.publication(table, W.identity(3), columns=["area"], rho=1).plan
+    assert (plan.neighbours, plan.rows) == (Neighbours.ADD_REMOVE, 2)

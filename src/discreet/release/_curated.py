@@ -48,18 +48,20 @@ from discreet.plan import (
     Code,
     Draw,
     Exact,
-    Filter,
     Formula,
     KeyValue,
     Kind,
+    LimitRows,
     Lowering,
     OutputColumn,
     Part,
     Priced,
+    Project,
     Query,
     Release,
     Releases,
     Rule,
+    Scan,
     Sensitivity,
     Statistic,
     StatisticValue,
@@ -305,14 +307,15 @@ def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Nei
     if main.neighbours is Neighbours.ADD_REMOVE:
         return Neighbours.ADD_REMOVE, max(counts.l1, 1)
     most = main.relation.m or 1
-    filtered = any(isinstance(node, Filter) for node in main.relation.nodes)
+    # a filter or a join may drop a row
+    whole = all(isinstance(node, Scan | Project | LimitRows) for node in main.relation.nodes)
     inside = all(
         not key.expr.type.nullable
         and key.expr.type.kind is not Kind.TEXT
         and len(key.codes or ()) == key.expr.type.size
         for key in main.keys
     )
-    if exact or (main.unit is None and most == 1 and inside and not filtered):
+    if exact or (main.unit is None and most == 1 and inside and whole):
         return Neighbours.CHANGE_ONE, most
     return Neighbours.ADD_REMOVE, max(counts.l1, 1)
 

@@ -22,7 +22,7 @@ from discreet.release._groups import CountOfCounts
 from discreet.release._hdmm import hdmm
 from discreet.release._hierarchy import HB, Hierarchical, IdentityStrategy, Wavelet
 from discreet.release._marginals import marginals
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._mwem import Mwem
 from discreet.release._optimum import MatrixStrategy
 from discreet.release._partition import Dawa
@@ -58,6 +58,9 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "urn": OriginDestination,
 }
 """Every method by its name."""
+
+_ROW, _QUERY = 3e-7, 1e-8
+"""Seconds for one measured number (noise and least squares) and for one answer, roughly."""
 
 _QUICK_AXIS = 1024
 _QUICK_MATRIX = 256
@@ -111,6 +114,13 @@ class Plan:
         """Roughly how many bytes the publication needs."""
         return 8 * (min(self.workload.cells, LARGEST) * 4 + min(self.workload.queries, LARGEST) * 2)
 
+    @property
+    def seconds(self) -> float | None:
+        """Roughly how long the publication takes; None where that depends on the data."""
+        if not isinstance(self.mechanism, Strategy):
+            return None
+        return _ROW * self.mechanism.query.rows + _QUERY * self.workload.queries
+
     def publish(self, x: Any, *, nonnegative: bool = False) -> Publication:
         """Spend the price on private counts and return the publication.
 
@@ -148,6 +158,8 @@ class Plan:
             f"  measures  {self.mechanism.describe()}",
             f"  rmse      {known}: {self.mechanism.note}",
         ]
+        time = "" if self.seconds is None else f"about {max(self.seconds, 0.01):.1g} s and "
+        lines.append(f"  needs     {time}{max(self.memory / 1e6, 0.1):.1g} MB")
         if self.rows > 1:
             lines.insert(1, f"  unit      at most {self.rows} records")
         if len(self.candidates) > 1:
