@@ -46,6 +46,7 @@ CASES = [
     (MAP, "adaptive-grid", {}),
     (VECTOR, "privtree", {}),
     (MAP, "privtree", {}),
+    (MAP, "urn", {"draws": 20}),
 ]
 GAUSSIAN = {"identity", "hb", "wavelet", "hdmm", "marginals", "tree-adaptive", "mwem", "ahp"}
 

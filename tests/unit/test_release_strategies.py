@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -340,9 +341,12 @@ def test_a_publication_explains_itself():
     assert [q["kind"] for q in record["questions"]] == ["measurement"]
     assert len(record["questions"][0]["released"]) == record["questions"][0]["rows"]
     assert table.to_arrow().column_names == ["query", "value", "low", "high"]
-    assert table.chart()["mark"] == "line"
+    assert [x["mark"] for x in table.chart()["layer"]] == ["line"]
+    band = table.chart(table.interval())
+    assert [x["mark"] for x in band["layer"]][1] == "line"
+    assert {"low", "high"} <= set(band["data"]["values"][0])
     grid = release.publish(np.ones((4, 4)), W.kron(W.identity(4), W.identity(4)), epsilon=1)
-    assert grid.chart()["mark"] == "rect"
+    assert grid.chart()["layer"] == [{"mark": "rect"}]
     made = grid.synthesize(50)
     assert made.shape == (50, 2)
     assert made.max() < 4
@@ -400,6 +404,11 @@ def test_optimal_gaussian_marginals_match_the_published_optima():
     for ways, figure in figures.items():
         found = rmse(W.marginals(cps, ways), "marginals", rho="0.5")
         assert found == pytest.approx(figure, abs=6e-5)
+    loans = (101, 101, 101, 101, 3, 8, 36, 6, 51, 4, 5, 15)
+    figures = {1: 2.8753, 2: 5.6343, 3: 8.7019, 4: 11.2670, 5: 12.6783, (0, 1, 2, 3): 8.8756}
+    for ways, figure in figures.items():
+        found = rmse(W.marginals(loans, ways), "marginals", rho="0.5")
+        assert found == pytest.approx(figure, abs=6e-5)
 
 
 def test_a_hundred_attributes_are_planned():
@@ -432,3 +441,46 @@ def test_laplace_marginals_are_at_least_as_good_as_equal_shares():
     variance = release.Price.read(epsilon=1).law(tables, 1).variance
     assert rmse(workload, "marginals", epsilon=1) < math.sqrt(variance)
     assert rmse(workload, "marginals", epsilon=1) <= rmse(workload, "identity", epsilon=1) * 1.001
+
+
+def test_a_plan_tells_time_and_memory_before_anything_happens():
+    plan = release.plan(W.prefix(1 << 20), epsilon=1, method="hb")
+    assert 0.1 < plan.seconds < 10
+    assert 1e7 < plan.memory < 1e9
+    assert "needs     about" in repr(plan)
+    assert release.plan(W.prefix(16), epsilon=1, method="mwem").seconds is None
+
+
+@pytest.mark.races
+def test_bars_show_on_terminals_after_a_second_and_only_there(monkeypatch):
+    from discreet.release import _progress
+
+    drawn = []
+    monkeypatch.setattr(_progress.Bar, "show", lambda self: drawn.append(self._what))
+    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+
+    def work():
+        with _progress.progress("outer") as bar:
+            bar.step("one")
+            with _progress.progress("inner"):
+                time.sleep(0.2)
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    work()
+    assert drawn == []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    work()
+    assert len(drawn) == 1
+    assert drawn[0] in ("outer", "one")
+
+
+@pytest.mark.races
+def test_a_bar_draws_what_is_being_done(capsys, monkeypatch):
+    from discreet.release import _progress
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    bar = _progress.Bar("counting", 2)
+    bar.show()
+    bar.step("tables")
+    bar.close()
+    assert "tables" in capsys.readouterr().err

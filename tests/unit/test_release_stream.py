@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 
 import numpy as np
 import pytest
 
+from discreet import policy as pol
 from discreet import release
-from discreet.errors import ParameterError
+from discreet.curator import Curator
+from discreet.engines import Reference
+from discreet.errors import BudgetExceededError, ParameterError
+from discreet.ledger import MemoryLedger, open_ledger
 from discreet.noise._deterministic import deterministic
 from discreet.release._stream import column_moves, inverse_series, square_root
 
@@ -121,3 +126,139 @@ def test_refusals(kwargs):
         stream.tick(1.5)
     with pytest.raises(ParameterError, match="nothing has been released"):
         stream.interval()
+
+
+# -- over a curator's table -----------------------------------------------------------------
+
+DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(40)]
+VISITS = [{"day": DAYS[i * 7 % 30], "cost": i % 4} for i in range(600)]
+
+
+def visits_policy(name, budget="50", **table):
+    columns = [pol.Date("day", "2026-01-01", "2026-02-09"), pol.Integer("cost", 0, 3)]
+    return pol.Policy(
+        tables=[pol.Table("visits", columns, **table)],
+        budget=pol.Budget(budget, delta="1e-4", accounting="approx"),
+        name=name,
+    )
+
+
+def visits(name, ledger=None, rows=VISITS, **options):
+    own = visits_policy(name, **options)
+    return Curator(own, Reference({"visits": rows}), ledger or MemoryLedger(own), None, "visits")
+
+
+@pytest.mark.parametrize("value", [None, "cost"])
+def test_a_stream_follows_a_table(value):
+    """At ε = 2000 the noise of a node is 0 but with probability 2e^{-333}."""
+    asked = visits(f"follows {value}", budget="5000")
+    stream = release.Stream(every="day", horizon=40, bound=3 if value else 1, epsilon=2000)
+    feed = stream.follow(asked, "visits", "day", start="2026-01-01", value=value)
+    for t in range(30):
+        wanted = sum(r[value] if value else 1 for r in VISITS if r["day"] <= DAYS[t])
+        assert feed.tick() == pytest.approx(wanted)
+
+
+def test_a_restart_finds_the_state_in_the_ledger_and_pays_nothing(tmp_path):
+    own = visits_policy(f"restart {tmp_path}")
+    price = {"every": "day", "horizon": 40, "rho": "0.5"}
+    with_ledger = open_ledger(tmp_path / "visits.ledger", own)
+    asked = visits(own.name, with_ledger)
+    feed = release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+    first = [feed.tick() for _ in range(3)]
+    spent = asked.budget.spent
+    again = visits(own.name, open_ledger(tmp_path / "visits.ledger", own))
+    back = release.Stream(**price).follow(again, "visits", "day", start="2026-01-01")
+    assert back.now == 3
+    assert back.total == first[-1]
+    assert back.record() == feed.record()
+    assert again.budget.spent == spent
+    back.tick()
+    # the whole price came with the first tick; another tick costs the least there is
+    more = again.budget.spent["epsilon"] - spent["epsilon"]
+    assert 0 < more < spent["epsilon"] / 100
+
+
+def test_missed_ticks_are_released_once_each():
+    asked = visits("missed")
+    price = {"every": "day", "horizon": 40, "rho": "0.5"}
+    feed = release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+    feed.tick()
+    feed.until("2026-01-08")
+    assert feed.now == 7
+    spent = asked.budget.spent
+    feed.until("2026-01-08")
+    assert asked.budget.spent == spent
+    ticks = [e.plan for e in asked.ledger.entries if e.plan.startswith("stream")]
+    assert len(ticks) == len(set(ticks)) == 7
+
+
+def test_a_killed_tick_is_finished_under_its_debit():
+    class Dying(Reference):
+        dead = True
+
+        def execute(self, aggregate, salt):
+            if self.dead:
+                raise KeyboardInterrupt
+            return super().execute(aggregate, salt)
+
+    own = visits_policy("killed")
+    engine = Dying({"visits": VISITS})
+    asked = Curator(own, engine, MemoryLedger(own), None, "visits")
+    price = {"every": "day", "horizon": 40, "rho": "0.5"}
+    feed = release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+    with pytest.raises(KeyboardInterrupt):
+        feed.tick()
+    paid = asked.budget.spent["epsilon"]
+    engine.dead = False
+    back = release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+    assert back.now == 1
+    # running again is metered at the least price, the price itself is paid once
+    assert asked.budget.spent["epsilon"] < paid * 1.01
+
+
+def test_streams_that_cannot_be_bounded_are_refused_for_free():
+    stream = {"every": "day", "horizon": 40, "rho": "0.5"}
+    people = [{**r, "id": i % 50} for i, r in enumerate(VISITS)]
+    asked = visits("units", rows=people, unit="id", max_rows_per_unit=3)
+    with pytest.raises(ParameterError, match="change from tick to tick"):
+        release.Stream(**stream).follow(asked, "visits", "day", start="2026-01-01")
+    asked = visits("refused")
+    for more, how, match in (
+        ({}, {"value": "cost"}, "adds up to 3"),
+        ({"neighbours": "change-one"}, {}, "policy's relation"),
+        ({"ticks": 2}, {}, "one tick for each row"),
+        ({"every": "month"}, {}, "days or weeks"),
+        ({}, {"start": "soon"}, "a day or a whole number"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            release.Stream(**{**stream, **more}).follow(
+                asked, "visits", "day", **{"start": "2026-01-01", **how}
+            )
+    assert asked.budget.spent["epsilon"] == 0
+    poor = visits("poor", budget="1")
+    feed = release.Stream(**stream).follow(poor, "visits", "day", start="2026-01-01")
+    with pytest.raises(BudgetExceededError):
+        feed.tick()
+    assert feed.now == 0
+
+
+@pytest.mark.parametrize("price", [{"rho": "0.5"}, {"epsilon": 1}])
+def test_a_late_row_moves_less_than_its_whole_column(price):
+    """Replay of ticks computed from a growing table, one row arriving at any time."""
+    stream = release.Stream(every="day", horizon=20, **price)
+    base = [3] * 20
+    for s in (0, 4, 15):
+        for arrives in range(s, 20):
+            moved = 0
+            for t in range(20):
+                other = list(base[: t + 1])
+                if t >= arrives:
+                    other[s] += 1
+                pairs = zip(stream.exact(base[: t + 1]), stream.exact(other), strict=True)
+                gaps = [b - a for a, b in pairs]
+                moved += sum(map(abs, gaps)) if stream.price.pure else sum(g * g for g in gaps)
+            most = stream._levels if stream.price.pure else stream.sensitivity2
+            assert moved <= most
+            if arrives == s == 0 and not stream.price.pure:
+                assert moved == most

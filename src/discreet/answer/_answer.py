@@ -15,7 +15,15 @@ from discreet._exact import Number
 from discreet._text import visible
 from discreet.answer import _outputs, _show
 from discreet.answer._record import Record, read
-from discreet.plan import Box, OutputExpr, choosing, damaged, shares_noise, statistics_of
+from discreet.plan import (
+    Box,
+    OutputExpr,
+    Release,
+    choosing,
+    damaged,
+    shares_noise,
+    statistics_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +77,11 @@ class Answer:
     def record(self) -> dict[str, Any]:
         """Return the JSON-able record from which anyone can recompute everything."""
         return self._record.to_dict()
+
+    @property
+    def parts(self) -> tuple[Release, ...]:
+        """What was released, part by part."""
+        return self._record.parts
 
     @property
     def cost(self) -> Mapping[str, str]:

@@ -45,7 +45,6 @@ _NODES: Final[dict[str, type]] = {
     "Of": StatisticValue,
     "Output": OutputColumn,
     "Text": Text,
-    **Formula.kinds,
 }
 """Nodes by their names in records."""
 _NAMES: Final = {node: name for name, node in _NODES.items()}
@@ -98,9 +97,10 @@ class Record:
 
 def encode(node: object) -> Any:
     """Turn a formula or output expression into JSON-able data."""
-    kind: type = type(node)
-    if kind in _NAMES:
-        return {"is": _NAMES[kind]} | {f.name: encode(getattr(node, f.name)) for f in fields(kind)}
+    kind: Any = type(node)
+    name = kind.__name__ if isinstance(node, Formula) else _NAMES.get(kind)
+    if name is not None:
+        return {"is": name} | {f.name: encode(getattr(node, f.name)) for f in fields(kind)}
     if isinstance(node, tuple | list):
         return [encode(n) for n in node]
     return str(node) if isinstance(node, Fraction) else node
@@ -154,7 +154,8 @@ def _decode(data: Any, depth: int = 0) -> Any:
         return tuple(_decode(d, depth + 1) for d in data)
     if not isinstance(data, Mapping):
         return data
-    kind = _NODES.get(str(data.get("is")))
+    name = str(data.get("is"))
+    kind: Any = _NODES.get(name) or Formula.kinds.get(name)
     if kind is None:
         raise damaged(f"it holds an unknown node {str(data.get('is'))[:40]!r}")
     values = {}

@@ -37,6 +37,8 @@ from discreet.plan import (
     Draw,
     Groups,
     Plan,
+    Query,
+    Question,
     Salt,
     Scan,
     Sensitivity,
@@ -62,6 +64,12 @@ class _Frozen(Draw):
         """Write the public part of the call down; pick the first."""
         self.calls.append(("choose", len(scores), sensitivity, epsilon))
         return 0
+
+    def answer(self, question: Question, counts: Any) -> NDArray[Any]:
+        """Write the public part of the question down; answer without looking."""
+        del counts
+        self.calls.append(("question", repr(question.record())))
+        return question.blank()
 
 
 def replay(
@@ -344,7 +352,7 @@ class Measurement:
 
 def measurements(
     policy: pol.Policy | str,
-    question: str,
+    question: str | Query,
     tables: Any,
     *,
     salt: Salt | bytes | str | int | None = None,
@@ -359,7 +367,7 @@ def measurements(
     policy
         A policy, or its file or text.
     question
-        One SELECT.
+        One SELECT, or a question as the plan sees it (a publication, for instance).
     tables
         Test data, as :func:`discreet.open` takes them. What comes back is *not*
         private: never call this on people's data.
@@ -383,7 +391,9 @@ def measurements(
         def fanout(table: str, columns: tuple[str, ...]) -> int:
             return engine.fanout(Scan(loaded.table(table)), columns)
 
-        lowered = lower(sql.parse(question, loaded, public_fanout=fanout).query)
+        if isinstance(question, str):
+            question = sql.parse(question, loaded, public_fanout=fanout).query
+        lowered = lower(question)
         key = _salt(salt)
         groups = [engine.execute(a, key) if a.measures else {} for a in lowered.aggregates]
     finally:

@@ -179,6 +179,33 @@ def check(
 
 
 @app.command()
+def release(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[preview] PLAN", help="Release plan, a TOML file.")
+    ],
+    *,
+    dummy: Annotated[
+        bool, typer.Option("--dummy", help="Rehearse on made-up data; nothing is charged.")
+    ] = False,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write here.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Publish what a release plan declares; "preview" prices it for free."""
+    deliver(
+        "release",
+        lambda: module("_release").run(
+            words, dummy=dummy, output=output, source=source, ledger=ledger, analyst=analyst
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command()
 def preview(
     sql: Sql = None,
     *,

@@ -42,7 +42,7 @@ from discreet.plan import (
 )
 
 if TYPE_CHECKING:
-    from discreet import frame
+    from discreet import frame, release
     from discreet.inference import ErrorEstimate
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
@@ -211,6 +211,64 @@ class Curator:
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
         offer = read_offer(None, epsilon, delta, rho)
         return self._ask(query, offer, key=None, fresh=False)
+
+    def publication(
+        self,
+        table: str | frame.Table,
+        workload: release.Workload,
+        *,
+        columns: Sequence[str] | Mapping[str, str] = (),
+        bins: Mapping[str, Number] | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        method: str = "auto",
+        owner: str | None = None,
+        group: str | None = None,
+        **options: Any,
+    ) -> release.Proposal:
+        """Price a publication without touching data or budget; see :meth:`publish`."""
+        from discreet import release  # noqa: PLC0415 - only for publications
+
+        started = self.table(table) if isinstance(table, str) else table
+        query = release.question(
+            started, workload, columns=columns, bins=bins, method=method, owner=owner,
+            group=group, options=options,
+        )  # fmt: skip
+        bill = self._plan(query, read_offer(None, epsilon, delta, rho))
+
+        def pay(*, key: str | None, fresh: bool) -> Answer:
+            return self._run([bill], bill.cost, key=key, fresh=fresh)[0]
+
+        return release.Proposal(bill, self._left(), pay)
+
+    def publish(
+        self,
+        table: str | frame.Table,
+        workload: release.Workload,
+        *,
+        nonnegative: bool = False,
+        key: str | None = None,
+        fresh: bool = False,
+        **how: Any,
+    ) -> release.Publication:
+        """Publish a workload over a table's public domain.
+
+        Parameters
+        ----------
+        table
+            A table's name, or ``curator.table("people").where("age >= 18")``.
+        workload
+            The queries, over the columns' public values.
+        nonnegative, key, fresh
+            As for :func:`discreet.release.publish`, and as in :meth:`sql`.
+        how
+            What :meth:`publication` takes: ``columns`` (and ``bins``, widths by column), a
+            price (``epsilon``, ``delta``, ``rho``), the ``method`` and its options; an
+            ``owner`` who answers for numbers that are released exactly.
+        """
+        proposal = self.publication(table, workload, **how)
+        return proposal.publish(nonnegative=nonnegative, key=key, fresh=fresh)
 
     def error_of(
         self,

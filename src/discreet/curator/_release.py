@@ -23,7 +23,9 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
     draw = draw or Draw()
     lowered, query = plan.lowered, plan.lowered.query
     groups = [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
-    if lowered.selector is None:
+    if lowered.labels is not None:
+        cells = Cells(())  # the rows of the answer are not its cells
+    elif lowered.selector is None:
         cells = Cells(cells_of(query.keys))
     else:
         cells = plan.parts[lowered.selector].select(groups, draw)

@@ -35,7 +35,7 @@ def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
 def _typed(record: Record, plan: Plan) -> Record:
     keys = dict(record.keys)
     for key in plan.lowered.query.keys:
-        if key.expr.type.kind.value in {"date", "timestamp"}:
+        if key.name in keys and key.expr.type.kind.value in {"date", "timestamp"}:
             keys[key.name] = tuple(_moment(v, key.expr.type.kind.value) for v in keys[key.name])
     return replace(record, keys=keys)
 

@@ -11,10 +11,23 @@ from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
 from discreet.plan._describe import describe
 from discreet.plan._expr import Expr
-from discreet.plan._formula import Formula, Mean, Spread, Total, corners
+from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
 from discreet.plan._functions import FUNCTIONS
-from discreet.plan._lower import Lowered, cells_of, lower
-from discreet.plan._parts import Cells, Cost, Draw, Part, Priced, Release, charge, distance, fits
+from discreet.plan._lower import Lowered, Lowering, cells_of, lower
+from discreet.plan._parts import (
+    Cells,
+    Cost,
+    Draw,
+    Exact,
+    Part,
+    Priced,
+    Question,
+    Release,
+    Rule,
+    charge,
+    distance,
+    fits,
+)
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
@@ -69,7 +82,7 @@ from discreet.plan._target import (
     statistics_of,
 )
 from discreet.plan._types import Code, Kind, Type, of_column
-from discreet.plan._valid import damaged, integer, rational
+from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._vectors import Box, Numbers
 
 __all__ = [
@@ -90,6 +103,7 @@ __all__ = [
     "CountDistinct",
     "CountUnits",
     "Draw",
+    "Exact",
     "Expr",
     "Filter",
     "Fluent",
@@ -107,6 +121,7 @@ __all__ = [
     "Limits",
     "LinearImage",
     "Lowered",
+    "Lowering",
     "Mean",
     "Measure",
     "MeasureKind",
@@ -122,9 +137,12 @@ __all__ = [
     "Priced",
     "Project",
     "Query",
+    "Question",
     "Range",
     "Relation",
     "Release",
+    "Releases",
+    "Rule",
     "Salt",
     "Scan",
     "Scope",
@@ -156,6 +174,7 @@ __all__ = [
     "functions",
     "ingest",
     "integer",
+    "integers",
     "level_of_each",
     "limits_of",
     "lower",

@@ -29,7 +29,7 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
-from discreet.plan._stability import linear_sensitivity, sensitivity
+from discreet.plan._stability import Sensitivity, linear_sensitivity, sensitivity
 from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
@@ -172,17 +172,22 @@ class Lowering:
 
     def image(self, rows: tuple[tuple[int, ...], ...], labels: tuple[str, ...]) -> int:
         """Linear combinations of the counts of all cells."""
+        domain = cells_of(self.query.keys)
+
+        def part(main: Aggregate, place: int, counts: Sensitivity) -> Part:
+            moves = linear_sensitivity(main, rows)
+            return Image(0, moves, len(rows), place, rows, domain, counts)
+
+        return self.counted(part, labels)
+
+    def counted(
+        self, part: Callable[[Aggregate, int, Sensitivity], Part], labels: tuple[str, ...]
+    ) -> int:
+        """A part over the counts of all cells, whose answer has rows of its own."""
         place = len(self.measures)
         self.measures.append(Measure(MeasureKind.SUM, ONE))
         self.labels = labels
-        domain = cells_of(self.query.keys)
-
-        def slot(main: Aggregate) -> Part:
-            moves = linear_sensitivity(main, rows)
-            counts = sensitivity(main, main.measures[place])
-            return Image(0, moves, len(rows), place, rows, domain, counts)
-
-        return self._add(slot)
+        return self._add(lambda main: part(main, place, sensitivity(main, main.measures[place])))
 
     # -- machinery ------------------------------------------------------------------
 
@@ -217,7 +222,7 @@ class Lowering:
     def _selector(self) -> int | None:
         """The part by which open keys are selected; it counts units for everybody else too."""
         column = next((k.name for k in self.query.keys if k.codes is None), None)
-        if column is None:
+        if column is None or not all(s.selects for s in self.query.statistics):
             return None
         measure = self._units()
         index = self.vector(measure)

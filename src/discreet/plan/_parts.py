@@ -42,6 +42,19 @@ Exact: TypeAlias = Mapping[tuple[Code, ...], int]
 """Integers before noise, by cell (and leaf, label or query)."""
 
 
+class Question(Protocol):
+    """One question of a part that asks several, one after the other."""
+
+    def ask(self, counts: Any) -> Ints:
+        """Return the released answer."""
+
+    def blank(self) -> Ints:
+        """Return an answer of the right form that knows no data."""
+
+    def record(self) -> dict[str, Any]:
+        """Return the public parameters."""
+
+
 class Draw:
     """Where randomness enters a release; audits replace it with a recorder."""
 
@@ -53,6 +66,10 @@ class Draw:
     def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
         """Pick an index with the exponential mechanism."""
         return int(m.exponential(scores, sensitivity, epsilon).value)
+
+    def answer(self, question: Question, counts: Any) -> Ints:
+        """Put a question of a publication to private counts."""
+        return question.ask(counts)
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,8 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     assert ask.epsilon is not None
     rule = LaplaceRule(ask.epsilon / max(_draws(lowered), 1), ask.delta)
     why = "Laplace noise: a pure guarantee"
-    laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why)
+    claim = None if ask.delta is None else (ask.epsilon, ask.delta)
+    laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why, claim)
     if ask.delta is None or noise == "laplace" or not all(x.gaussian for x in lowered.parts):
         return laplace
     best = min((laplace, _gaussian(lowered, ask.epsilon, ask.delta)), key=_worst)

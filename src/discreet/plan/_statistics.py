@@ -68,6 +68,8 @@ class Statistic(ABC):
     needs_expr: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
     """Whether a call may state contribution bounds."""
+    selects: ClassVar[bool] = True
+    """Whether open keys are shown, hence selected."""
     ordered: ClassVar[bool] = False
     """Whether WITHIN GROUP may name its expression."""
     known: ClassVar[list[type[Statistic]]] = []

@@ -17,7 +17,11 @@ questions, and everything else is post-processing.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from discreet.release._counts import Counts, Records
+from discreet.release._domain import Domain
 from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._optimum import Optimum, gaussian_optimum
 from discreet.release._plan import METHODS, Plan, plan, publish
@@ -29,18 +33,42 @@ from discreet.release._stream import Stream
 from discreet.release._synthetic import Combined, Synthetic, combine, synthetic
 from discreet.release._workload import Workload
 
+if TYPE_CHECKING:
+    from discreet.release._curated import Proposal, question
+    from discreet.release._run import Preview, made_up, preview, run
+
+_LATER = {
+    **dict.fromkeys(("Proposal", "question"), "_curated"),
+    **dict.fromkeys(("Preview", "made_up", "preview", "run"), "_run"),
+}
+"""What needs a curator loads with its first use."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 __all__ = [
     "METHODS",
     "Choice",
     "Combined",
     "Counts",
     "Course",
+    "Domain",
     "Job",
     "Measurement",
     "Mechanism",
     "Optimum",
     "Plan",
+    "Preview",
     "Price",
+    "Proposal",
     "Publication",
     "Query",
     "Question",
@@ -52,7 +80,11 @@ __all__ = [
     "combine",
     "conduct",
     "gaussian_optimum",
+    "made_up",
     "plan",
+    "preview",
     "publish",
+    "question",
+    "run",
     "synthetic",
 ]

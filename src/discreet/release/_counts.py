@@ -43,6 +43,11 @@ class Counts:
             self._array = self.marginal(tuple(range(len(self.shape))))
         return self._array
 
+    @property
+    def small(self) -> bool:
+        """Whether an array of the counts fits into memory."""
+        return math.prod(self.shape) <= LARGEST
+
     def marginal(self, axes: Sequence[int]) -> NDArray[np.int64]:
         """Return the counts summed over all axes but these (in increasing order)."""
         if self._array is not None:

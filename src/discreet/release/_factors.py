@@ -7,7 +7,9 @@ that a grid of blocks can express. Costs are O(n) where the structure allows.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,24 @@ from discreet.errors import Hint, ParameterError
 Array = NDArray[np.float64]
 
 
+def fingerprint(*arrays: NDArray[Any]) -> str:
+    """Return a hash of arrays, the same in every process."""
+    found = hashlib.sha256()
+    for array in arrays:
+        # indices come in 32 or 64 bits, whichever scipy likes
+        same = np.ascontiguousarray(array, "<i8" if array.dtype.kind in "iub" else "<f8")
+        found.update(f"{array.shape} {same.dtype.str} ".encode() + same.tobytes())
+    return found.hexdigest()
+
+
 class Axis(ABC):
     """A workload over one axis of n cells with m queries."""
 
     name: str
     n: int
     m: int
+    labels: Sequence[str] | None = None
+    """Names of the queries, where they have any."""
     counting = True
     """Whether all weights are 0 or 1."""
 
@@ -218,8 +232,8 @@ class Rows(Axis):
 
     name = "matrix"
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = _read(matrix)
+    def __init__(self, matrix: Any, labels: Sequence[str] | None = None) -> None:
+        self.matrix, self.labels = _read(matrix), labels
         self.m, self.n = (int(k) for k in self.matrix.shape)
         self.counting = bool(np.isin(self.matrix.data, (0.0, 1.0)).all())
 
@@ -254,8 +268,9 @@ class Rows(Axis):
         return np.asarray(summed.multiply(summed).sum(axis=0), dtype=np.float64).ravel()
 
     def key(self) -> tuple[Any, ...]:
-        """Matrices are equal only to themselves."""
-        return (self.name, self.n, id(self))
+        """Matrices are equal if their entries are."""
+        m = self.matrix
+        return (self.name, self.n, self.m, fingerprint(m.indptr, m.indices, m.data))
 
 
 class Gram(Axis):

@@ -116,6 +116,10 @@ class Refinement(Question):
         gap = np.abs(self.query.apply(x) - self.query.apply(y)).sum()
         return Fraction(int(gap), self.query.l1_sensitivity(self.neighbours))
 
+    def blank(self) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(self.query.rows, dtype=np.int64)
+
     def record(self) -> dict[str, Any]:
         """Return the scale of this level's noise."""
         scale = 1 / (self.ladder.levels[self.position] * self.ladder.eta)

@@ -119,6 +119,16 @@ class Junction:
         home = self.home(clique)
         return np.asarray(bags[home].sum(axis=_others(self.bags[home], clique)))
 
+    def table(self, bags: Sequence[Array], clique: Clique) -> Array:
+        """Return the distribution of any attributes: bags given separators, multiplied out."""
+        terms: list[Any] = []
+        for j in self.order:
+            bag, shared = self.bags[j], self.separator.get(j, ())
+            above = bags[j].sum(axis=_others(bag, shared))
+            given = self.widened(above, shared, bag)
+            terms += [bags[j] / np.maximum(given, 1e-300) if shared else bags[j], list(bag)]
+        return np.asarray(np.einsum(*terms, list(clique), optimize="greedy"))
+
     def draw(self, bags: Sequence[Array], n: int) -> NDArray[np.int64]:
         """Draw n records."""
         out = np.zeros((n, len(self.sizes)), dtype=np.int64)

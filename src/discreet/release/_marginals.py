@@ -131,6 +131,14 @@ class Contrasts(Question):
         """ρ = P/(2σ²)."""
         return p.Zcdp(self.reach / (2 * self.sigma2)).under(self.neighbours)
 
+    def most(self, rows: int) -> int:
+        """Distances are squares."""
+        return rows**2
+
+    def blank(self) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(self.query.rows, dtype=np.int64)
+
     @property
     def query(self) -> Kron:
         """The integer contrasts, unweighted."""

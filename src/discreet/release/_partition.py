@@ -129,6 +129,10 @@ class Partition(Question):
             worst = max(worst, Fraction(gap, changes * self.reach(length)))
         return worst
 
+    def blank(self) -> NDArray[Any]:
+        """Return the partition into one bucket."""
+        return np.zeros(1, dtype=np.int64)
+
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
         return {

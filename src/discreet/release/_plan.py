@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
@@ -20,15 +22,18 @@ from discreet.release._groups import CountOfCounts
 from discreet.release._hdmm import hdmm
 from discreet.release._hierarchy import HB, Hierarchical, IdentityStrategy, Wavelet
 from discreet.release._marginals import marginals
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._mwem import Mwem
 from discreet.release._optimum import MatrixStrategy
 from discreet.release._partition import Dawa
 from discreet.release._price import Price
 from discreet.release._privtree import PrivTree
+from discreet.release._progress import progress
 from discreet.release._publication import Publication
-from discreet.release._questions import conduct, whole_loss
+from discreet.release._questions import Question, conduct
+from discreet.release._synthetic import SyntheticRecords
 from discreet.release._topdown import TopDown
+from discreet.release._urn import OriginDestination
 from discreet.release._workload import Marginals, Products, Workload
 
 METHODS: dict[str, Callable[..., Mechanism]] = {
@@ -49,8 +54,13 @@ METHODS: dict[str, Callable[..., Mechanism]] = {
     "privtree": PrivTree,
     "count-of-counts": CountOfCounts,
     "topdown": TopDown,
+    "synthetic": SyntheticRecords,
+    "urn": OriginDestination,
 }
 """Every method by its name."""
+
+_ROW, _QUERY = 3e-7, 1e-8
+"""Seconds for one measured number (noise and least squares) and for one answer, roughly."""
 
 _QUICK_AXIS = 1024
 _QUICK_MATRIX = 256
@@ -70,6 +80,8 @@ class Plan:
         Expected root mean squared error of a query; None where it depends on the data.
     candidates
         Methods that were compared, with their expected errors.
+    rows
+        Most records of one unit; what it costs is what these cost together.
     """
 
     workload: Workload
@@ -78,6 +90,7 @@ class Plan:
     mechanism: Mechanism
     rmse: float | None
     candidates: dict[str, float]
+    rows: int = 1
 
     @property
     def method(self) -> str:
@@ -92,12 +105,21 @@ class Plan:
     @property
     def loss(self) -> p.PrivacyLoss:
         """What it costs."""
-        return self.mechanism.loss
+        if self.rows == 1:
+            return self.mechanism.loss
+        return self.price.loss.under(self.neighbours)
 
     @property
     def memory(self) -> int:
         """Roughly how many bytes the publication needs."""
         return 8 * (min(self.workload.cells, LARGEST) * 4 + min(self.workload.queries, LARGEST) * 2)
+
+    @property
+    def seconds(self) -> float | None:
+        """Roughly how long the publication takes; None where that depends on the data."""
+        if not isinstance(self.mechanism, Strategy):
+            return None
+        return _ROW * self.mechanism.query.rows + _QUERY * self.workload.queries
 
     def publish(self, x: Any, *, nonnegative: bool = False) -> Publication:
         """Spend the price on private counts and return the publication.
@@ -111,9 +133,22 @@ class Plan:
             workload*; this never raises the workload's error, but makes it unknowable.
         """
         counts = read_counts(x, self.workload.shape)
-        estimate, asked = conduct(self.mechanism.course(), self.price, lambda q: q.ask(counts))
-        loss = whole_loss(asked, self.price, self.neighbours)
-        return Publication.of(self, estimate, asked, loss, nonnegative=nonnegative)
+        estimate, asked = self.conduct(lambda question: question.ask(counts))
+        # questions are not kept: some hold noise that was drawn and not released
+        released = [(question.record(), y) for question, y in asked]
+        return Publication.of(self, estimate, released, nonnegative=nonnegative)
+
+    def conduct(
+        self, answer: Callable[[Question], NDArray[Any]]
+    ) -> tuple[Any, list[tuple[Question, NDArray[Any]]]]:
+        """Drive the mechanism with answers to its questions; see :func:`conduct`."""
+        with progress(f"publishing by {self.method}") as bar:
+
+            def answered(question: Question) -> NDArray[Any]:
+                bar.step(question.label or self.method)
+                return answer(question)
+
+            return conduct(self.mechanism.course(), self.mechanism.job.price, answered)
 
     def __repr__(self) -> str:
         known = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
@@ -123,6 +158,10 @@ class Plan:
             f"  measures  {self.mechanism.describe()}",
             f"  rmse      {known}: {self.mechanism.note}",
         ]
+        time = "" if self.seconds is None else f"about {max(self.seconds, 0.01):.1g} s and "
+        lines.append(f"  needs     {time}{max(self.memory / 1e6, 0.1):.1g} MB")
+        if self.rows > 1:
+            lines.insert(1, f"  unit      at most {self.rows} records")
         if len(self.candidates) > 1:
             ranked = sorted(self.candidates.items(), key=lambda item: item[1])
             lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))
@@ -137,6 +176,7 @@ def plan(
     rho: Number | None = None,
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
+    rows: int = 1,
     **options: Any,
 ) -> Plan:
     """Say how a workload would be published, and how well, without any data.
@@ -152,6 +192,8 @@ def plan(
         depend on the data.
     neighbours
         "add-remove" or "change-one".
+    rows
+        Most records that one unit has: all of them are protected together.
     options
         Passed to the method.
 
@@ -170,11 +212,22 @@ def plan(
         raise ParameterError(
             "neighbours must be 'add-remove' or 'change-one'", hint=Hint("neighbours", "add-remove")
         ) from None
-    job = Job(workload, Price.read(epsilon, delta, rho), relation)
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise ParameterError("rows is how many records one unit has, at least 1", hint="rows=1")
+    price = Price.read(epsilon, delta, rho)
+    job = Job(workload, price.each(rows), relation)
+    with progress(f"planning {workload.describe()}"):
+        return _planned(job, price, method, rows, options)
+
+
+def _planned(job: Job, price: Price, method: str, rows: int, options: dict[str, Any]) -> Plan:
+    """Make the method, or the best of those that suit."""
+    workload, relation = job.workload, job.neighbours
     if method != "auto":
         chosen = _made(job, method, options)
         rmse = _rmse(chosen)
-        return _plan(job, chosen, {} if rmse is None else {method: rmse})
+        found = {} if rmse is None else {method: rmse}
+        return Plan(workload, price, relation, chosen, rmse, found, rows)
     if options:
         raise ParameterError(
             f"options belong to a method: {', '.join(sorted(options))}", hint=Hint("method", "hdmm")
@@ -182,11 +235,7 @@ def plan(
     made = {name: _made(job, name, {}) for name in _suited(job)}
     errors = {name: rmse for name, m in made.items() if (rmse := _rmse(m)) is not None}
     best = min(errors, key=errors.__getitem__)
-    return _plan(job, made[best], errors)
-
-
-def _plan(job: Job, mechanism: Mechanism, errors: dict[str, float]) -> Plan:
-    return Plan(job.workload, job.price, job.neighbours, mechanism, _rmse(mechanism), errors)
+    return Plan(workload, price, relation, made[best], errors[best], errors, rows)
 
 
 def _rmse(mechanism: Mechanism) -> float | None:
@@ -236,6 +285,7 @@ def publish(
     rho: Number | None = None,
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
+    rows: int = 1,
     nonnegative: bool = False,
     **options: Any,
 ) -> Publication:
@@ -245,7 +295,7 @@ def publish(
     ----------
     x
         Private counts in the domain's shape, or :class:`Records`.
-    workload, epsilon, delta, rho, method, neighbours, options
+    workload, epsilon, delta, rho, method, neighbours, rows, options
         See :func:`plan`.
     nonnegative
         See :meth:`Plan.publish`.
@@ -264,6 +314,7 @@ def publish(
         rho=rho,
         method=method,
         neighbours=neighbours,
+        rows=rows,
         **options,
     )
     return made.publish(x, nonnegative=nonnegative)

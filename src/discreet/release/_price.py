@@ -77,6 +77,18 @@ class Price:
             return p.Pure(self.total)
         return p.Zcdp(self.total)
 
+    def each(self, rows: int) -> Price:
+        """Return the price of one record, where one unit may have so many.
+
+        Group privacy: what is ε-DP for one record is rows·ε-DP for that many, and what is
+        ρ-zCDP is rows²·ρ-zCDP (Bun & Steinke 2016, Proposition 27).
+        """
+        if rows == 1:
+            return self
+        if self.pure:
+            return Price(self.total / rows, None, None)
+        return Price(None, None, self.total / rows**2)
+
     def __str__(self) -> str:
         if self.rho is not None:
             return f"ρ={show(self.rho)}"
@@ -84,13 +96,17 @@ class Price:
         text = f"ε={show(self.epsilon)}"
         return text if self.delta is None else f"{text}, δ={show(self.delta)}"
 
-    def law(self, l1: int, l2: int, share: Fraction = Fraction(1), rows: int = 1) -> noise.Law:
-        """Return the noise for a measurement of these sensitivities (L1, squared L2)."""
+    def law(self, l1: int, l2: int, share: Fraction | None = None, rows: int = 1) -> noise.Law:
+        """Return the noise for a measurement of these sensitivities (L1, squared L2).
+
+        Without a share it is the only one, and certified at (ε, δ) by itself.
+        """
+        alone, share = share is None, Fraction(1) if share is None else share
         if not 0 < share <= 1:
             raise ParameterError(f"a share of the price must lie in (0, 1], got {show(share)}")
         if self.pure:
             return noise.DiscreteLaplace(max(l1, 1) / (share * self.total))
-        if share == 1 and self.rho is None:
+        if alone and self.rho is None:
             assert self.epsilon is not None
             assert self.delta is not None
             return _certified(max(l2, 1), self.epsilon, self.delta, rows)

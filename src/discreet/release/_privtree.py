@@ -115,6 +115,10 @@ class Growth(Question):
             worst = max(worst, int(np.abs(gap).max()), -(-int(np.abs(gap).sum()) // moves))
         return Fraction(worst)
 
+    def blank(self) -> NDArray[Any]:
+        """Split nothing."""
+        return np.zeros(min(self.height, 1), dtype=np.int64)
+
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
         return {
@@ -208,20 +212,17 @@ def _labels(
     leaves: list[tuple[int, NDArray[np.int64]]], shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the leaf of each cell and the side of each leaf."""
-    labels = np.zeros(shape, dtype=np.int64)
-    sides, start = [], 0
-    for side, nodes in leaves:
-        if not len(nodes):
-            continue
-        grid = tuple(-(-n // side) for n in shape)
-        level = np.full(grid, -1, dtype=np.int64)
-        level[tuple(nodes.T)] = start + np.arange(len(nodes))
+    # from coarse to fine, so that the whole costs little more than the finest level
+    sides, start, before = [], 0, leaves[0][0]
+    labels = np.zeros(tuple(-(-n // before) for n in shape), dtype=np.int64)
+    for side, nodes in [*leaves, (1, np.zeros((0, len(shape)), dtype=np.int64))]:
+        for axis, n in enumerate(shape if side < before else ()):
+            labels = np.repeat(labels, before // side, axis=axis)
+            labels = labels.take(np.arange(-(-n // side)), axis=axis)
+        before = side
+        labels[tuple(nodes.T)] = start + np.arange(len(nodes))
         start += len(nodes)
         sides.append(np.full(len(nodes), side))
-        for axis in range(level.ndim):
-            level = np.repeat(level, side, axis=axis)
-        level = level[tuple(slice(0, n) for n in shape)]
-        labels = np.where(level >= 0, level, labels)
     return labels, np.concatenate(sides)
 
 

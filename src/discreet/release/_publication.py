@@ -16,7 +16,7 @@ interval covers by itself; they do not cover all at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,15 @@ from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.mechanisms import Interval
 from discreet.release import _post
 from discreet.release._counts import Counts
-from discreet.release._questions import Question, conduct
+from discreet.release._domain import Domain
+from discreet.release._synthetic import Model, Synthetic
 
 if TYPE_CHECKING:
     from discreet.release._plan import Plan
 
 _COPIES = 399
+_ROOM = 1 << 27
+_POINTS = 2000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -56,6 +59,11 @@ class Publication:
         What the publication cost.
     plan
         How it was made.
+    domain
+        Names and values of the cells, where they have any.
+    left, cached
+        Of a curator's publication: what is left of the budget, and whether it had been
+        published before and was free.
     """
 
     answers: NDArray[np.float64]
@@ -64,16 +72,19 @@ class Publication:
     loss: p.PrivacyLoss
     plan: Plan
     nonnegative: bool
-    _released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
+    released: tuple[tuple[dict[str, Any], NDArray[Any]], ...]
     tainted: bool = False
+    domain: Domain | None = None
+    stored: Mapping[str, Any] | None = None
+    left: str | None = None
+    cached: bool = False
 
     @classmethod
     def of(
         cls,
         plan: Plan,
         estimate: Any,
-        asked: Sequence[tuple[Question, NDArray[Any]]],
-        loss: p.PrivacyLoss,
+        released: Sequence[tuple[dict[str, Any], NDArray[Any]]],
         *,
         nonnegative: bool,
     ) -> Publication:
@@ -82,16 +93,16 @@ class Publication:
         if nonnegative:
             estimate = _post.nonnegative(plan.workload, estimate)
         answers = np.asarray(plan.mechanism.answers(estimate), dtype=np.float64)
-        # questions are not kept: some hold noise that was drawn and not released
-        released = tuple((question.record(), y) for question, y in asked)
-        return cls(answers, estimate, plan.rmse, loss, plan, nonnegative, released, tainted)
+        return cls(
+            answers, estimate, plan.rmse, plan.loss, plan, nonnegative, tuple(released), tainted
+        )
 
     @property
     def method(self) -> str:
         """Name of the method."""
         return self.plan.method
 
-    def interval(self, confidence: Number = 0.95, *, copies: int = _COPIES) -> Interval:
+    def interval(self, confidence: Number = 0.95, *, copies: int | None = None) -> Interval:
         """Return an interval for each answer, with the confidence it surely has.
 
         Parameters
@@ -99,7 +110,8 @@ class Publication:
         confidence
             Coverage of each interval by itself.
         copies
-            How many copies of the error are drawn; more make the width less random.
+            How many copies of the error are drawn; more make the width less random. By
+            default 399, or as many of them as memory holds.
 
         Raises
         ------
@@ -113,6 +125,8 @@ class Publication:
                 f"a {why} publication has no interval: its error depends on the data",
                 hint=Hint("method", "hb"),
             )
+        if copies is None:
+            copies = min(_COPIES, max(39, _ROOM // self.plan.workload.queries))
         rank = math.ceil((copies + 1) * level)
         if rank > copies:
             raise ParameterError(
@@ -125,23 +139,20 @@ class Publication:
     def _errors(self, copies: int) -> NDArray[np.float64]:
         """Draw copies of the error: the mechanism on empty counts, which are public."""
         workload, mechanism = self.plan.workload, self.plan.mechanism
-        if workload.queries * copies > 1 << 27:
+        if workload.queries * copies > _ROOM:
             raise ParameterError(
                 f"{copies} copies of {workload.queries} errors would not fit into memory",
                 hint=Hint("copies", 39),
             )
         empty = Counts(None, np.zeros((0, len(workload.shape)), dtype=np.int64), workload.shape)
         return np.array(
-            [
-                mechanism.answers(
-                    conduct(mechanism.course(), self.plan.price, lambda q: q.ask(empty))[0]
-                )
-                for _ in range(copies)
-            ]
+            [mechanism.answers(self.plan.conduct(lambda q: q.ask(empty))[0]) for _ in range(copies)]
         )
 
     def record(self) -> dict[str, Any]:
         """Return everything released, as JSON can hold it: whoever has it can recompute."""
+        if self.stored is not None:
+            return dict(self.stored)
         return {
             "method": self.method,
             "workload": self.plan.workload.describe(),
@@ -152,7 +163,7 @@ class Publication:
             "nonnegative": self.nonnegative,
             "questions": [
                 {**part, "released": [int(v) for v in np.ravel(y).tolist()]}
-                for part, y in self._released
+                for part, y in self.released
             ],
         }
 
@@ -160,38 +171,56 @@ class Publication:
         """Return a table with one row per query: value, and low and high where known."""
         import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
-        columns: dict[str, Any] = {"query": np.arange(len(self.answers)), "value": self.answers}
+        workload = self.plan.workload
+        columns: dict[str, Any] = {"query": np.arange(len(self.answers))}
+        if self.domain is not None:
+            columns = dict(self.domain.rows(workload))
+        columns["value"] = self.answers
         if self.plan.mechanism.linear and not self.nonnegative:
             columns["low"], columns["high"] = self.interval(confidence)
         return pa.table(columns)
 
-    def chart(self) -> dict[str, Any]:
-        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise."""
-        shape = self.plan.workload.shape
+    def chart(self, band: Interval | None = None) -> dict[str, Any]:
+        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise.
+
+        Parameters
+        ----------
+        band
+            An interval (:meth:`interval`) to be drawn around the line.
+        """
+        shape, domain = self.plan.workload.shape, self.domain
+        domain = Domain.of_shape(shape) if domain is None else domain
+        layers: list[dict[str, Any]]
         if len(shape) == 2 and isinstance(self.estimate, np.ndarray):
-            rows, columns = np.indices(shape).reshape(2, -1).tolist()
+            first, second = domain.values
             values = [
-                {"row": r, "column": c, "count": float(v)}
-                for r, c, v in zip(rows, columns, self.estimate.ravel().tolist(), strict=True)
+                {domain.names[0]: first[r], domain.names[1]: second[c], "count": float(v)}
+                for (r, c), v in np.ndenumerate(self.estimate)
             ]
             encoding: dict[str, Any] = {
-                "x": {"field": "column", "type": "ordinal"},
-                "y": {"field": "row", "type": "ordinal", "sort": "descending"},
+                "x": {"field": domain.names[1], "type": "ordinal", "sort": None},
+                "y": {"field": domain.names[0], "type": "ordinal", "sort": None},
                 "color": {"field": "count", "type": "quantitative"},
             }
-            mark = "rect"
+            layers = [{"mark": "rect"}]
         else:
-            values = [{"query": i, "value": float(v)} for i, v in enumerate(self.answers.tolist())]
-            encoding = {
-                "x": {"field": "query", "type": "quantitative"},
-                "y": {"field": "value", "type": "quantitative"},
-            }
-            mark = "line"
+            # enough points for any screen
+            n = len(self.answers)
+            at = np.unique(np.linspace(0, n - 1, min(n, _POINTS)).astype(np.int64))
+            values = [{"query": int(i), "value": float(self.answers[i])} for i in at]
+            encoding = {"x": {"field": "query", "type": "quantitative"}}
+            layers = [{"mark": "line", "encoding": {"y": _axis("value")}}]
+            if band is not None:
+                low, high = np.asarray(band.low), np.asarray(band.high)
+                for row, i in zip(values, at, strict=True):
+                    row |= {"low": float(low[i]), "high": float(high[i])}
+                ends = {"y": _axis("low"), "y2": {"field": "high"}}
+                layers.insert(0, {"mark": {"type": "area", "opacity": 0.3}, "encoding": ends})
         return {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "data": {"values": values},
-            "mark": mark,
             "encoding": encoding,
+            "layer": layers,
         }
 
     def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
@@ -199,12 +228,26 @@ class Publication:
 
         Without `n`, the estimated number of records. Post-processing: costs nothing more.
         """
+        if isinstance(self.estimate, Model):
+            return self._synthetic().records(n)
         if not isinstance(self.estimate, np.ndarray):
             raise ParameterError(
                 "a publication of tables has no single estimate to draw records from",
                 hint="publish the records with release.synthetic",
             )
         return _post.records(self.estimate, n)
+
+    def sets(self, m: int = 10, n: int | None = None) -> list[NDArray[np.int64]]:
+        """Return several made-up sets that show their uncertainty; see :meth:`Synthetic.sets`."""
+        return self._synthetic().sets(m, n)
+
+    def _synthetic(self) -> Synthetic:
+        if not isinstance(self.estimate, Model):
+            raise ParameterError(
+                "several sets are drawn from a model with its noise", hint='method="synthetic"'
+            )
+        plan = self.plan
+        return Synthetic(self.estimate, self.loss, plan.price, plan.neighbours, self.tainted)
 
     def __repr__(self) -> str:
         rmse = "unknown" if self.rmse is None else f"{self.rmse:.6g}"
@@ -214,3 +257,7 @@ class Publication:
             f"expected rmse {rmse}, {self.method}, {self.plan.price}, "
             f"{self.plan.neighbours}){taint}"
         )
+
+
+def _axis(name: str) -> dict[str, Any]:
+    return {"field": name, "type": "quantitative", "title": "value"}

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from discreet import mechanisms, noise
 from discreet import privacy as p
-from discreet.errors import ParameterError, PrivacyError
+from discreet.errors import PrivacyError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts
 from discreet.release._price import Price, cost, drawn
@@ -53,6 +53,14 @@ class Question(ABC):
     def record(self) -> dict[str, Any]:
         """Return the public parameters, for the release record."""
 
+    def most(self, rows: int) -> int:
+        """Return the largest distance of two tables that differ in so many records."""
+        return rows
+
+    @abstractmethod
+    def blank(self) -> NDArray[Any]:
+        """Return an answer of the right form that knows no data (for replays)."""
+
     def spends(self, price: Price) -> Fraction:
         """Return the exact part of the price it takes: ε of a pure price, otherwise ρ."""
         return Fraction(self.loss.top if price.pure else self.loss.rho)
@@ -78,10 +86,10 @@ class Measurement(Question):
         query: Query,
         price: Price,
         neighbours: Neighbours,
-        share: Fraction = Fraction(1),
+        share: Fraction | None = None,
         label: str = "",
     ) -> Measurement:
-        """Return the measurement that costs this share of a price."""
+        """Return the measurement that costs this share of a price, or, alone, all of it."""
         l1, l2 = query.l1_sensitivity(neighbours), query.l2_sensitivity(neighbours)
         return cls(query, price.law(l1, l2, share, query.rows), neighbours, label)
 
@@ -105,6 +113,14 @@ class Measurement(Question):
         if isinstance(self.law, noise.DiscreteLaplace):
             return Fraction(int(abs(gap).sum()), self.query.l1_sensitivity(self.neighbours))
         return Fraction(int((gap * gap).sum()), self.query.l2_sensitivity(self.neighbours))
+
+    def most(self, rows: int) -> int:
+        """Distances of Gaussian noise are squares."""
+        return rows if isinstance(self.law, noise.DiscreteLaplace) else rows**2
+
+    def blank(self) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(self.query.rows, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return law, number of rows and sensitivities."""
@@ -193,6 +209,10 @@ class Choice(Question):
         gap = np.abs(self.scores(x) - self.scores(y))
         return Fraction(int(gap.max()), self.sensitivity)
 
+    def blank(self) -> NDArray[Any]:
+        """Choose the first."""
+        return np.zeros(1, dtype=np.int64)
+
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
         return {
@@ -252,18 +272,6 @@ def _alone(question: Question, asked: list[Any], price: Price) -> bool:
     return question.loss.delta(price.epsilon) <= price.delta
 
 
-def whole_loss(
-    asked: list[tuple[Question, NDArray[Any]]], price: Price, neighbours: Neighbours
-) -> p.PrivacyLoss:
-    """Return the loss of a finished run: of the one question, or of the whole price."""
-    if not asked:
-        raise ParameterError("the mechanism asked nothing")
-    paid = [question for question, _ in asked if not isinstance(question, Unprotected)]
-    if len(paid) == 1:
-        return paid[0].loss
-    return price.loss.under(neighbours)
-
-
 @dataclass(frozen=True)
 class Unprotected(Question):
     """Exact numbers that the owner has declared to be unprotected.
@@ -295,6 +303,10 @@ class Unprotected(Question):
         """Return 0 for neighbours that agree, 2 for others."""
         same = bool((self.query.apply(x) == self.query.apply(y)).all())
         return Fraction(0 if same else 2)
+
+    def blank(self) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(self.query.rows, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Say what is unprotected."""

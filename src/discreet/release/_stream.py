@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,10 @@ from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours
 from discreet.release._price import Price, cost, variance
+
+if TYPE_CHECKING:
+    from discreet.curator import Curator
+    from discreet.release._feed import Feed
 
 SCALE = 4096
 BRANCHING = 16
@@ -135,7 +139,7 @@ class Stream:
             l1 = self._moved * self._levels
             self.law = self.price.law(l1, 1)
             self.loss = cost(self.law, l1, 1, 1, self.neighbours).under(self.neighbours, self.unit)
-            self._open = [0] * self._levels
+            self._widths = [BRANCHING**level for level in range(self._levels)]
             self._closed: list[list[float]] = [[] for _ in range(self._levels)]
             return
         self._factor = square_root(self.horizon)
@@ -156,7 +160,7 @@ class Stream:
     @property
     def now(self) -> int:
         """Number of ticks so far."""
-        return len(self._private)
+        return len(self.released)
 
     def tick(self, value: int = 0) -> float:
         """Take one tick's private count and return the estimated sum so far.
@@ -174,34 +178,31 @@ class Stream:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise ParameterError("a tick takes a whole number", hint="stream.tick(12)")
         self._private.append(int(value))
-        return self._tree_tick() if self.price.pure else self._factor_tick()
+        exact = self.exact(self._private)
+        return self.accept(self.law.sample(len(exact)) + np.array(exact, dtype=object))
 
-    def _factor_tick(self) -> float:
-        t = self.now
-        # exact integers: the product of the factor and the private history
-        total = sum(
-            int(c) * v for c, v in zip(self._factor[:t][::-1].tolist(), self._private, strict=True)
-        )
-        y = self.law.sample(1) + total
+    def exact(self, history: Sequence[int]) -> list[int]:
+        """Return the integers to which the last tick of a history adds noise. PRIVATE."""
+        t = len(history)
+        if self.price.pure:
+            # every node of the tree that ends at this tick
+            return [sum(history[-width:]) for width in self._widths if t % width == 0]
+        factor = self._factor[:t][::-1].tolist()
+        return [sum(int(c) * v for c, v in zip(factor, history, strict=True))]
+
+    def accept(self, y: NDArray[Any]) -> float:
+        """Take the released integers of the next tick; return the estimated sum so far."""
         self.released.append(y)
+        t = len(self.released)
+        if self.price.pure:
+            closed = [level for level, width in enumerate(self._widths) if t % width == 0]
+            for level, value in zip(closed, y.tolist(), strict=True):
+                self._closed[level].append(float(value))
+            return self.total
         past = np.asarray(self._solved)
         known = float(self._factor[1:t][::-1].astype(np.float64) @ past) if t > 1 else 0.0
         self._solved.append((float(y[0]) - known) / float(self._factor[0]))
-        return math.fsum(self._solved)
-
-    def _tree_tick(self) -> float:
-        """Close every node that ends at this tick; release its noisy sum."""
-        value = self._private[-1]
-        drawn = []
-        for level in range(self._levels):
-            self._open[level] += value
-            if self.now % BRANCHING**level == 0:
-                y = self.law.sample(1) + self._open[level]
-                drawn.append(y)
-                self._open[level] = 0
-                self._closed[level].append(float(y[0]))
-        self.released.append(np.concatenate(drawn))
-        return math.fsum(self._closed[level][node] for level, node in self._nodes(self.now))
+        return self.total
 
     def _nodes(self, t: int) -> list[tuple[int, int]]:
         """Return the completed nodes that make up the first t ticks."""
@@ -212,6 +213,35 @@ class Stream:
                 out.append((level, start // width))
                 start += width
         return out
+
+    def follow(
+        self,
+        curator: Curator,
+        table: str,
+        column: str,
+        *,
+        start: Any,
+        value: str | None = None,
+        where: str | None = None,
+    ) -> Feed:
+        """Publish a curator's table tick by tick, with the state in its ledger.
+
+        Parameters
+        ----------
+        curator, table
+            Whose rows are counted. A row must be its own unit.
+        column
+            The column that says at which tick a row counts: a date, or a whole number.
+        start
+            Public first day (or number) of the first tick.
+        value
+            A column to be added up, instead of rows to be counted.
+        where
+            Which rows.
+        """
+        from discreet.release._feed import follow  # noqa: PLC0415 - only with a curator
+
+        return follow(self, curator, table, column, start=start, value=value, where=where)
 
     def std(self, t: int | None = None) -> float:
         """Return the standard deviation of the estimated sum of the first t ticks."""
@@ -239,8 +269,8 @@ class Stream:
             return math.fsum(self._closed[level][node] for level, node in self._nodes(self.now))
         return math.fsum(self._solved)
 
-    def record(self) -> dict[str, Any]:
-        """Return what was released, and the public parameters."""
+    def terms(self) -> dict[str, Any]:
+        """Return the public parameters."""
         return {
             "kind": "stream",
             "every": self.every,
@@ -249,6 +279,12 @@ class Stream:
             "neighbours": str(self.neighbours),
             "price": str(self.price),
             "law": self.law.to_dict(),
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Return what was released, and the public parameters."""
+        return {
+            **self.terms(),
             "released": [[int(v) for v in y.tolist()] for y in self.released],
         }
 

@@ -45,14 +45,14 @@ from discreet._exact import Number
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import Counts, Records, read_counts
+from discreet.release._counts import Counts, Records, fitting, read_counts
 from discreet.release._junction import Clique, Junction, cells_of, spread_draw, uniforms
 from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import Price
 from discreet.release._queries import Kron, Query, Sum
-from discreet.release._questions import Choice, Course, Measurement, conduct, whole_loss
-from discreet.release._workload import Workload
+from discreet.release._questions import Choice, Course, Measurement, conduct
+from discreet.release._workload import Marginals, Workload
 
 Array = NDArray[np.float64]
 
@@ -153,6 +153,22 @@ class Model:
         """Fit and draw n records in the original codes."""
         _, tree, bags = self.fitted(steps)
         return self._decoded(tree.draw(bags, n))
+
+    def tables_of(self, wanted: Sequence[Clique]) -> list[Array]:
+        """Return the expected tables of some attributes, in the original codes."""
+        _, tree, bags = self.fitted(1)
+        split = []
+        for i, mapping in enumerate(self.maps):
+            spread = np.zeros((self.sizes[i], len(mapping)))
+            spread[mapping, np.arange(len(mapping))] = np.maximum(self.spare[i], 1e-9)
+            split.append(spread / np.maximum(spread.sum(axis=1, keepdims=True), 1e-300))
+        out = []
+        for axes in wanted:
+            table = tree.table(bags, axes) * self.records
+            for k, i in enumerate(axes):
+                table = np.moveaxis(np.tensordot(table, split[i], axes=(k, 0)), -1, k)
+            out.append(table)
+        return out
 
     def _decoded(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Undo the merging of rare values, by their released counts."""
@@ -277,6 +293,19 @@ class SyntheticRecords(Mechanism):
             model, tree, bags = model.fitted(25)
         return model.fitted(200)[0]
 
+    def answers(self, estimate: Model) -> Array:
+        """Answer the workload from the model, without drawing records."""
+        workload, d = self.job.workload, len(self.shape)
+        wanted = list(workload.tables) if isinstance(workload, Marginals) else [tuple(range(d))]
+        if isinstance(workload, Marginals):
+            return np.concatenate([t.ravel() for t in estimate.tables_of(wanted)])
+        fitting(self.shape, "release.Workload.marginals(sizes, ways=2)")
+        return np.asarray(workload.answers(estimate.tables_of(wanted)[0]), dtype=np.float64)
+
+    def describe(self) -> str:
+        """Name the number of tables."""
+        return f"synthetic: {len(self.shape)} one-way tables, {self.rounds} pairs"
+
     def _choice(
         self,
         model: Model,
@@ -395,9 +424,8 @@ def synthetic(
               Neighbours(neighbours))  # fmt: skip
     mechanism = SyntheticRecords(job, pairs=pairs)
     counts = read_counts(records, records.sizes)
-    model, asked = conduct(mechanism.course(), job.price, lambda q: q.ask(counts))
-    loss = whole_loss(asked, job.price, job.neighbours)
-    return Synthetic(model, loss, job.price, job.neighbours, noise.is_deterministic())
+    model, _ = conduct(mechanism.course(), job.price, lambda q: q.ask(counts))
+    return Synthetic(model, mechanism.loss, job.price, job.neighbours, noise.is_deterministic())
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ class Workload(ABC):
         return Products.of(_factors.AllRange(*read_shape(n)))
 
     @staticmethod
-    def matrix(rows: Any) -> Workload:
+    def matrix(rows: Any, labels: Sequence[str] | None = None) -> Workload:
         """Return any queries: rows of a dense or sparse matrix over a one-dimensional domain."""
-        return Products.of(_factors.Rows(rows))
+        return Products.of(_factors.Rows(rows, labels))
 
     @staticmethod
     def kron(*workloads: Workload) -> Workload:
@@ -169,6 +169,10 @@ class Workload(ABC):
     def sensitivity(self, norm: int = 1, neighbours: Neighbours | str = "add-remove") -> float:
         """Return an upper bound on how far one record moves all answers."""
 
+    @abstractmethod
+    def key(self) -> tuple[Any, ...]:
+        """What makes two workloads equal, the same in every process."""
+
     @property
     def counting(self) -> bool:
         """Whether every query counts the records in some cells (all weights 0 or 1)."""
@@ -229,6 +233,10 @@ class Products(Workload):
                 y = along(y, i, axis.answers)
             parts.append(np.asarray(y).ravel())
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def key(self) -> tuple[Any, ...]:
+        """Weights and axes."""
+        return tuple((weight, *(axis.key() for axis in axes)) for weight, axes in self.terms)
 
     @property
     def counting(self) -> bool:
@@ -323,6 +331,10 @@ class Marginals(Workload):
                 e[k] += n * e[k - 1]
         self.queries = sum(e[k] for k in orders)
 
+    def key(self) -> tuple[Any, ...]:
+        """Sizes and orders."""
+        return ("marginals", self.shape, self.ways)
+
     @property
     def tables(self) -> Iterable[tuple[int, ...]]:
         """The attribute sets, in the order of the answers."""
@@ -401,6 +413,10 @@ class Boxes(Workload):
             )
         self.low, self.high = a, b
         self.queries = len(a)
+
+    def key(self) -> tuple[Any, ...]:
+        """The corners."""
+        return ("boxes", self.shape, _factors.fingerprint(self.low, self.high))
 
     def answers(self, x: Any) -> NDArray[Any]:
         """Return box sums from cumulative sums, corner by corner."""

@@ -1,0 +1,625 @@
+r"""Publications of a curator's tables: a part of a plan like any other.
+
+The road is the curator's own. A publication is a :class:`~discreet.plan.Query` with one
+statistic; it is lowered to one part over the counts of all cells, priced, proved, debited,
+measured, stored and given again for free, as every question is. What the part asks of the
+counts, question by question, is a mechanism's course (:mod:`._questions`); its answers are
+released integers, and everything shown is computed from these.
+
+Guarantee
+---------
+The counts move by Δ = ‖x − x'‖₁ records when one unit comes or goes: the plan's own
+sensitivity, from limits that the verified statement enforces. A course that is ε-DP for one
+record is Δε-DP for Δ of them, and one that is ρ-zCDP is Δ²ρ-zCDP (group privacy), so the course
+runs at 1/Δ of the ε or 1/Δ² of the ρ that is charged. Adaptive steps of a course draw on this
+one debit: :func:`conduct` adds them up and refuses beyond it.
+
+Under change-one a unit's rows are taken out and others put in: Δ is twice the limit, records
+being added and removed. Two cases are better: a row that is its own unit and cannot leave the
+domain (no filter, no NULL) moves from cell to cell, so that the relation of records is
+change-one itself; and where totals are released exactly, only tables that agree on them are
+neighbours, so that every row that leaves is replaced.
+
+Count-of-counts reads the sizes of groups (households) that a text column names. The number of
+groups is not read off the data, which would tell a person who lives alone: it is public and
+given. The sizes, in decreasing order and followed by zeros, are cut to that number; one row more
+or less moves one of them by 1, there or beyond the cut.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import _canonical, _exact
+from discreet._exact import show
+from discreet.errors import LedgerIntegrityError, ParameterError, PrivacyError
+from discreet.plan import (
+    Aggregate,
+    Box,
+    Cells,
+    Code,
+    Draw,
+    Exact,
+    Formula,
+    KeyValue,
+    Kind,
+    LimitRows,
+    Lowering,
+    OutputColumn,
+    Part,
+    Priced,
+    Project,
+    Query,
+    Release,
+    Releases,
+    Rule,
+    Scan,
+    Sensitivity,
+    Statistic,
+    StatisticValue,
+    damaged,
+    integers,
+)
+from discreet.plan import Plan as Bill
+from discreet.privacy import Neighbours
+from discreet.release._counts import Counts
+from discreet.release._domain import Domain, span
+from discreet.release._factors import fingerprint
+from discreet.release._plan import Plan, plan
+from discreet.release._publication import Publication
+from discreet.release._questions import Question
+from discreet.release._workload import Workload
+
+if TYPE_CHECKING:
+    from discreet.answer import Answer
+    from discreet.frame import Table
+
+Groups: TypeAlias = Mapping[tuple[Code, ...], tuple[int, ...]]
+
+_ARRAY = 1 << 24
+"""Domains up to this many cells are held as arrays, larger ones as records."""
+
+
+# -- the question ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Publish(Statistic):
+    """A workload over the counts of all cells, by a method."""
+
+    spelling: str = ""
+    workload: Workload | None = field(default=None, compare=False)
+    method: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    owner: str | None = None
+    bins: Mapping[str, Fraction] = field(default_factory=dict, compare=False)
+    numbers: tuple[int, ...] = ()
+    """Public numbers of groups, region by region, where sizes of groups are counted."""
+
+    word: ClassVar[str] = "publish"
+    needs_expr: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
+
+    def lower(self, low: Lowering) -> Formula:
+        """One part that asks the mechanism's questions."""
+        assert self.workload is not None
+        workload = self.workload
+        codes = tuple(key.codes for key in low.query.keys if key.codes is not None)
+
+        def part(main: Aggregate, place: int, counts: Sensitivity) -> Part:
+            relation, rows = _relation(main, counts, exact=bool(self.options.get("unprotected")))
+            return Publishing(
+                0, counts, counts.l1, place, codes, self.method, relation, rows,
+                workload, self.options, self.owner, self.numbers,
+                (main.neighbours, main.unit or "row"),
+            )  # fmt: skip
+
+        return Published(low.counted(part, ()))
+
+    def __str__(self) -> str:
+        asked = "" if self.workload is None else f" {self.workload.describe()}"
+        return f"publish{asked} by {self.method}"
+
+
+def question(
+    table: Table,
+    workload: Workload,
+    *,
+    columns: Sequence[str] | Mapping[str, str] = (),
+    bins: Mapping[str, Any] | None = None,
+    method: str = "auto",
+    owner: str | None = None,
+    group: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Query:
+    """Return a publication as a question about a table.
+
+    Parameters
+    ----------
+    table
+        A table of the fluent API, with its conditions.
+    workload, method, options
+        As for :func:`discreet.release.plan`.
+    columns
+        Columns that make up the domain, in the order of the workload's axes; a mapping gives
+        names to row expressions.
+    bins
+        Widths: values of these columns are gathered in steps of so much.
+    owner
+        Who answers for numbers that are released exactly.
+    group
+        For ``count-of-counts``: the text column that says to which group a row belongs; the
+        last axis of the workload is then the size of groups, and the option ``groups`` their
+        public number (a list, one for each region of the one column that there may be).
+    """
+    given = dict(options or {})
+    if given.get("unprotected") and not owner:
+        raise PrivacyError(
+            "unprotected numbers are released exactly, without any noise; the data owner has "
+            "to say so",
+            hint='owner="name of the data owner"',
+        )
+    if (group is None) == (method == "count-of-counts"):
+        raise ParameterError(
+            "count-of-counts, and nothing else, needs the column that names a row's group",
+            hint='method="count-of-counts", group="household_id", groups=1000',
+        )
+    numbers: tuple[int, ...] = ()
+    if group is not None:
+        numbers = _numbers(given, len(columns))
+        given["groups"] = "public"
+    found = keyed(table, columns, bins, group)
+    _check(found.query, workload, numbers)
+    spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
+    statistic = Publish(None, spelling, workload, method, given, owner, found.widths, numbers)
+    outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
+    return replace(found.query, statistics=(statistic,), outputs=outputs)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Counts by the columns of a domain, and the widths of its bins."""
+
+    query: Query
+    widths: Mapping[str, Fraction]
+
+    @property
+    def domain(self) -> Domain:
+        """Names and public values, in words."""
+        keys = [key for key in self.query.keys if key.codes is not None]
+        values = []
+        for key in keys:
+            shown = [key.expr.type.value(code) for code in key.codes or ()]
+            width = self.widths.get(key.name)
+            if width is not None:
+                starts = [int(str(v)) * width for v in shown]
+                last = width - 1 if width.denominator == 1 else width
+                shown = [span(show(a), show(a + last)) for a in starts]
+            values.append(tuple(map(str, shown)))
+        return Domain(tuple(key.name for key in keys), tuple(values))
+
+
+def keyed(
+    table: Table,
+    columns: Sequence[str] | Mapping[str, str],
+    bins: Mapping[str, Any] | None = None,
+    group: str | None = None,
+) -> Keyed:
+    """Count a table by columns, some of them in bins."""
+    from discreet import frame  # noqa: PLC0415 - only for questions about tables
+
+    named = dict(columns) if isinstance(columns, Mapping) else {n: _quoted(n) for n in columns}
+    widths = {
+        name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
+        for name, width in (bins or {}).items()
+    }
+    for name, width in widths.items():
+        if name not in named:
+            raise ParameterError(f"bins names {name!r}, which is not among the columns")
+        named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
+    if group is not None:
+        named[group] = _quoted(group)
+    if not named:
+        raise ParameterError("a publication needs columns", hint='columns=["age"]')
+    # column by column: what is published may have more cells than any answer has rows
+    asked = [table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in named.items()]
+    keys = tuple(key for query in asked for key in query.keys)
+    return Keyed(replace(asked[0], keys=keys), widths)
+
+
+def _quoted(column: str) -> str:
+    """Spell a column's name as SQL, whatever it looks like."""
+    return f'"{column.replace(chr(34), chr(34) * 2)}"'
+
+
+def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as text that is the same in every process."""
+    return {
+        name: fingerprint(np.asarray(value.toarray() if hasattr(value, "toarray") else value))
+        if hasattr(value, "shape")
+        else repr(value)
+        for name, value in options.items()
+    }
+
+
+def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
+    """Public numbers of groups, as given."""
+    given = options.get("groups")
+    listed = [given] if isinstance(given, int) else list(given or ())
+    if regions > 1 or not listed or any(type(n) is not int or n < 1 for n in listed):
+        raise ParameterError(
+            "count-of-counts needs the public number of groups, one for each region of at most "
+            "one column: read off the data it would not be private",
+            hint="groups=1000",
+        )
+    return tuple(listed)
+
+
+def _check(query: Query, workload: Workload, numbers: Sequence[int]) -> None:
+    """Refuse a workload over another domain than that of the policy."""
+    if not isinstance(workload, Workload):
+        raise ParameterError("publish needs a workload", hint="release.Workload.identity(cells)")
+    keys = query.keys[:-1] if numbers else query.keys
+    for key in keys:
+        if key.codes is None:
+            raise ParameterError(
+                f"{key.name!r} has no public values: which values there are would be read off "
+                "the data",
+                hint="list its values in the policy",
+            )
+    shape = tuple(len(key.codes or ()) for key in keys)
+    if numbers:
+        if query.keys[-1].codes is not None or math.prod(shape) != len(numbers):
+            raise ParameterError(
+                "group names a text column, and groups has one number for each region",
+                hint='group="household_id", groups=1000',
+            )
+        shape = (*shape, workload.shape[-1])
+    if workload.shape != shape:
+        sizes = ", ".join(f"{k.name} {n}" for k, n in zip(keys, shape, strict=False))
+        raise ParameterError(
+            f"the workload is over a domain of shape {workload.shape}, the columns have {sizes}",
+            hint=f"release.Workload.identity({shape[0]})" if len(shape) == 1 else "Workload.kron",
+        )
+
+
+def domain_of(query: Query) -> Domain:
+    """Names and values of a publication's cells, in words."""
+    (statistic,) = query.statistics
+    assert isinstance(statistic, Publish)
+    found = Keyed(query, statistic.bins).domain
+    if not statistic.numbers or statistic.workload is None:
+        return found
+    sizes = tuple(map(str, range(statistic.workload.shape[-1])))
+    return Domain((*found.names, "size"), (*found.values, sizes))
+
+
+def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Neighbours, int]:
+    """Relation of records, and how many of them one unit stands for."""
+    if main.neighbours is Neighbours.ADD_REMOVE:
+        return Neighbours.ADD_REMOVE, max(counts.l1, 1)
+    most = main.relation.m or 1
+    # a filter or a join may drop a row
+    whole = all(isinstance(node, Scan | Project | LimitRows) for node in main.relation.nodes)
+    inside = all(
+        not key.expr.type.nullable
+        and key.expr.type.kind is not Kind.TEXT
+        and len(key.codes or ()) == key.expr.type.size
+        for key in main.keys
+    )
+    if exact or (main.unit is None and most == 1 and inside and whole):
+        return Neighbours.CHANGE_ONE, most
+    return Neighbours.ADD_REMOVE, max(counts.l1, 1)
+
+
+# -- the part ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A mechanism at its price: what stands where other parts have a law."""
+
+    plan: Plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write down method, price and how many records a unit stands for."""
+        return {
+            "method": self.plan.method,
+            "price": str(self.plan.price),
+            "rows": self.plan.rows,
+            "records": str(self.plan.neighbours),
+        }
+
+
+@dataclass(frozen=True)
+class Publishing(Part):
+    """The questions that a mechanism asks of the counts of all cells."""
+
+    measure: int
+    codes: tuple[tuple[int | str, ...], ...]
+    method: str
+    neighbours: Neighbours
+    rows: int
+    workload: Workload = field(compare=False)
+    options: Mapping[str, Any] = field(compare=False)
+    owner: str | None = None
+    homes: tuple[int, ...] = ()
+    """Public numbers of groups, where their sizes are counted."""
+    whom: tuple[Neighbours, str] = (Neighbours.ADD_REMOVE, "row")
+    """Relation and unit of the policy."""
+
+    kind: ClassVar[str] = "publication"
+
+    @property
+    def gaussian(self) -> bool:
+        """Which noise it draws is the mechanism's matter."""
+        return False
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers come out does not grow with the cells."""
+        return 0
+
+    @property
+    def reads(self) -> tuple[int, Sensitivity]:
+        """The counts."""
+        return self.measure, self.sensitivity
+
+    def _plan(self, **price: Any) -> Plan:
+        return plan(
+            self.workload,
+            method=self.method,
+            neighbours=self.neighbours,
+            rows=self.rows,
+            **price,
+            **self.options,
+        )
+
+    def price(self, rule: Rule) -> Priced:
+        """Plan the mechanism at the price that the rule stands for."""
+        if rule.epsilon is not None:
+            made = self._plan(epsilon=rule.epsilon, delta=rule.delta)
+        else:
+            unit: Any = rule.law(Sensitivity(1, 1, 1))
+            made = self._plan(rho=1 / (2 * unit.sigma2))
+        # the loss of all rows of a unit, under the policy's relation
+        loss = made.loss if made.rows == 1 else made.price.loss
+        return Priced(self, Terms(made), (loss.under(*self.whom),))
+
+    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Transcript:
+        """Put the questions one after the other."""
+        del cells
+        counts = self.counts(groups)
+        made: Plan = priced.law.plan
+        estimate, asked = made.conduct(lambda q: np.asarray(draw.answer(q, counts)))
+        return Transcript(
+            made.method,
+            {**priced.law.to_dict(), "owner": self.owner},
+            tuple(q.record() for q, _ in asked),
+            tuple(tuple(int(v) for v in np.ravel(y).tolist()) for _, y in asked),
+            estimate,
+        )
+
+    def counts(self, groups: Groups) -> Counts:
+        """Private counts of the domain's cells. PRIVATE."""
+        if self.homes:
+            return self._sizes(groups)
+        shape = tuple(len(codes) for codes in self.codes)
+        places: list[dict[Code, int]] = [
+            {code: i for i, code in enumerate(codes)} for codes in self.codes
+        ]
+        # a cell outside the domain has place -1
+        rows = [
+            (*(p.get(c, -1) for p, c in zip(places, cell, strict=True)), values[self.measure])
+            for cell, values in groups.items()
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(-1, len(shape) + 1)
+        table = table[(table[:, :-1] >= 0).all(axis=1)]
+        if math.prod(shape) > _ARRAY:
+            return Counts(None, np.repeat(table[:, :-1], table[:, -1], axis=0), shape)
+        array = np.zeros(shape, dtype=np.int64)
+        np.add.at(array, tuple(table[:, :-1].T), table[:, -1])
+        return Counts(array, None, shape)
+
+    def _sizes(self, groups: Groups) -> Counts:
+        """Private numbers of groups by size: the largest of a public number of them. PRIVATE."""
+        shape, codes = self.workload.shape, self.codes[0] if self.codes else ()
+        held: dict[Code, list[int]] = {code: [] for code in codes or (None,)}
+        for cell, values in groups.items():
+            region = cell[0] if codes else None
+            if region in held:
+                held[region].append(min(values[self.measure], shape[-1] - 1))
+        table = np.zeros((len(held), shape[-1]), dtype=np.int64)
+        for i, (sizes, number) in enumerate(zip(held.values(), self.homes, strict=True)):
+            kept = sorted(sizes, reverse=True)[:number]
+            table[i] = np.bincount(kept + [0] * (number - len(kept)), minlength=shape[-1])
+        return Counts(table.reshape(shape), None, shape)
+
+    def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
+        """Counts of the cells: all that any question sees."""
+        yield "", {cell: values[self.measure] for cell, values in groups.items()}
+
+    def moved(self, left: Groups, right: Groups) -> list[str]:
+        """Besides the counts: every question, at the answers that one table gives."""
+        found = super().moved(left, right)
+        x, y = self.counts(left), self.counts(right)
+
+        def answer(asked: Question) -> NDArray[Any]:
+            moves, most = asked.distance(x, y), asked.most(self.rows)
+            if moves > most:
+                found.append(f"{asked.label} moved by {moves} of what is declared, at most {most}")
+            return asked.ask(x)
+
+        self._tried().conduct(answer)
+        return found
+
+    def _tried(self) -> Plan:
+        """Plan at some price, for a replay: distances do not depend on it."""
+        try:
+            return self._plan(epsilon=1)
+        except ParameterError:
+            return self._plan(rho=1)
+
+
+@dataclass(frozen=True)
+class Transcript(Release):
+    """Questions of a mechanism with their released answers, in order."""
+
+    method: str
+    terms: Mapping[str, Any]
+    questions: tuple[dict[str, Any], ...]
+    answers: tuple[tuple[int, ...], ...]
+    estimate: Any = field(default=None, compare=False, repr=False)
+    """What the mechanism made of the answers, where it has just run."""
+
+    kind: ClassVar[str] = "publication"
+
+    @property
+    def size(self) -> int:
+        """All released integers."""
+        return sum(map(len, self.answers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write questions and answers."""
+        pairs = zip(self.questions, self.answers, strict=True)
+        return {
+            "method": self.method,
+            "terms": dict(self.terms),
+            "questions": [{**q, "released": list(y)} for q, y in pairs],
+        }
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Invert :meth:`to_dict`."""
+        asked = [dict(q) for q in data["questions"]]
+        answers = tuple(integers(q.pop("released")) for q in asked)
+        return cls(str(data["method"]), dict(data["terms"]), tuple(asked), answers)
+
+    def check(self, cells: int) -> None:
+        """Refuse a transcript without questions."""
+        if cells or not self.questions:
+            raise damaged("a publication asked nothing")
+
+    def retold(self, made: Plan) -> Any:
+        """Estimate by driving the mechanism with the stored answers, and no others."""
+        if self.estimate is not None:
+            return self.estimate
+        stored = iter(zip(self.questions, self.answers, strict=True))
+
+        def answer(asked: Question) -> NDArray[Any]:
+            told, values = next(stored, ({}, ()))
+            if json.loads(json.dumps(asked.record())) != json.loads(json.dumps(told)):
+                raise LedgerIntegrityError(
+                    "the stored publication does not fit its plan: it was made by another "
+                    "version, or edited",
+                    hint="publish again with fresh=True",
+                )
+            return np.array(values, dtype=np.int64 if _narrow(values) else object)
+
+        return made.conduct(answer)[0]
+
+
+def _narrow(values: Sequence[int]) -> bool:
+    return max(map(abs, values), default=0) < 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Published(Formula):
+    """A publication's answers are computed by :class:`Publication`, from its transcript."""
+
+    part: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The one part."""
+        return (self.part,)
+
+    def estimate(self, releases: Releases) -> NDArray[Any]:
+        """No rows of its own."""
+        del releases
+        return np.zeros(0)
+
+    def box(self, releases: Releases, level: float) -> Box:
+        """No rows of its own."""
+        del releases, level
+        return Box(np.zeros(0), np.zeros(0))
+
+    def statements(self, releases: Releases) -> set[object]:
+        """None: see :meth:`Publication.interval`."""
+        del releases
+        return set()
+
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Root mean squared error, where it is known beforehand."""
+        del confidence
+        rmse = priced[self.part].law.plan.rmse
+        return "depends on the data" if rmse is None else f"root mean square {rmse:.4g}"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse another kind of part."""
+        if not isinstance(releases[self.part], Transcript):
+            raise damaged("a formula names a part that is not there")
+
+
+# -- before and after ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class Proposal:
+    """A publication of a curator's table that has not been paid for.
+
+    Attributes
+    ----------
+    plan
+        The mechanism and its expected error.
+    cost
+        What the ledger would be debited.
+    left
+        What is left of the budget.
+    """
+
+    bill: Bill
+    left: str
+    _pay: Callable[..., Answer]
+
+    @property
+    def plan(self) -> Plan:
+        """The mechanism at its price."""
+        made: Plan = self.bill.parts[0].law.plan
+        return made
+
+    @property
+    def cost(self) -> dict[str, str]:
+        """Price in every currency defined for it."""
+        return self.bill.cost.to_dict()
+
+    @property
+    def domain(self) -> Domain:
+        """Names and values of the cells."""
+        return domain_of(self.bill.lowered.query)
+
+    def publish(
+        self, *, nonnegative: bool = False, key: str | None = None, fresh: bool = False
+    ) -> Publication:
+        """Pay and publish; the same publication again is free."""
+        answer = self._pay(key=key, fresh=fresh)
+        told = answer.parts[0]
+        assert isinstance(told, Transcript)
+        released = [(q, np.asarray(y)) for q, y in zip(told.questions, told.answers, strict=True)]
+        made = Publication.of(self.plan, told.retold(self.plan), released, nonnegative=nonnegative)
+        return replace(
+            made, loss=self.bill.losses[0], domain=self.domain,
+            tainted=answer.tainted, cached=answer.cached,
+            stored=answer.record(), left=answer.left,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"{self.plan!r}\n  cost      {self.bill.cost}\n  left      {self.left}"

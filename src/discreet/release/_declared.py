@@ -1,0 +1,291 @@
+"""Declared releases: a file that says everything, read and checked before anything is paid.
+
+Nothing here reads data. A declaration names a policy, tables over the policy's columns, their
+workloads, methods and prices, what is released exactly and who answers for that, and what is
+done to the numbers after the noise.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from discreet import _canonical, _exact
+from discreet.errors import ParameterError, PrivacyError
+from discreet.release._curated import Proposal, keyed
+from discreet.release._domain import BETWEEN, Domain
+from discreet.release._workload import Workload
+
+if TYPE_CHECKING:
+    from discreet.curator import Curator
+
+_TOP: Final = frozenset(
+    {"title", "edition", "description", "region", "use", "policy", "output", "confidence", "owner",
+     "tables", "hierarchies"}
+)  # fmt: skip
+_TABLE: Final = frozenset(
+    {"from", "where", "columns", "bins", "workload", "ways", "hierarchies", "method", "options",
+     "epsilon", "delta", "rho", "unprotected", "group", "groups", "nonnegative", "suppress_below",
+     "round_to", "records"}
+)  # fmt: skip
+_OWNER: Final = frozenset({"name", "unprotected", "reason"})
+_AXES: Final = ("identity", "total", "prefix", "all_range")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One table of a release, as its author wrote it."""
+
+    name: str
+    said: Mapping[str, Any]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """What the file says under a key."""
+        return self.said.get(key, default)
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """Numbers that come out exactly, or that are taken as public."""
+        named = list(self.get("unprotected", ()))
+        options = self.get("options", {})
+        if isinstance(options.get("total"), int) and "total" not in named:
+            named.append("total")
+        if self.get("groups") is not None:
+            named.append("groups")
+        return tuple(named)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A release as declared."""
+
+    title: str
+    edition: str
+    policy: Path
+    output: Path
+    confidence: float
+    owner: Mapping[str, Any]
+    tables: tuple[Declared, ...]
+    hierarchies: Mapping[str, Any]
+    said: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def hash(self) -> str:
+        """Identity of everything that decides what is measured."""
+        return _canonical.digest(_canonical.canonical(_plain(self.said)))
+
+    def key(self, table: Declared) -> str:
+        """Name of one table's debit: the same declaration never pays twice."""
+        said = _plain({**table.said, "hierarchies": self.hierarchies})
+        text = _canonical.digest(_canonical.canonical(said))[:16]
+        return f"release {self.title[:60]}/{self.edition[:40]}/{table.name[:40]}/{text}"
+
+
+def _plain(value: Any) -> Any:
+    """TOML data as canonical JSON takes it: numbers as they are spelled."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, float) else value
+
+
+def read(plan: Any) -> Declaration:
+    """Read a declaration from a file's path or from a mapping.
+
+    Parameters
+    ----------
+    plan
+        Path of a TOML file, or what such a file holds. Paths in it are relative to it.
+    """
+    if isinstance(plan, Declaration):
+        return plan
+    folder, said = Path(), plan
+    if not isinstance(plan, Mapping):
+        path = Path(plan)
+        folder = path.parent
+        try:
+            said = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise ParameterError(f"there is no release plan {path.name!r}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+            raise ParameterError(f"{path.name} is not TOML: {wrong}") from None
+    _known(said, _TOP, "a release plan")
+    owner = dict(said.get("owner", {}))
+    _known(owner, _OWNER, "[owner]")
+    tables = said.get("tables", {})
+    if not said.get("title") or not said.get("policy") or not tables:
+        raise ParameterError(
+            "a release plan needs a title, a policy and at least one table",
+            hint='title = "…"\\npolicy = "people.toml"\\n[tables.ages]',
+        )
+    declared = []
+    for name, content in tables.items():
+        _known(content, _TABLE, f"[tables.{name}]")
+        if not name.replace("-", "_").isidentifier():
+            raise ParameterError(f"a table's name makes file names: {name!r} does not")
+        declared.append(Declared(name, content))
+    title = str(said["title"])
+    found = Declaration(
+        title,
+        str(said.get("edition", "1")),
+        folder / str(said["policy"]),
+        folder / str(said.get("output", "release")),
+        _exact.confidence(said.get("confidence", 0.95)),
+        owner,
+        tuple(declared),
+        said.get("hierarchies", {}),
+        said,
+    )
+    for table in declared:
+        _agreed(found, table)
+    return found
+
+
+def _known(said: Any, names: frozenset[str], where: str) -> None:
+    if not isinstance(said, Mapping):
+        raise ParameterError(f"{where} must be a table of settings")
+    for name in said:
+        if name not in names:
+            near = ", ".join(sorted(names))
+            raise ParameterError(f"{where} does not take {name!r}; it takes {near}")
+
+
+def _agreed(release: Declaration, table: Declared) -> None:
+    """Refuse exact numbers that the owner has not named."""
+    owner = release.owner
+    allowed = owner.get("unprotected", {})
+    for what in table.unprotected:
+        if what not in MEANINGS:
+            known = ", ".join(MEANINGS)
+            raise ParameterError(f"unprotected takes {known}, not {str(what)[:40]!r}")
+        if not owner.get("name") or what not in allowed.get(table.name, ()):
+            raise PrivacyError(
+                f"table {table.name!r} would release exactly, without any protection: "
+                f"{MEANINGS[what]}; the data owner has not said so",
+                hint=f'[owner]\nname = "…"\nunprotected.{table.name} = ["{what}"]',
+            )
+
+
+MEANINGS: Final = {
+    "total": "the number of all records. Whoever knows all records but one learns whether "
+    "there is one more",
+    "area-totals": "the number of records of each area. Whoever knows all records but one "
+    "learns in which area it is",
+    "groups": "the number of groups. Whoever knows all groups but one learns whether there is "
+    "one more",
+}
+"""What each exact number gives away."""
+
+
+def proposal(curator: Curator, release: Declaration, table: Declared) -> Proposal:
+    """Price one table; nothing is read but public facts."""
+    private = [name for name, t in curator.policy.tables.items() if not t.public]
+    started = curator.table(table.get("from", private[0]))
+    if table.get("where"):
+        started = started.where(table.get("where"))
+    columns, bins = table.get("columns", []), table.get("bins")
+    sizes = table.get("options", {}).get("sizes", 0)
+    domain = keyed(started, columns, bins).domain if columns else Domain((), ())
+    options = {k: v for k, v in table.get("options", {}).items() if k != "sizes"}
+    if table.get("group"):
+        domain = Domain((*domain.names, "size"), (*domain.values, tuple(map(str, range(sizes)))))
+        options["groups"] = table.get("groups")
+    exact = table.get("unprotected")
+    if exact:
+        options["unprotected"] = list(exact)
+    return curator.publication(
+        started,
+        workload_of(release, table, domain),
+        columns=columns,
+        bins=bins,
+        epsilon=table.get("epsilon"),
+        delta=table.get("delta"),
+        rho=table.get("rho"),
+        method=table.get("method", "auto"),
+        owner=str(release.owner["name"]) if exact else None,
+        group=table.get("group"),
+        **options,
+    )
+
+
+# -- workloads by name ----------------------------------------------------------------------
+
+
+def workload_of(release: Declaration, table: Declared, domain: Domain) -> Workload:
+    """Build the workload that a table names, over its domain."""
+    said = table.get("workload", "identity")
+    if said == "marginals":
+        ways = table.get("ways", 2)
+        return Workload.marginals(domain.shape, ways if isinstance(ways, int) else tuple(ways))
+    names = [said] * len(domain.shape) if isinstance(said, str) else list(said)
+    if len(names) != len(domain.shape):
+        raise ParameterError(
+            f"table {table.name!r} has {len(domain.shape)} columns and {len(names)} workloads",
+            hint='workload = ["identity", "prefix"]',
+        )
+    chosen = {h["column"]: h for h in _hierarchies(release, table)}
+    axes = []
+    for name, column, values in zip(names, domain.names, domain.values, strict=True):
+        if column in chosen:
+            axes.append(Workload.matrix(*_levels(chosen[column], column, values)))
+        elif name in _AXES or name.replace("-", "_") in _AXES:
+            axes.append(getattr(Workload, name.replace("-", "_"))(len(values)))
+        else:
+            known = ", ".join((*_AXES, "marginals"))
+            raise ParameterError(f"there is no workload {str(name)[:40]!r}; there are {known}")
+    return Workload.kron(*axes)
+
+
+def _hierarchies(release: Declaration, table: Declared) -> Sequence[Mapping[str, Any]]:
+    found = []
+    for name in table.get("hierarchies", []):
+        if name not in release.hierarchies:
+            raise ParameterError(
+                f"table {table.name!r} names a hierarchy {name!r} that is not there"
+            )
+        said = release.hierarchies[name]
+        if not isinstance(said, Mapping) or "column" not in said or not said.get("levels"):
+            raise ParameterError(
+                f"hierarchy {name!r} needs a column and levels",
+                hint=f'[hierarchies.{name}]\ncolumn = "age"\nlevels = [{{ young = "0..17" }}]',
+            )
+        found.append(said)
+    return found
+
+
+def _levels(said: Mapping[str, Any], column: str, values: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return groups of an axis's cells as rows of 0 and 1, with their names."""
+    from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
+
+    rows, labels = [], []
+    for level in said["levels"]:
+        for label, members in level.items():
+            rows.append(np.array([_inside(v, members) for v in values], dtype=np.float64))
+            labels.append(str(label))
+            if not rows[-1].any():
+                raise ParameterError(f"group {label!r} of {column!r} holds no public value")
+    if said.get("cells", True):
+        rows.extend(np.eye(len(values)))
+        labels.extend(values)
+    return sparse.csr_array(np.array(rows)), labels
+
+
+def _inside(value: str, members: Any) -> bool:
+    """Whether a cell's value (or range) lies in a list, or in a range such as "18..64"."""
+    if isinstance(members, str):
+        first, _, last = members.partition("..")
+        low, high = (_exact.decimal(end, "the end of a range") for end in (first, last or first))
+        ends = value.split(BETWEEN)
+        a, b = (_exact.decimal(end, "a value of a range") for end in (ends[0], ends[-1]))
+        if (a < low <= b and low != a) or (a <= high < b):
+            raise ParameterError(
+                f"the range {members!r} cuts the bin {value!r}", hint="ends of bins as ends"
+            )
+        return bool(low <= a and b <= high)
+    return value in [str(m) for m in members]

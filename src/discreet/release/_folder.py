@@ -1,0 +1,192 @@
+"""The folder of a release: tables, measurements, charts, made-up records."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from discreet import noise
+from discreet.errors import ParameterError
+from discreet.mechanisms import Interval
+from discreet.privacy import Neighbours
+from discreet.release._declared import Declared
+from discreet.release._marginals import Contrasts
+from discreet.release._publication import Publication
+
+PYTHON: Final = """\
+# Noisy measurements of one table, with the margin at 95 % of each.
+import sys
+import math
+import pyarrow.parquet as pq
+
+for row in pq.read_table(sys.argv[1]).to_pylist():
+    laplace, spread = row["law"] == "laplace", row["spread"]
+    half = spread * math.log(20) if laplace else 1.96 * spread
+    margin = f"± {half:.1f}" if row["law"] else "exact or a choice"
+    print(row["question"], row["label"], row["row"], row["value"], margin)
+"""
+
+R_CODE: Final = """\
+# Noisy measurements of one table, with the margin at 95 % of each.
+library(arrow)
+m <- read_parquet(commandArgs(trailingOnly = TRUE)[1])
+half <- ifelse(m$law == "laplace", m$spread * log(20), 1.96 * m$spread)
+m$low <- as.numeric(m$value) - half
+m$high <- as.numeric(m$value) + half
+print(m[, c("question", "label", "row", "value", "low", "high")])
+"""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One table of a release, published."""
+
+    declared: Declared
+    publication: Publication
+    band: Interval | None
+    achieved: float | None
+    """True root mean squared error, on made-up data only."""
+
+    @property
+    def width(self) -> float | None:
+        """Median half-width of the intervals."""
+        if self.band is None:
+            return None
+        gap = np.asarray(self.band.high, dtype=np.float64) - np.asarray(self.band.low)
+        return float(np.median(gap)) / 2
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spare = path.with_name(f".{path.name}.part")
+    spare.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(spare, path)  # noqa: PTH105 - one step, on every system
+
+
+def table_of(issue: Issue) -> Any:
+    """Return the table as it is shown: rounded and suppressed after the noise."""
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
+
+    made, said = issue.publication, issue.declared
+    assert made.domain is not None
+    columns: dict[str, Any] = dict(made.domain.rows(made.plan.workload))
+    value = made.answers
+    low = None if issue.band is None else np.asarray(issue.band.low, dtype=np.float64)
+    high = None if issue.band is None else np.asarray(issue.band.high, dtype=np.float64)
+    hidden = np.zeros(len(value), dtype=bool)
+    if (least := said.get("suppress_below")) is not None:
+        hidden = value < float(least)
+    if (step := said.get("round_to")) is not None:
+        # outwards, so that the interval still covers
+        value = np.rint(value / float(step)) * float(step)
+        low = None if low is None else np.floor(low / float(step)) * float(step)
+        high = None if high is None else np.ceil(high / float(step)) * float(step)
+    empty = np.full(len(value), np.nan)
+    for name, column in (("value", value), ("low", low), ("high", high)):
+        shown = empty if column is None else column
+        columns[name] = pa.array(shown, mask=hidden | np.isnan(shown))
+    if hidden.any() or said.get("suppress_below") is not None:
+        columns["suppressed"] = hidden
+    return pa.table(columns)
+
+
+def measurements_of(made: Publication) -> Any:
+    """Return every released integer with its law, one row each."""
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
+
+    questions: list[Any] = [[] for _ in range(7)]
+    for i, (asked, values) in enumerate(made.released):
+        n = len(np.ravel(values))
+        name, spread, weight = _law(asked, made.plan.workload.shape, n)
+        for column, content in zip(
+            questions,
+            ([i] * n, [asked.get("label", "")] * n, range(n), np.ravel(values).tolist(),
+             [name] * n, spread, weight),
+            strict=True,
+        ):  # fmt: skip
+            column.extend(content)
+    wide = any(abs(v) >= 1 << 63 for v in questions[3])
+    return pa.table(
+        {
+            "question": pa.array(questions[0], pa.int32()),
+            "label": pa.array(questions[1], pa.string()).dictionary_encode(),
+            "row": pa.array(questions[2], pa.int64()),
+            "value": pa.array(list(map(str, questions[3])) if wide else questions[3],
+                              pa.string() if wide else pa.int64()),
+            "law": pa.array(questions[4], pa.string()).dictionary_encode(),
+            "spread": pa.array(questions[5], pa.float64()),
+            "weight": pa.array(questions[6], pa.int64()),
+        }
+    )  # fmt: skip
+
+
+def _law(
+    asked: Mapping[str, Any], shape: tuple[int, ...], n: int
+) -> tuple[str, list[float | None], list[int]]:
+    """Name of a law, its scale or standard deviation, and the weight of each row.
+
+    Nothing for choices and exact numbers. What was measured is weight times a sum of records.
+    """
+    if asked["kind"] == "contrasts":
+        rows = Contrasts(tuple(asked["axes"]), shape, Fraction(asked["sigma2"]),
+                         Neighbours.ADD_REMOVE)  # fmt: skip
+        weight, octave = rows.scales()
+        return "gaussian", np.exp2(octave).tolist(), weight.tolist()
+    if asked["kind"] == "refinement":
+        return "laplace", [float(Fraction(asked["scale"]))] * n, [1] * n
+    if not (law := asked.get("law")):
+        return "", [None] * n, [1] * n
+    found = noise.law_from_dict(law)
+    if isinstance(found, noise.DiscreteLaplace):
+        return "laplace", [float(found.scale)] * n, [1] * n
+    return "gaussian", [float(found.std)] * n, [1] * n
+
+
+def write_issue(folder: Path, issue: Issue) -> None:
+    """Write all files of one table."""
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
+    import pyarrow.csv as pc  # noqa: PLC0415 - the same
+    import pyarrow.parquet as pq  # noqa: PLC0415 - the same
+
+    name, made = issue.declared.name, issue.publication
+    table = table_of(issue)
+    for form, writer in (("parquet", pq.write_table), ("csv", pc.write_csv)):
+        sink = pa.BufferOutputStream()
+        writer(table, sink)
+        write(folder / "tables" / f"{name}.{form}", sink.getvalue().to_pybytes())
+    sink = pa.BufferOutputStream()
+    pq.write_table(measurements_of(made), sink)
+    write(folder / "measurements" / f"{name}.parquet", sink.getvalue().to_pybytes())
+    write(folder / "records" / f"{name}.json", json.dumps(made.record(), ensure_ascii=False))
+    write(folder / "charts" / f"{name}.svg", renderer().vegalite_to_svg(made.chart(issue.band)))
+    if (size := issue.declared.get("records")) is not None:
+        write(folder / "microdata" / f"{name}.csv", _microdata(made, int(size)))
+
+
+def _microdata(made: Publication, size: int) -> str:
+    """Made-up records, as text."""
+    assert made.domain is not None
+    codes = made.synthesize(size)
+    columns = [np.array(v, dtype=object)[codes[:, i]] for i, v in enumerate(made.domain.values)]
+    lines = [made.domain.names, *zip(*(c.tolist() for c in columns), strict=True)]
+    return "".join(",".join(f'"{str(v).replace(chr(34), chr(34) * 2)}"' for v in line) + "\n"
+                   for line in lines)  # fmt: skip
+
+
+def renderer() -> Any:
+    """Return the library that draws SVG."""
+    try:
+        import vl_convert  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise ParameterError(
+            "charts of a release need the extra 'charts'", hint='pip install "discreet[charts]"'
+        ) from None
+    return vl_convert

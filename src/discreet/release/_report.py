@@ -1,0 +1,210 @@
+"""What a release says about itself: the report, and the entry for the public registry."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from discreet import __version__, meaning
+from discreet import privacy as p
+from discreet.errors import ParameterError
+from discreet.release._declared import MEANINGS, Declaration, Declared
+from discreet.release._folder import Issue
+
+_STYLE: Final = (
+    "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.3rem .6rem;"
+    "text-align:left}pre{white-space:pre-wrap}img{max-width:100%}.dummy{color:#b00;"
+    "font-weight:bold}"
+)
+
+
+def exact_numbers(issue: Issue) -> list[str]:
+    """Say what is unprotected in a table, and what is protected nevertheless."""
+    said = [f"Released exactly: {MEANINGS[what]}." for what in issue.declared.unprotected]
+    if issue.declared.get("unprotected"):
+        graph = account(issue.declared.unprotected, issue.publication.plan.workload.shape[0])
+        said.append(f"Protected for one record, these totals being known: {graph.secret}.")
+    return said
+
+
+def account(unprotected: Sequence[str], areas: int) -> meaning.Blowfish:
+    """Return the distinctions that remain protected when totals are known (Blowfish).
+
+    Known totals are harmless for a policy graph none of whose edges changes them: then
+    neighbours are the same with and without them (He et al. 2014, section 8). Every value
+    is kept from every other if that holds; otherwise values of the same area from each other.
+    """
+    shown = min(max(areas, 2), 64)
+    cells = [(area, k) for area in range(shown) for k in range(2)]
+    totals = [[1] * len(cells)]
+    if "area-totals" in unprotected:
+        totals += [[int(a == area) for a, _ in cells] for area in range(shown)]
+    every = meaning.Blowfish.complete(cells)
+    if not every.sensitivity(totals):
+        return every
+    inside = meaning.Blowfish.partition(
+        [[cell for cell in cells if cell[0] == area] for area in range(shown)]
+    )
+    if inside.sensitivity(totals):
+        raise ParameterError("no distinction is protected once these totals are known")
+    return inside
+
+
+def after_noise(table: Declared) -> list[str]:
+    """Say what was done to the numbers after the noise."""
+    said = []
+    if table.get("nonnegative"):
+        said.append("moved to the nearest non-negative numbers")
+    if table.get("suppress_below") is not None:
+        said.append(f"noisy values below {table.get('suppress_below')} left out")
+    if table.get("round_to") is not None:
+        said.append(f"rounded to multiples of {table.get('round_to')}, intervals outwards")
+    return said
+
+
+def report(
+    release: Declaration, issues: Sequence[Issue], whom: Mapping[str, str], *, dummy: bool
+) -> str:
+    """Return the report as one HTML page that needs nothing else but the charts."""
+    e = html.escape
+    lines = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        f"<title>{e(release.title)}</title><style>{_STYLE}</style>",
+        f"<h1>{e(release.title)}</h1><p>Edition {e(release.edition)}</p>",
+    ]
+    if dummy:
+        lines.append("<p class=dummy>Made-up data: a rehearsal, not a release.</p>")
+    lines += ["<h2>For whom it protects</h2>", _list(list(whom.values()))]
+    lines += ["<h2>What was published</h2>", _overview(issues)]
+    lines += [_section(issue) for issue in issues]
+    words = str(meaning.of([issue.publication.loss for issue in issues]))
+    lines += [f"<h2>What the price means</h2><pre>{e(words)}</pre>"]
+    lines += ["<h2>What is not protected</h2>", _exposed(release, issues)]
+    return "\n".join(lines) + "\n"
+
+
+def _list(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{html.escape(text)}</li>" for text in items) + "</ul>"
+
+
+def _exposed(release: Declaration, issues: Sequence[Issue]) -> str:
+    exact = [text for issue in issues for text in exact_numbers(issue)]
+    if not exact:
+        return "<p>Every number in this release is protected.</p>"
+    owner = release.owner
+    why = f" Reason: {html.escape(str(owner['reason']))}." if owner.get("reason") else ""
+    decided = f"<p>So decided by {html.escape(str(owner['name']))}.{why}</p>"
+    return _list(list(dict.fromkeys(exact))) + decided
+
+
+def _overview(issues: Sequence[Issue]) -> str:
+    head = ("table", "queries", "method", "price", "expected error", "achieved")
+    rows = []
+    for issue in issues:
+        made = issue.publication
+        known = "depends on the data" if made.rmse is None else f"{made.rmse:.4g}"
+        cells = (issue.declared.name, f"{len(made.answers):,}", made.method,
+                 str(made.plan.price), known, _achieved(issue))  # fmt: skip
+        rows.append("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>")
+    top = "".join(f"<th>{h}</th>" for h in head)
+    return f"<table><tr>{top}</tr>{''.join(rows)}</table>"
+
+
+def _achieved(issue: Issue) -> str:
+    """Say how good the numbers are: truly on made-up data, by intervals otherwise."""
+    if issue.achieved is not None:
+        return f"{issue.achieved:.4g} (root mean square, on made-up data)"
+    if issue.width is not None:
+        return f"± {issue.width:.4g} (median interval)"
+    return "not known without a further price"
+
+
+def _section(issue: Issue) -> str:
+    e, name, made = html.escape, issue.declared.name, issue.publication
+    asked = f"{made.plan.workload.describe()}; {made.plan.mechanism.describe()}"
+    changed = "; ".join(after_noise(issue.declared)) or "nothing"
+    files = [f"tables/{name}.parquet", f"tables/{name}.csv", f"measurements/{name}.parquet"]
+    links = ", ".join(f'<a href="{f}">{f}</a>' for f in files)
+    return (
+        f"<h3>{e(name)}</h3><p>{e(asked)}. After the noise: {e(changed)}.</p>"
+        f'<p><img src="charts/{name}.svg" alt="chart of {e(name)}"></p><p>Files: {links}</p>'
+    )
+
+
+def registry(release: Declaration, issues: Sequence[Issue], whom: Mapping[str, str]) -> str:
+    """Return the entry for the public registry of deployments, as YAML."""
+    joint = p.compose([issue.publication.loss for issue in issues])
+    pure = all(issue.publication.plan.price.pure for issue in issues)
+    parameters: dict[str, Any] = {"epsilon": float(joint.epsilon(0 if pure else 1e-6))}
+    if not pure:
+        parameters |= {"delta": 1e-6, "rho": float(joint.zcdp().rho0)}
+    exact = [text for issue in issues for text in exact_numbers(issue)]
+    made = any(issue.publication.method == "synthetic" for issue in issues)
+    after = [f"{i.declared.name}: {'; '.join(after_noise(i.declared))}" for i in issues
+             if after_noise(i.declared)]  # fmt: skip
+    methods = sorted({issue.publication.method for issue in issues})
+    slug = "".join(c if c.isalnum() else "-" for c in release.title.lower()).strip("-")
+    entry = {
+        "url_slug": slug,
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": release.title,
+                "data_curators": [str(release.owner.get("name") or "to be filled in")],
+                "description": str(release.said.get("description", release.title)),
+                "intended_use": str(release.said.get("use", "to be filled in")),
+                "data_product_type": "Synthetic data" if made else "Summary statistics",
+                "data_product_region": str(release.said.get("region", "to be filled in")),
+                "publication_date": datetime.now(UTC).date().isoformat(),
+            },
+            "dp_variant": {
+                "variant_name": "Pure DP" if pure else "Zero-concentrated DP",
+                "data_domain": "all tables over the public domains of the policy",
+                "unprotected_quantities": " ".join(exact) or "none",
+            },
+            "privacy_loss": {
+                "privacy_unit": whom["unit"],
+                "privacy_unit_details": f"{whom['relation']} {whom['limits']}",
+                "privacy_parameters": parameters,
+                "privacy_parameters_details": "; ".join(
+                    f"{i.declared.name}: {i.publication.plan.price}" for i in issues
+                ),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "post_processing": "; ".join(after) or "least squares only",
+                "composition": "parameters fixed in advance; losses composed, debited first",
+            },
+            "implementation": {
+                "mechanisms": f"discreet {__version__}: {', '.join(methods)}; integer noise, "
+                "exactly sampled; sensitivities are integers, no floating-point number carries one",
+            },
+            "administrative": {"registry_authors": [str(release.owner.get("name") or "discreet")]},
+        },
+    }
+    return _yaml(entry)
+
+
+def _yaml(node: Any, depth: int = 0) -> str:
+    """Write nested mappings, lists and scalars; JSON's scalars are YAML's."""
+    pad = "  " * depth
+    lines = []
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{pad}{key}:\n{_yaml(value, depth + 1)}")
+        elif isinstance(value, list):
+            items = "".join(f"{pad}  - {json.dumps(v, ensure_ascii=False)}\n" for v in value)
+            lines.append(f"{pad}{key}:\n{items}")
+        else:
+            lines.append(f"{pad}{key}: {json.dumps(value, ensure_ascii=False)}\n")
+    return "".join(lines)

@@ -1,0 +1,284 @@
+"""Running a declared release: price everything, pay table by table, write the folder.
+
+Each table has a key in the ledger, made of the release's title, its edition and what the file
+says. A run that was killed is taken up where it was: tables that are paid for come from the
+ledger, and none is paid twice. A new edition pays anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet import policy as pol
+from discreet.curator import execute, open_curator
+from discreet.errors import BudgetExceededError, ParameterError
+from discreet.plan import Kind, of_column
+from discreet.release import _folder, _report
+from discreet.release._curated import Proposal, Publishing
+from discreet.release._declared import MEANINGS, Declaration, Declared, proposal, read
+from discreet.release._folder import Issue
+from discreet.release._progress import progress
+
+if TYPE_CHECKING:
+    from discreet.curator import Curator
+
+_DUMMY = 2000
+"""Rows of made-up data."""
+
+
+@dataclass(frozen=True, repr=False)
+class Preview:
+    """Price and expected error of every table of a release, before anything is touched."""
+
+    release: Declaration
+    proposals: Mapping[str, Proposal]
+    left: str
+
+    @property
+    def cost(self) -> dict[str, Fraction]:
+        """Sum of all tables, by currency."""
+        bills = [p.bill.cost for p in self.proposals.values()]
+        return {
+            name: sum((getattr(bill, name) for bill in bills), Fraction(0))
+            for name in ("epsilon", "delta", "rho")
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            name: {
+                "method": p.plan.method,
+                "workload": p.plan.workload.describe(),
+                "queries": p.plan.workload.queries,
+                "price": str(p.plan.price),
+                "rmse": p.plan.rmse,
+                "cost": p.cost,
+                "unprotected": list(self._declared(name).unprotected),
+            }
+            for name, p in self.proposals.items()
+        }
+
+    def _declared(self, name: str) -> Declared:
+        return next(t for t in self.release.tables if t.name == name)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.release.title}, edition {self.release.edition}"]
+        for name, p in self.proposals.items():
+            known = "depends on the data" if p.plan.rmse is None else f"{p.plan.rmse:.4g}"
+            lines.append(
+                f"  {name}: {p.plan.workload.describe()} by {p.plan.method}, {p.plan.price}, "
+                f"expected error {known}"
+            )
+            table = self._declared(name)
+            lines += [f"    UNPROTECTED: {MEANINGS[what]}" for what in table.unprotected]
+        total = self.cost
+        lines.append(f"  cost      ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})")
+        lines.append(f"  left      {self.left}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, repr=False)
+class Done:
+    """A release that has been written."""
+
+    folder: Path
+    issues: tuple[Issue, ...]
+    left: str
+
+    @property
+    def paid(self) -> list[str]:
+        """Tables that this run paid for; the others had been paid before."""
+        return [i.declared.name for i in self.issues if not i.publication.cached]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "folder": str(self.folder),
+            "tables": [i.declared.name for i in self.issues],
+            "paid": self.paid,
+            "left": self.left,
+        }
+
+    def __repr__(self) -> str:
+        again = len(self.issues) - len(self.paid)
+        free = f", {again} had been paid for before" if again else ""
+        return f"{len(self.issues)} tables in {self.folder}{free}; left {self.left}"
+
+
+def preview(
+    plan: Any, *, source: Any = None, ledger: Any = None, analyst: str | None = None
+) -> Preview:
+    """Price a declared release; nothing is read but public facts, nothing is charged.
+
+    Parameters
+    ----------
+    plan
+        Path of a release plan (TOML), or its content.
+    source, ledger, analyst
+        As for :func:`discreet.open`.
+    """
+    release = read(plan)
+    if ledger is None and not Path(f"{release.policy.resolve()}.ledger").exists():
+        ledger = ":memory:"  # looking makes no ledger
+    with open_curator(source, release.policy, ledger=ledger, analyst=analyst) as curator:
+        return _preview(curator, release)
+
+
+def run(
+    plan: Any,
+    *,
+    source: Any = None,
+    ledger: Any = None,
+    analyst: str | None = None,
+    output: Any = None,
+    dummy: bool = False,
+) -> Done:
+    """Publish a declared release and write its folder.
+
+    Parameters
+    ----------
+    plan
+        Path of a release plan (TOML), or its content.
+    source, ledger, analyst
+        As for :func:`discreet.open`.
+    output
+        The folder, if not where the plan says.
+    dummy
+        Rehearse on made-up data: nothing is read and nothing is charged.
+    """
+    release = read(plan)
+    _folder.renderer()
+    folder = Path(output) if output is not None else release.output
+    folder = folder.with_name(f"{folder.name}-dummy") if dummy and output is None else folder
+    _claimed(folder, release, dummy=dummy)
+    with _opened(release, source, ledger, analyst, dummy=dummy) as curator:
+        offered = _preview(curator, release)
+        _affordable(curator, offered, folder)
+        issues = []
+        with progress(release.title, len(release.tables)) as bar:
+            for table in release.tables:
+                bar.step(table.name)
+                issue = _published(curator, release, table, offered.proposals[table.name], dummy)
+                _folder.write_issue(folder, issue)
+                issues.append(issue)
+        whom = _whom(curator, offered)
+        _folder.write(folder / "report.html", _report.report(release, issues, whom, dummy=dummy))
+        _folder.write(folder / "registry.yaml", _report.registry(release, issues, whom))
+        _folder.write(folder / "read_measurements.py", _folder.PYTHON)
+        _folder.write(folder / "read_measurements.R", _folder.R_CODE)
+        left = issues[-1].publication.left or offered.left
+    return Done(folder, tuple(issues), left)
+
+
+def _preview(curator: Curator, release: Declaration) -> Preview:
+    offers = {table.name: proposal(curator, release, table) for table in release.tables}
+    return Preview(release, offers, next(iter(offers.values())).left)
+
+
+def _opened(
+    release: Declaration, source: Any, ledger: Any, analyst: str | None, *, dummy: bool
+) -> Curator:
+    if not dummy:
+        return open_curator(source, release.policy, ledger=ledger, analyst=analyst)
+    owned = pol.load(release.policy)
+    # another policy: the budget of the data is not touched, and not known to be free
+    loaded = pol.Policy(owned.tables, owned.budget, name=f"{owned.identity} (made-up data)")
+    return open_curator(made_up(loaded), loaded, ledger=":memory:", analyst=analyst)
+
+
+def _claimed(folder: Path, release: Declaration, *, dummy: bool) -> None:
+    """Refuse a folder that holds another release, or is no folder of a release."""
+    marker = folder / "release.txt"
+    mine = f"{release.title}, edition {release.edition}{' (made-up data)' if dummy else ''}\n"
+    if folder.exists() and any(folder.iterdir()):
+        if not marker.is_file() or marker.read_text(encoding="utf-8") != mine:
+            raise ParameterError(
+                f"the folder {folder.name!r} holds something else; nothing was charged",
+                hint="output = a new folder",
+            )
+        return
+    _folder.write(marker, mine)
+
+
+def _affordable(curator: Curator, offered: Preview, folder: Path) -> None:
+    """Refuse a release that the budget does not cover, before its first table is paid."""
+    left = curator.budget.left
+    open_ = [p for name, p in offered.proposals.items()
+             if not (folder / "tables" / f"{name}.parquet").is_file()]  # fmt: skip
+    for currency, room in left.items():
+        need = sum((getattr(p.bill.cost, currency) for p in open_), Fraction(0))
+        if need > room:
+            raise BudgetExceededError(
+                f"the release costs {currency} {float(need):.4g}, {float(room):.4g} is left; "
+                "nothing was charged",
+                hint="discreet release preview plan.toml",
+            )
+
+
+def _published(
+    curator: Curator, release: Declaration, table: Declared, offer: Proposal, dummy: bool
+) -> Issue:
+    made = offer.publish(
+        key=release.key(table), fresh=True, nonnegative=bool(table.get("nonnegative"))
+    )
+    band = None
+    if made.plan.mechanism.linear and not made.nonnegative:
+        band = made.interval(release.confidence)
+    achieved = None
+    if dummy:
+        # made-up data: the truth may be looked at
+        (part,), aggregate = offer.bill.lowered.parts, offer.bill.lowered.aggregates[0]
+        assert isinstance(part, Publishing)
+        truth = part.counts(execute(curator, aggregate))
+        if truth.small:
+            gap = made.answers - made.plan.workload.answers(truth.array())
+            achieved = math.sqrt(float((gap**2).mean()))
+    return Issue(table, made, band, achieved)
+
+
+def _whom(curator: Curator, offered: Preview) -> dict[str, str]:
+    """Say whom the release protects, from the policy."""
+    queries = [p.bill.lowered for p in offered.proposals.values()]
+    units = sorted({q.aggregates[0].unit or "row" for q in queries})
+    relations = sorted({q.query.neighbours.value for q in queries})
+    rows = {name: p.plan.rows for name, p in offered.proposals.items()}
+    unit = " and ".join("one row" if u == "row" else f"one {u}, with all rows" for u in units)
+    return {
+        "unit": f"Unit of protection: {unit}.",
+        "relation": "Neighbouring tables differ in one unit, "
+        + " or ".join("added or removed" if r == "add-remove" else "changed" for r in relations)
+        + ".",
+        "limits": "Records of one unit that count: "
+        + ", ".join(f"{name} at most {n}" for name, n in rows.items())
+        + f". Policy {curator.policy.identity}.",
+    }
+
+
+def made_up(policy: pol.Policy, rows: int = _DUMMY) -> dict[str, Any]:
+    """Return tables of made-up values from a policy's public domains: the same every time."""
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
+
+    rng = np.random.default_rng(rows)
+    found = {}
+    for name, table in policy.tables.items():
+        columns: dict[str, Any] = {}
+        for column_name, column in table.columns.items():
+            kind = of_column(column)
+            if kind.kind is Kind.TEXT:
+                columns[column_name] = [f"text {i % (rows // 3 + 1)}" for i in range(rows)]
+                continue
+            codes = kind.lo + np.floor(rng.beta(2, 3, rows) * kind.size).astype(np.int64)
+            values = [kind.value(int(code)) for code in codes]
+            real = isinstance(column, pol.Real)
+            columns[column_name] = [float(str(v)) for v in values] if real else values
+        if table.unit is not None and table.unit not in columns:
+            columns[table.unit] = np.arange(rows)
+        found[name] = pa.table(columns)
+    return found

@@ -1,0 +1,159 @@
+"""Urns: made-up destinations' origins, drawn from counts and a prior (OnTheMap's way).
+
+Input x[d, o]: how many records of destination d come from origin o (or a vector for one
+destination). For every destination m origins are drawn from an urn that holds its records, α
+imaginary records of every origin, and a copy of whatever was drawn before: the
+Dirichlet-multinomial of the synthesiser behind OnTheMap (Machanavajjhala, Kifer, Abowd, Gehrke,
+Vilhuber 2008).
+
+Guarantee (ε-DP under add-remove)
+---------------------------------
+The draws y of a destination with k origins, n = Σx and A = kα have probability
+
+    m!/∏y_o! · Γ(n+A)/Γ(n+A+m) · ∏ Γ(x_o+α+y_o)/Γ(x_o+α).
+
+One record more of origin o multiplies it by
+
+    (x_o+α+y_o)/(x_o+α) · (n+A)/(n+A+m).
+
+The first factor lies between 1 and 1 + m/α, the second between A/(A+m) and 1. So with
+α ≥ m/(e^ε − 1) the product lies between e^{−ε} and e^ε. A record lies in one destination, hence ε
+for the whole; a change is a removal and an addition, so that ε/2 is used for each.
+
+The published product used ε = 8.6 with δ = 10⁻⁵, which allows smaller priors for origins that
+are hardly ever drawn; the prior here is the one of pure ε, so that no δ is needed.
+
+The urn is exact: α is a multiple of 2⁻²⁰, rounded up from rational bounds on e^ε, and every draw
+is one uniform integer below the urn's integer weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import noise
+from discreet import privacy as p
+from discreet.errors import ParameterError
+from discreet.privacy import Neighbours
+from discreet.release._counts import Counts, fitting
+from discreet.release._mechanism import Job, Mechanism
+from discreet.release._questions import Course, Question
+
+_GRID = 1 << 20
+_MOST = 1 << 22
+
+
+def prior(draws: int, epsilon: Fraction) -> Fraction:
+    """Return the least α on a grid of 2⁻²⁰ with α ≥ draws/(e^ε − 1).
+
+    >>> float(prior(1000, Fraction("8.6"))) < 0.185
+    True
+    """
+    high = noise.exp_bounds(epsilon, 40)[1]
+    return Fraction(math.ceil(draws * high / (1 - high) * _GRID), _GRID)
+
+
+@dataclass(frozen=True)
+class Urn(Question):
+    """Origins drawn for every destination."""
+
+    shape: tuple[int, ...]
+    draws: tuple[int, ...]
+    epsilon: Fraction
+    neighbours: Neighbours
+    label: str = "urn"
+
+    def alpha(self, draws: int) -> Fraction:
+        """Prior of every origin of a destination with so many draws."""
+        sides = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
+        return prior(draws, self.epsilon / sides)
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """ε, pure."""
+        return p.Pure(self.epsilon).under(self.neighbours)
+
+    def ask(self, counts: Counts) -> NDArray[Any]:
+        """Return how often each origin was drawn for each destination."""
+        table = counts.array().reshape(len(self.draws), -1)
+        drawn = [polya(row, self.alpha(m), m) for row, m in zip(table, self.draws, strict=True)]
+        return np.concatenate(drawn)
+
+    def distance(self, x: Counts, y: Counts) -> Fraction:
+        """Return how many records two tables are apart."""
+        gap = int(np.abs(x.array() - y.array()).sum())
+        return Fraction(gap, 1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+
+    def blank(self) -> NDArray[Any]:
+        """Draw nothing."""
+        return np.zeros(math.prod(self.shape), dtype=np.int64)
+
+    def record(self) -> dict[str, Any]:
+        """Return draws and priors."""
+        return {
+            "kind": "urn",
+            "label": self.label,
+            "draws": list(self.draws),
+            "epsilon": str(self.epsilon),
+            "priors": [str(self.alpha(m)) for m in self.draws],
+        }
+
+
+def polya(held: NDArray[np.int64], alpha: Fraction, draws: int) -> NDArray[np.int64]:
+    """Draw from an urn with `held` records and `alpha` more of every kind, with copies put back.
+
+    In units of 2⁻²⁰ records: first the records, then the prior, then the copies.
+    """
+    a, one = int(alpha * _GRID), _GRID
+    ends = np.cumsum(held)
+    records, imaginary = one * int(ends[-1]), a * len(held)
+    chosen: list[int] = []
+    for _ in range(draws):
+        at = int(noise.uniform_below(records + imaginary + one * len(chosen)))
+        if at < records:
+            chosen.append(int(np.searchsorted(ends, at // one, side="right")))
+        elif at < records + imaginary:
+            chosen.append((at - records) // a)
+        else:
+            chosen.append(chosen[(at - records - imaginary) // one])
+    return np.bincount(np.array(chosen, dtype=np.int64), minlength=len(held))
+
+
+class OriginDestination(Mechanism):
+    """Synthetic origins for every destination."""
+
+    method: ClassVar[str] = "urn"
+
+    def __init__(self, job: Job, *, draws: int | Sequence[int]) -> None:
+        super().__init__(job)
+        shape = job.workload.shape
+        fitting(shape)
+        rows = shape[0] if len(shape) > 1 else 1
+        each = [draws] * rows if isinstance(draws, int) else list(draws)
+        if len(each) != rows or any(type(m) is not int or m < 1 for m in each):
+            raise ParameterError(
+                "draws is the public number of records made up for each destination",
+                hint="draws=1000",
+            )
+        if not job.price.pure:
+            raise ParameterError("the urn is proved for pure ε", hint='epsilon="8.6"')
+        if sum(each) > _MOST:
+            raise ParameterError(f"the urn draws one record at a time, at most {_MOST}")
+        self.draws = tuple(each)
+
+    def course(self) -> Course:
+        """Ask the urn once."""
+        job = self.job
+        drawn = yield Urn(job.workload.shape, self.draws, job.price.total, job.neighbours)
+        return np.asarray(drawn, dtype=np.float64).reshape(job.workload.shape)
+
+    def describe(self) -> str:
+        """Name the draws."""
+        return f"urn: {sum(self.draws)} records drawn for {len(self.draws)} destinations"
