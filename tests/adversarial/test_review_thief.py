@@ -10,10 +10,12 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 import discreet as dc
-from discreet import verify
+from discreet import inference, verify
 from discreet.audit import measurements
+from discreet.engines import _render
 from discreet.errors import SchemaError, UnprovenStatementError
 from discreet.policy import Budget, Category, Integer, Policy, Table, Text
 
@@ -309,3 +311,52 @@ def test_units_that_are_not_text_are_nobody(kind, ids, tmp_path):
             moved = sum(abs(one.exact.get(k, 0) - two.exact.get(k, 0)) for k in keys)
             assert moved <= one.declared.l1
             assert sum(one.exact.values()) >= 1  # the others are counted
+
+
+# -- questions that failed, or went unproved ----------------------------------------------
+
+
+@pytest.mark.parametrize("statistic", ["MODE(c)", "MEDIAN(m.k)", "COUNT(*)", "AVG(m.k)"])
+def test_a_public_table_without_rows_is_priced_like_any_other(statistic):
+    """MODE over a join that matches nothing divided by the number of cells: none."""
+    rules = Policy(
+        [
+            Table("m", [Integer("k", 0, 5), Category("c", ["a", "b"])]),
+            Table("pub", [Integer("k", 0, 5)], public=True),
+        ],
+        Budget("9"),
+        name=next(NAMES),
+    )
+    data = {
+        "m": pa.table({"k": [1, 2], "c": ["a", "b"]}),
+        "pub": pa.table({"k": pa.array([], "i8")}),
+    }
+    with dc.open(data, policy=rules, ledger=":memory:") as curator:
+        question = f"SELECT {statistic} AS s FROM m JOIN pub ON m.k = pub.k"
+        assert curator.sql(question, epsilon="1").cost["epsilon"] == 1
+
+
+@pytest.mark.parametrize("lines", [b"pid,c\r1,sick\r2,Ann\r", b"pid,c\r1,sick\n2,Ann\n"])
+def test_a_csv_file_with_old_line_ends_is_refused_by_name(tmp_path, lines):
+    file = tmp_path / "old.csv"
+    file.write_bytes(lines)
+    with pytest.raises(SchemaError, match="is not a header") as refused:
+        dc.open(str(file), policy=policy("m", [Text("c")]), ledger=":memory:")
+    assert "Ann" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_tests_of_tests_are_proved_like_questions(monkeypatch):
+    """A limit that the renderer forgets is found before the debit, here as anywhere."""
+    rules = policy("m", [Integer("x", 0, 9), Category("c", ["a", "b"])])
+    data = pa.table({"pid": [1, 1, 2], "x": [1, 2, 3], "c": ["a", "b", "a"]})
+    with dc.open(data, policy=rules, ledger=":memory:") as curator:
+        asked = {"by": "c", "epsilon": 1, "parts": 2}
+        assert inference.curated_test(curator, stats.ttest_ind, "x", **asked)
+    monkeypatch.setattr(_render._Statement, "limit_rows", lambda _self, _node, below: below)
+    with dc.open(
+        data, policy=policy("m", rules.table("m").columns.values()), ledger=":memory:"
+    ) as curator:
+        with pytest.raises(UnprovenStatementError, match="does not limit"):
+            inference.curated_test(curator, stats.ttest_ind, "x", **asked)
+        assert not any(curator.budget.spent.values())

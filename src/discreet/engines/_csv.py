@@ -302,8 +302,19 @@ def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
     def found(separator: str) -> int:
         return len(columns & set(_split(line, separator)))
 
-    best = max(_SEPARATORS, key=found)
-    return best, tuple(_distinct(_split(line, best)))
+    names: list[str] = []
+    try:
+        best = max(_SEPARATORS, key=found)
+        names = _split(line, best)
+    except csv.Error:
+        pass  # the message is not ours; the line may hold more than a header
+    if not names and line:
+        raise SchemaError(
+            f"the first line of the source of table {table.name!r} is not a header: lines end "
+            "with a line feed, or with a carriage return and a line feed",
+            hint="tr '\\r' '\\n' < old.csv > new.csv",
+        )
+    return best, tuple(_distinct(names))
 
 
 def _split(line: str, separator: str) -> list[str]:
