@@ -333,7 +333,7 @@ def test_a_public_table_without_rows_is_priced_like_any_other(statistic):
     }
     with dc.open(data, policy=rules, ledger=":memory:") as curator:
         question = f"SELECT {statistic} AS s FROM m JOIN pub ON m.k = pub.k"
-        assert curator.sql(question, epsilon="1").cost["epsilon"] == 1
+        assert curator.sql(question, epsilon="1").cost["epsilon"] == "1"
 
 
 @pytest.mark.parametrize("lines", [b"pid,c\r1,sick\r2,Ann\r", b"pid,c\r1,sick\n2,Ann\n"])
