@@ -22,6 +22,7 @@ ROAD = (
     "_exact",
     "_canonical",
     "_address",
+    "_session",
     "_text",
     "_lazy",
     "_print",

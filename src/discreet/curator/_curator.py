@@ -21,7 +21,7 @@ from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
-from discreet.curator._proof import check_statements
+from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
@@ -36,6 +36,7 @@ from discreet.plan import (
     Plan,
     Query,
     Scan,
+    Sensitivity,
     lower,
     price,
     private_tables,
@@ -474,8 +475,14 @@ class Curator:
         return self.ledger.balance(self.analyst or "")
 
 
-def travel(curator: Curator, job: Job, *, fresh: bool = False) -> Outcome:
-    """Send a job of another package down a curator's road."""
+def travel(
+    curator: Curator, job: Job, aggregate: Aggregate, moves: Sensitivity, *, fresh: bool = False
+) -> Outcome:
+    """Send a job of another package down a curator's road, once its statement is proved.
+
+    Its price rests on one unit moving the aggregate's first measure by no more than `moves`.
+    """
+    check_statement(curator._engine, aggregate, 0, moves, kind=job.plan.split(" ")[0])  # noqa: SLF001 - the class's own module
     return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - the class's own module
 
 

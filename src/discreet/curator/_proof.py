@@ -9,21 +9,34 @@ from __future__ import annotations
 
 from discreet.engines import Engine
 from discreet.errors import UnprovenStatementError
-from discreet.plan import Lowered
+from discreet.plan import Aggregate, Lowered, Sensitivity
 
 
 def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question whose statements could fail or limit less than its parts declare."""
     for part in lowered.parts:
         aggregate = lowered.aggregates[part.aggregate]
-        proof, (measure, declared) = engine.proof(aggregate), part.reads
-        if proof is None:
-            continue
-        reading = proof.columns[len(aggregate.keys) + measure]
-        bounds = (declared.l1, declared.l2_squared, declared.linf)
-        few = min(reading.groups, reading.rows, reading.cells)
-        if not reading.within(*bounds, aggregate.neighbours.value) or few > (part.groups or few):
-            raise UnprovenStatementError(
-                "the statement does not limit what one unit contributes as far as it is priced",
-                reason=f"{part.kind} declares {declared}",
-            )
+        check_statement(engine, aggregate, *part.reads, groups=part.groups, kind=part.kind)
+
+
+def check_statement(
+    engine: Engine,
+    aggregate: Aggregate,
+    measure: int,
+    declared: Sensitivity,
+    *,
+    groups: int | None = None,
+    kind: str,
+) -> None:
+    """Refuse one statement that could fail or lets a unit move a measure by more than declared."""
+    proof = engine.proof(aggregate)
+    if proof is None:
+        return
+    reading = proof.columns[len(aggregate.keys) + measure]
+    bounds = (declared.l1, declared.l2_squared, declared.linf)
+    few = min(reading.groups, reading.rows, reading.cells)
+    if not reading.within(*bounds, aggregate.neighbours.value) or few > (groups or few):
+        raise UnprovenStatementError(
+            "the statement does not limit what one unit contributes as far as it is priced",
+            reason=f"{kind} declares {declared}",
+        )

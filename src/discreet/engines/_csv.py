@@ -8,7 +8,8 @@ Rule
    and have as many cells as the header, they are one row.
 3. Cells that are missing are NULL, cells too many are left out, an empty cell is NULL. A
    quoted cell that is not well formed is taken literally. A line longer than 16 MiB is
-   a row of NULLs; so is an empty line. Bytes that are not UTF-8 become "?".
+   a row of NULLs; so is an empty line. Bytes that are not UTF-8 become "?"; a unit with
+   such bytes is NULL, for two people must not become one.
 
 Guarantee
 ---------
@@ -76,7 +77,7 @@ class Lines:
         for path in files[1:]:
             if _header(table, path) != (separator, self._header):
                 raise SchemaError(f"the CSV files of table {table.name!r} differ in their header")
-        self._files = files
+        self._files, self._unit = files, table.unit
         names = {*table.columns, table.unit}
         self._wanted = {i: name for i, name in enumerate(self._header) if name in names}
         reads = [
@@ -96,12 +97,16 @@ class Lines:
         # without any column there is still a number of rows
         names = list(self._wanted.values()) or ["nothing"]
         schema = pa.schema([(name, pa.string()) for name in names])
+        units = [name == self._unit for name in names]
 
         def read() -> Iterator[pa.RecordBatch]:
             for path in self._files:
                 for block in _blocks(path):
                     for columns in self._parts(block):
-                        texts = [mended(c.view(pa.string())) for c in columns]
+                        texts = [
+                            mended(c.view(pa.string()), unit=unit)
+                            for c, unit in zip(columns, units, strict=True)
+                        ]
                         yield pa.RecordBatch.from_arrays(texts, schema=schema)
 
         return pa.RecordBatchReader.from_batches(schema, read())
@@ -297,8 +302,19 @@ def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
     def found(separator: str) -> int:
         return len(columns & set(_split(line, separator)))
 
-    best = max(_SEPARATORS, key=found)
-    return best, tuple(_distinct(_split(line, best)))
+    names: list[str] = []
+    try:
+        best = max(_SEPARATORS, key=found)
+        names = _split(line, best)
+    except csv.Error:
+        pass  # the message is not ours; the line may hold more than a header
+    if not names and line:
+        raise SchemaError(
+            f"the first line of the source of table {table.name!r} is not a header: lines end "
+            "with a line feed, or with a carriage return and a line feed",
+            hint="tr '\\r' '\\n' < old.csv > new.csv",
+        )
+    return best, tuple(_distinct(names))
 
 
 def _split(line: str, separator: str) -> list[str]:

@@ -129,6 +129,10 @@ class Dialect:
             return self.as_text(x, found)
         return f"CAST({x} AS {self.widest})" if found.widened else x
 
+    def touched(self, found: Found) -> str:
+        """Aggregate for which every value of a column must be computed."""
+        return f"count({self.quote(found.name)})"
+
     def as_double(self, x: str, found: Found) -> str:
         """Nearest double of a number; never fails."""
         raise NotImplementedError
@@ -167,6 +171,11 @@ class DuckDB(Dialect):
     narrow = frozenset(
         {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
     )
+
+    def touched(self, found: Found) -> str:
+        """Take the maximum, of text that is checked to be valid."""
+        x = self.quote(found.name)
+        return f"max(decode(encode({x})))" if found.native == "VARCHAR" else f"max({x})"
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Cast to an anonymous enumeration: one hash look-up per row."""

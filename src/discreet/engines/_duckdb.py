@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from operator import add
 from typing import Any, Final
@@ -45,6 +45,22 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: f"{_MOMENTS}, TIMESTAMP WITH TIME ZONE, TIMESTAMPTZ_NS",
     }
 )
+_STORED: Final = """
+    WITH relation AS (
+        SELECT database_name, schema_name, table_name AS name, NOT EXISTS (
+            FROM duckdb_columns() c WHERE c.table_oid = t.table_oid AND c.is_generated
+            AND c.database_name = t.database_name) AND EXISTS (
+            FROM duckdb_databases() d
+            WHERE d.database_name = t.database_name AND d.type = 'duckdb') AS plain
+        FROM duckdb_tables() t
+        UNION ALL SELECT database_name, schema_name, view_name, FALSE FROM duckdb_views()
+    )
+    SELECT count(*) FILTER (WHERE plain), count(*) FROM relation
+    WHERE lower(name) = lower($name) AND CASE WHEN len($outer) = 0
+        THEN schema_name = current_schema()
+        ELSE list_has_all([lower(database_name), lower(schema_name)],
+            list_transform($outer, lambda x: lower(x))) END
+"""
 SWITCHED_OFF: Final = ("statistics_propagation", "top_n_window_elimination")
 """The first for safety (see above), the second for speed of rankings."""
 _PARTS: Final = (1, 8, 64)
@@ -62,6 +78,8 @@ class DuckDBEngine(Statements):
         Tables and their public domains.
     tables
         SQL name of each table of the policy.
+    computed
+        Those of the tables that are views, or else compute something while they are read.
     cleanup
         Called when the engine is closed.
     live
@@ -84,6 +102,7 @@ class DuckDBEngine(Statements):
         cleanup: Callable[[], None],
         *,
         live: bool,
+        computed: Collection[str] = (),
         public: duckdb.DuckDBPyConnection | None = None,
         timeout: float = 600.0,
     ) -> None:
@@ -98,7 +117,10 @@ class DuckDBEngine(Statements):
         if public is not None:
             self._public = (threading.Lock(), public)
         self._switch_off()
-        self._hold(policy, {n: (tables[n], self._describe(n, tables[n])) for n in policy.tables})
+        self._hold(
+            policy,
+            {n: (tables[n], self._describe(n, tables[n]), n in computed) for n in policy.tables},
+        )
 
     def _switch_off(self) -> None:
         """Add to the optimizer rules that are switched off already."""
@@ -218,32 +240,15 @@ def columns_of(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[
     return [(str(column), str(kind)) for column, kind, *_ in described]
 
 
-def check_view(connection: duckdb.DuckDBPyConnection, table: pol.Table, name: str) -> None:
-    """Read a view through once: unlike a table, it may hold what fails a scan.
+def is_stored(connection: duckdb.DuckDBPyConnection, *names: str) -> bool:
+    """Whether a name, as it stands in SQL, means stored rows and nothing else, by the catalogue.
 
-    Raises
-    ------
-    SchemaError
-        When it does. Whoever opens a view of a database may read the database.
+    Not so for views, registered frames, tables of foreign databases and virtual columns. A
+    name that might mean several things means none of them.
     """
-    described = columns_of(connection, name)
-    if described is None or columns_of(connection, f"(SELECT rowid FROM {name})") is not None:
-        return
-    quote = DuckDB().quote
-    reads = [
-        f"max(decode(encode({quote(c)})))" if kind == "VARCHAR" else f"max({quote(c)})"
-        for c, kind in described
-        if c in table.columns or c == table.unit
-    ]
-    try:
-        connection.execute(f"SELECT {', '.join(reads) or '1'} FROM {name}")
-    except duckdb.Error:
-        reads.clear()
-    if not reads:
-        raise SchemaError(
-            f"table {table.name!r} is a view that cannot be read on every row",
-            hint=f'dc.open("{table.name}.parquet", …): files are read so that no row can fail',
-        )
+    *outer, name = names
+    plain, found = connection.execute(_STORED, {"name": name, "outer": outer}).fetchall()[0]
+    return bool(found) and bool(plain == found)
 
 
 def family(native: str) -> Physical:

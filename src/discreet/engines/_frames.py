@@ -8,7 +8,8 @@ and what cannot be read is NULL.
 Typed columns are taken as they are, but for the few types that DuckDB converts
 while it scans, or does not know: these are viewed as another type of the same
 values. Text is checked once, at the speed of memory; what is not UTF-8 is mended,
-value by value: bad bytes become "?".
+value by value: bad bytes become "?". Mending is not one-to-one, so it never names a
+person: a unit that is not UTF-8 is NULL, and its row belongs to nobody.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
     needed = {*table.columns, table.unit}
     if library == "pandas":
         names = [name for name in frame.columns if isinstance(name, str)]
-        columns = {n: _from_pandas(table.columns.get(n), frame[n]) for n in names if n in needed}
-        return _with_names(plain(pa.table(columns)), names, len(frame))
+        columns = {n: _from_pandas(table, n, frame[n]) for n in names if n in needed}
+        return _with_names(plain(table, pa.table(columns)), names, len(frame))
     if library == "polars":
         collected: Callable[[], Any] | None = getattr(frame, "collect", None)
         frame = (frame if collected is None else collected()).to_arrow()
@@ -58,7 +59,7 @@ def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     part = frame.select(present) if isinstance(frame, pa.Table) else frame.to_table(present)
-    return _with_names(plain(part), names, len(part))
+    return _with_names(plain(table, part), names, len(part))
 
 
 def _with_names(table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
@@ -80,25 +81,27 @@ def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
     data = dataset.dataset(list(files), format="parquet")
     needed = {*table.columns, table.unit}
     scanner = data.scanner(columns=[n for n in data.schema.names if n in needed])
-    schema = plain(scanner.projected_schema.empty_table()).schema
+    schema = plain(table, scanner.projected_schema.empty_table()).schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in scanner.to_batches():
-            yield from plain(pa.Table.from_batches([batch])).to_batches()
+            yield from plain(table, pa.Table.from_batches([batch])).to_batches()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def plain(table: pa.Table) -> pa.Table:
+def plain(table: pol.Table, given: pa.Table) -> pa.Table:
     """Return the same values in types that are scanned as they are, all text valid."""
-    return pa.table([_plain(column) for column in table.columns], names=table.column_names)
+    columns = zip(given.column_names, given.columns, strict=True)
+    held = [_plain(column, unit=name == table.unit) for name, column in columns]
+    return pa.table(held, names=given.column_names)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain(column: pa.ChunkedArray, *, unit: bool) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
-        if not _is_text(kind.value_type):
-            return _plain(column.cast(kind.value_type))
+        if unit or not _is_text(kind.value_type):
+            return _plain(column.cast(kind.value_type), unit=unit)
         chunks = [
             pa.DictionaryArray.from_arrays(c.indices, mended(c.dictionary)) for c in column.chunks
         ]
@@ -114,7 +117,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([c.view(target) for c in column.chunks], type=target)
     if _is_text(kind):
         pieces = [
-            mended(c.slice(i, _PIECE)) for c in column.chunks for i in range(0, len(c), _PIECE)
+            mended(c.slice(i, _PIECE), unit=unit)
+            for c in column.chunks
+            for i in range(0, len(c), _PIECE)
         ]
         return pa.chunked_array(pieces, type=kind)
     return column
@@ -127,13 +132,14 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def mended(texts: pa.Array) -> pa.Array:
-    """Return texts as they are if all are UTF-8, or with "?" for bad bytes."""
+def mended(texts: pa.Array, *, unit: bool = False) -> pa.Array:
+    """Return texts as they are if all are UTF-8, or with "?" for bad bytes; units with NULL."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
         blobs = texts.cast(pa.large_binary()).to_pylist()
-        return pa.array([None if b is None else b.decode("utf-8", MEND) for b in blobs], texts.type)
+        read = bytes.decode if unit else partial(bytes.decode, errors=MEND)
+        return pa.array([_value(read, b) for b in blobs], texts.type)
     return texts
 
 
@@ -145,9 +151,9 @@ def _question_marks(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(MEND, _question_marks)
 
 
-def _from_pandas(column: pol.Column | None, values: Any) -> pa.Array:
+def _from_pandas(table: pol.Table, name: str, values: Any) -> pa.Array:
     if _is_untyped(values.dtype):
-        return _typed(column, values)
+        return _typed(table.columns.get(name), values, unit=name == table.unit)
     return pa.array(values, from_pandas=True)
 
 
@@ -157,7 +163,7 @@ def _is_untyped(dtype: Any) -> bool:
     ) == np.dtype(object)
 
 
-def _typed(column: pol.Column | None, values: Any) -> pa.Array:
+def _typed(column: pol.Column | None, values: Any, *, unit: bool) -> pa.Array:
     kind: pa.DataType
     read: Callable[[Any], Any]
     match column:
@@ -172,7 +178,7 @@ def _typed(column: pol.Column | None, values: Any) -> pa.Array:
         case pol.Category(values=values_) if not isinstance(values_[0], str):
             kind, read = pa.int64(), partial(_label, column)
         case _:
-            kind, read = pa.string(), _text
+            kind, read = pa.string(), _name if unit else _text
     return pa.array([_value(read, v) for v in values], type=kind)
 
 
@@ -214,6 +220,11 @@ def _double(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def _name(value: Any) -> str:
+    """Text that tells a person from others, or an error."""
+    return str(value).encode().decode()
 
 
 def _text(value: Any) -> str:

@@ -1,20 +1,26 @@
 """PostgreSQL: the engine for data that already lives in a database.
 
 Each aggregate runs in a read-only transaction of its own, under a statement
-timeout, with UTC, standard strings and an empty search path, and is rolled back
-at the end: nothing is written, not even settings. Text is hashed as UTF-8, so
-the database must be encoded in it.
+timeout, with the settings of :mod:`discreet._session` and an empty search path, and is
+rolled back at the end: nothing is written, not even settings. Text is hashed as UTF-8,
+so the database must be encoded in it.
+
+Plain are stored rows and nothing else: heap tables, materialized views and partitioned
+tables whose parts all are, without row-level security and virtual columns.
+Whatever else the catalogue names computes something while it is read, and may fail at
+it: it is read behind a fence, and once as a whole when opened.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import policy as pol
+from discreet._session import pinned
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._privately import no_core_dumps
@@ -37,20 +43,26 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: "timestamp, timestamptz",
     }
 )
-_SETTINGS: Final = {
-    "transaction_read_only": "on",
-    "TimeZone": "UTC",
-    "standard_conforming_strings": "on",
-    "search_path": "pg_catalog",
-    "jit": "off",  # compiling costs more than these statements
-}
 _COLUMNS: Final = """
-    SELECT a.attname, t.typname, t.typtype, n.nspname, c.relname, c.relkind IN ('v', 'f')
-    FROM pg_catalog.pg_class c
+    WITH RECURSIVE named AS (
+        SELECT CAST(pg_catalog.to_regclass(%s) AS oid) AS oid
+    ), part AS (
+        SELECT oid FROM named
+        UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.oid
+    ), kind AS (
+        SELECT bool_or(c.relkind NOT IN ('r', 'p', 'm') OR c.relrowsecurity
+            OR COALESCE(m.amname, 'heap') <> 'heap' OR EXISTS (
+                SELECT FROM pg_catalog.pg_attribute v
+                WHERE v.attrelid = c.oid AND v.attgenerated = 'v')) AS computed
+        FROM pg_catalog.pg_class c JOIN part ON c.oid = part.oid
+        LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam
+    )
+    SELECT a.attname, t.typname, t.typtype, n.nspname, c.relname, kind.computed
+    FROM kind, pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE c.oid = pg_catalog.to_regclass(%s)
+    WHERE c.oid = (SELECT oid FROM named)
     ORDER BY a.attnum
 """
 
@@ -94,9 +106,10 @@ class PostgresEngine(Statements):
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
         self._hold(policy, {name: self._describe(t) for name, t in policy.tables.items()})
 
-    def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found]]:
+    def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
         quoted = self._dialect.quote(*table.name.split("."))
         with self._lock, self._connection.transaction(force_rollback=True):
+            self._pin(self._connection)
             columns = self._connection.execute(_COLUMNS, (quoted,)).fetchall()
         if not columns:
             raise SchemaError(
@@ -107,25 +120,8 @@ class PostgresEngine(Statements):
             name: Found(name, Physical.TEXT if kind == "e" else family(native), native)
             for name, native, kind, *_ in columns
         }
-        *_, schema, relation, is_view = columns[0]
-        quoted = self._dialect.quote(schema, relation)
-        if is_view:
-            self._read_through(table, quoted, found)
-        return quoted, found
-
-    def _read_through(self, table: pol.Table, quoted: str, found: Mapping[str, Found]) -> None:
-        """Read a view or foreign table once: unlike a table, it may fail on a row."""
-        names = [n for n in found if n in table.columns or n == table.unit]
-        counts = ", ".join(f"count(CAST({self._dialect.quote(n)} AS text))" for n in names)
-        try:
-            self._rows(f"SELECT {counts or 1} FROM {quoted}")  # noqa: S608 - names are quoted
-        except Exception:  # noqa: BLE001 - the message may quote cells
-            names.clear()
-        if not names and counts:
-            raise SchemaError(
-                f"table {table.name!r} is a view that cannot be read on every row",
-                hint=f"CREATE MATERIALIZED VIEW … AS TABLE {quoted}",
-            )
+        *_, schema, relation, computed = columns[0]
+        return self._dialect.quote(schema, relation), found, computed
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -159,10 +155,14 @@ class PostgresEngine(Statements):
         with connection.transaction(force_rollback=True):
             if idle:  # a transaction that the caller began keeps its own level
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            settings = _SETTINGS | {"statement_timeout": str(int(self._timeout * 1000))}
-            for name, value in settings.items():
-                connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+            self._pin(connection, transaction_read_only="on", search_path="pg_catalog")
+            limit = f"SET LOCAL statement_timeout = {int(self._timeout * 1000)}"
+            connection.execute(limit.encode())
             yield
+
+    def _pin(self, connection: psycopg.Connection[Any], **more: str) -> None:
+        if not pinned(connection, **more):
+            raise SchemaError("this PostgreSQL connection does not let its settings be changed")
 
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
         return conceal_errors(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
@@ -195,6 +195,11 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
         # the message would repeat host, user or password
         failed = True
     if failed:
+        stack.close()
         raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
     stack.callback(connection.close)
-    return PostgresEngine(connection, policy, timeout, stack.close, connect)
+    try:
+        return PostgresEngine(connection, policy, timeout, stack.close, connect)
+    except BaseException:
+        stack.close()
+        raise

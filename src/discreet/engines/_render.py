@@ -44,7 +44,7 @@ from discreet.plan import (
 
 UNIT = "u"
 _FENCE = " OFFSET 0"
-"""Keeps conditions on groups from being tested on every row below them."""
+"""Keeps what stands above from being evaluated on rows below: no engine moves it further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,19 @@ class Source:
 
     table: str
     columns: Mapping[str, Found]
+    computed: bool = False
+    """Whether reading it computes something (a view), which may fail on rows that it drops."""
+
+    def rows(self, dialect: Dialect) -> str:
+        """Write what is read; of what is computed, all columns behind a fence.
+
+        A filter or join of ours would else be tested before those of the view, and
+        the view's own casts then fail, or not, on a row that it leaves out.
+        """
+        if not self.computed:
+            return self.table
+        names = ", ".join(dialect.quote(found.name) for found in self.columns.values())
+        return f"(SELECT {names or '1 AS r'} FROM {self.table}{_FENCE}) AS s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +153,7 @@ class _Statement:
             physical.append(f"{self.dialect.unit(quoted, unit)} AS {UNIT}")
             codes.append(UNIT)
             where = f" WHERE {quoted} IS NOT NULL"
-        inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.table}{where}"
+        inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.rows(self.dialect)}{where}"
         body = _select(codes, inner)
         if self.chunk is not None and unit is not None:
             part, parts = self.chunk

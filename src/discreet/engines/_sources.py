@@ -4,16 +4,18 @@
 Reading a source must not fail because of one row, for a failure would tell
 something about that row. What each kind of source may hold, and what is done:
 
-- Parquet: text that is not UTF-8 is mended by the reader ("?" for bad bytes). A
-  column of milliseconds that holds instants beyond 64 bits of microseconds cannot
-  be read by DuckDB; such columns are tried once when opened, and loaded through
-  Arrow if that fails. Folder names (``age=77``) are names, never columns.
+- Parquet: text that is not UTF-8 is mended by the reader ("?" for bad bytes). A unit
+  must not be mended, and a column of milliseconds that holds instants beyond 64 bits of
+  microseconds cannot be read by DuckDB: such columns are tried once when opened, and
+  the table is loaded through Arrow if that fails. Folder names (``age=77``) are names,
+  never columns.
 - Arrow, pandas, Polars: bad text is mended when opened, half floats, zoned
   timestamps and dates in milliseconds become types of the same values that DuckDB
   scans without conversion (see :mod:`discreet.engines._frames`).
 - CSV: a reader of our own, which cannot fail (see :mod:`discreet.engines._csv`).
 - DuckDB's own tables: the database refuses bad text when it is written. Views may
-  do anything; so all columns of a view are read once when opened.
+  do anything; so they are read behind a fence, and once as a whole when opened. The
+  catalogue says what a table is.
 
 Public tables are copied when opened: what was measured of them stays true.
 """
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from discreet import policy as pol
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
-from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, check_view, columns_of
+from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of, is_stored
 from discreet.engines._privately import no_core_dumps, spill_folder
 from discreet.errors import DiscreetError, SchemaError
 
@@ -71,8 +73,16 @@ def open_duckdb(
         public = connection.cursor()
         stack.callback(public.close)
         close = stack.pop_all().close
-        return DuckDBEngine(connection, policy, tables, close, live=False, public=public,
-                            timeout=timeout)  # fmt: skip
+        return DuckDBEngine(
+            connection,
+            policy,
+            tables,
+            close,
+            live=False,
+            computed=opener.computed,
+            public=public,
+            timeout=timeout,
+        )
     raise AssertionError  # unreachable: the stack swallows nothing
 
 
@@ -103,9 +113,10 @@ def _on_connection(
         connection = cursor
         stack.callback(cursor.close)
     # else registered frames or temporary tables, visible on the connection itself only
-    for name, table in policy.tables.items():
-        check_view(connection, table, tables[name])
-    return DuckDBEngine(connection, policy, tables, stack.close, live=True, timeout=timeout)
+    computed = {n for n in policy.tables if not is_stored(connection, *n.split("."))}
+    return DuckDBEngine(
+        connection, policy, tables, stack.close, live=True, computed=computed, timeout=timeout
+    )
 
 
 class _Opener:
@@ -115,6 +126,7 @@ class _Opener:
         self._connection = connection
         self._files: list[str] = []
         self._databases: dict[str, str] = {}
+        self.computed: set[str] = set()
 
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
@@ -148,9 +160,10 @@ class _Opener:
             alias = f"source{len(self._databases)}"
             self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             self._databases[path] = alias
-        view = _SQL.quote(self._databases[path], *table.name.split("."))
-        check_view(self._connection, table, view)
-        return view
+        names = (self._databases[path], *table.name.split("."))
+        if not (table.public or is_stored(self._connection, *names)):
+            self.computed.add(table.name)
+        return _SQL.quote(*names)
 
     def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
         from discreet.engines import _csv as csv  # noqa: PLC0415 - as above
@@ -165,10 +178,14 @@ class _Opener:
         self._alike(table, files)
         needed = {*table.columns, table.unit}
         coarse = [c for c in self._milliseconds(table, files[0]) if c in needed]
-        tried = ", ".join(f"max({_SQL.quote(c)})" for c in coarse)
+        tried = [f"max({_SQL.quote(c)})" for c in coarse]
+        if (table.unit, "VARCHAR") in (columns_of(self._connection, held) or ()):
+            # neither a footer's statistics nor a length answers this: the text itself is read
+            tried.append(f"max(decode(encode({_SQL.quote(str(table.unit))})))")
         try:
             if tried:
-                self._connection.execute(f"SELECT {tried} FROM {held}")
+                strict = read.replace("'replace'", "'strict'")
+                self._connection.execute(f"SELECT {', '.join(tried)} FROM {strict}")
         except Exception:  # noqa: BLE001 - whatever it says, the columns are read another way
             from discreet.engines import _frames as frames  # noqa: PLC0415 - as above
 

@@ -14,6 +14,7 @@ from discreet.engines._dialect import Dialect
 from discreet.engines._physical import Found, check
 from discreet.engines._protocol import Fanouts
 from discreet.engines._render import Source, render, render_fanout
+from discreet.errors import SchemaError
 from discreet.plan import Aggregate, JoinPublic, Salt, Scan
 from discreet.verify import Proof, Table, fill, prove
 
@@ -33,15 +34,45 @@ class Statements:
     _cleanup: Callable[[], Any]
 
     def _hold(
-        self, policy: pol.Policy, found: Mapping[str, tuple[str, Mapping[str, Found]]]
+        self, policy: pol.Policy, found: Mapping[str, tuple[str, Mapping[str, Found], bool]]
     ) -> None:
-        """Match what the sources hold with the policy; measure public tables."""
+        """Match what the sources hold with the policy; read views; measure public tables.
+
+        `found` gives each table's name in SQL, its columns, and whether it is computed.
+        """
         self._policy = policy
-        matched = check(policy, {name: columns for name, (_, columns) in found.items()})
-        self._sources = {name: Source(found[name][0], c) for name, c in matched.items()}
+        matched = check(policy, {name: columns for name, (_, columns, _) in found.items()})
+        self._sources = {
+            name: Source(found[name][0], c, found[name][2]) for name, c in matched.items()
+        }
+        for name, source in self._sources.items():
+            if source.computed:
+                self._read_through(name, source)
         self.catalog = {s.table: _held(policy.tables[n], s) for n, s in self._sources.items()}
         self._known: dict[tuple[Aggregate, object], tuple[str, Proof]] = {}
         self._fanouts = Fanouts(policy, self._measure)
+
+    def _read_through(self, name: str, source: Source) -> None:
+        """Read all of a view once, as statements read it: unlike a table, it may fail on a row.
+
+        What statements then add stands above the fence, where it is proved not to fail.
+        """
+        touched = [self._dialect.touched(f) for f in source.columns.values()]
+        sql = f"SELECT {', '.join(touched) or 'count(*)'} FROM {source.rows(self._dialect)}"  # noqa: S608 - names are quoted
+        readable = True
+        try:
+            self._rows(sql)
+        except Exception:  # noqa: BLE001 - the message may quote cells
+            readable = False
+        if not readable:
+            raise SchemaError(
+                f"table {name!r} is a view that cannot be read on every row",
+                hint=f"CREATE TABLE … AS TABLE {source.table}, without such rows",
+            )
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement."""
+        raise NotImplementedError
 
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Run :meth:`_repeats`."""
@@ -94,4 +125,5 @@ class Statements:
 
 def _held(table: pol.Table, source: Source) -> Table:
     unit = None if table.unit is None else source.columns[table.unit].name
-    return Table({f.name: f.native for f in source.columns.values()}, unit, table.public)
+    columns = {f.name: f.native for f in source.columns.values()}
+    return Table(columns, unit, table.public, source.computed)

@@ -34,7 +34,17 @@ from discreet.inference._laws import Noise, Rng
 from discreet.inference._results import TestResult
 from discreet.inference._testoftests import plan_parts, rejecting_parts
 from discreet.inference._ump import ump_test
-from discreet.plan import Aggregate, Kind, Limits, Query, aggregate, charge, digest, lower
+from discreet.plan import (
+    Aggregate,
+    Kind,
+    Limits,
+    Query,
+    Sensitivity,
+    aggregate,
+    charge,
+    digest,
+    lower,
+)
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -143,7 +153,10 @@ def curated_test(
         tables=(_table_name(curator, table),),
         run=run,
     )
-    stored = json.loads(travel(curator, job, fresh=fresh).text)
+    # one row of each unit: it comes or goes in one part, or is another one in two
+    times = 2 if query.neighbours is p.Neighbours.CHANGE_ONE else 1
+    moves = Sensitivity(times, times, 1)
+    stored = json.loads(travel(curator, job, aggregate, moves, fresh=fresh).text)
     item = Noisy(
         float(stored["rejected"]),
         Noise(law),

@@ -4,8 +4,9 @@ A writer locks the policy's head row (``SELECT … FOR UPDATE``) before it reads
 anything, and moves the head by a conditional update, so two hosts are as
 exclusive as two threads. The level of isolation is ours, not the server's default:
 under a stricter one a writer that has waited would be refused.
-``synchronous_commit`` is on for every transaction. One
-connection per operation: nothing is shared across threads and forks.
+``synchronous_commit`` is on for every transaction, and all settings that change the
+meaning of a statement are ours (:mod:`discreet._session`). One connection per operation:
+nothing is shared across threads and forks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet._address import address
+from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head
 from discreet.ledger._state import FORMAT, newer
@@ -166,7 +168,8 @@ class PostgresStore:
                     levels.REPEATABLE_READ if snapshot else levels.READ_COMMITTED
                 )
                 connection.read_only = snapshot
-                connection.execute("SET LOCAL synchronous_commit TO on")
+                if not pinned(connection, synchronous_commit="on"):
+                    raise LedgerError("the ledger's connection does not let its settings be set")
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
                 yield connection

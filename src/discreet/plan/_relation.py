@@ -199,9 +199,11 @@ class JoinPublic(Relation):
         return _both(self.below.schema, joined, self.prefix)
 
     def most(self, columns: Names) -> int | None:
-        """Each row below in as many copies as there are matches; unmatched rows in one."""
-        times = max(self.fanout, 1) if self.how == "left" else self.fanout
-        return _times(self.below.most(columns & self.below.schema.keys()), times)
+        """Each row below in as many copies as there are matches; unmatched rows in one.
+
+        One at least also where nothing matches: a sensitivity of 0 prices no choice.
+        """
+        return _times(self.below.most(columns & self.below.schema.keys()), max(self.fanout, 1))
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The joined columns as well."""

@@ -31,7 +31,16 @@ from discreet._exact import Number
 from discreet.curator import Job, execute, travel
 from discreet.errors import LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
-from discreet.plan import Aggregate, Cost, Kind, Total, charge, digest, private_tables
+from discreet.plan import (
+    Aggregate,
+    Cost,
+    Kind,
+    Sensitivity,
+    Total,
+    charge,
+    digest,
+    private_tables,
+)
 from discreet.privacy import Neighbours
 
 if TYPE_CHECKING:
@@ -55,13 +64,14 @@ class Feed:
         first: int,
         width: int,
         step: Fraction,
+        moves: Sensitivity,
     ) -> None:
         self.stream = stream
-        self._curator, self._aggregate = curator, aggregate
+        self._curator, self._aggregate, self._moves = curator, aggregate, moves
         self._first, self._width, self._step = first, width, float(step)
         self._table = private_tables(aggregate.relation)[0].name
-        told = {**stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width}
-        self._name = f"stream {_canonical.digest(_canonical.canonical(told))}"
+        terms = {**stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width}
+        self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
             int(entry.plan.rsplit(" ", 1)[1])
             for entry in curator.ledger.entries
@@ -104,7 +114,7 @@ class Feed:
             tables=(self._table,),
             run=run,
         )
-        stored = json.loads(travel(self._curator, job).text)
+        stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
         if stored.get("tick") != t:
             raise LedgerIntegrityError("the stored tick was edited or damaged")
         stream.accept(np.array(stored["released"], dtype=object))
@@ -198,7 +208,15 @@ def follow(
     width = _DAYS[stream.every] if kind is Kind.DATE else 1
     formula = lowered.formulas[0]
     assert isinstance(formula, Total)
-    return Feed(stream, curator, main, first=_code(start), width=width, step=formula.step)
+    return Feed(
+        stream,
+        curator,
+        main,
+        first=_code(start),
+        width=width,
+        step=formula.step,
+        moves=part.sensitivity,
+    )
 
 
 def _code(when: Any) -> int:

@@ -17,7 +17,8 @@ Assumptions
 -----------
 Sources hold fewer than 2⁶⁰ rows. Engines follow the rules in ``_rules``, which
 ``tests/conformance/test_engine_rules.py`` probes on the engines installed:
-CASE is lazy, everything else may be evaluated on any row. In DuckDB statistics
+CASE is lazy, everything else may be evaluated on any row; ``OFFSET 0`` is a fence below
+which nothing is moved, and a source that computes its rows stands behind one. In DuckDB statistics
 of integer columns are true, or ``statistics_propagation`` is off (statistics
 leave NaN out, so a comparison of a bare column does not exclude it here). Text is valid.
 Fan-outs of public tables are those of the columns the statement joins on, and

@@ -99,6 +99,8 @@ class Select:
     joins: tuple[Join, ...]
     where: Node | None
     group: tuple[Node, ...]
+    fence: bool
+    """Whether it ends with ``OFFSET 0``: nothing from above is moved below it."""
 
 
 def read(sql: str) -> Select:
@@ -236,10 +238,11 @@ class _Reader:
             joins.append(Join(left, other, self.expression()))
         where = self.expression() if self.take("WHERE") else None
         group = tuple(self.listed()) if self.take("GROUP", "BY") else ()
-        if self.take("OFFSET"):
+        fence = self.take("OFFSET")
+        if fence:
             self.need(self.text("number") == "0")
         self.selects -= 1
-        return Select(tuple(items), source, tuple(joins), where, group)
+        return Select(tuple(items), source, tuple(joins), where, group, fence)
 
     def item(self) -> tuple[Node, str | None]:
         if self.take("*"):

@@ -1,0 +1,47 @@
+"""PostgreSQL sessions: the settings that a statement's meaning rests on, in one table.
+
+A role, a database, a URL or the server's file may set any of them. They are set again in
+each transaction of ours and read back: what does not hold is not believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import psycopg
+
+MEANING: Final = {
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "backslash_quote": "safe_encoding",
+    "bytea_output": "hex",
+    "xmloption": "content",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "extra_float_digits": "1",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "iso_8601",
+    "TimeZone": "UTC",
+    "timezone_abbreviations": "Default",
+    "lc_monetary": "C",
+    "lc_numeric": "C",
+    "lc_time": "C",
+    "row_security": "on",
+    "constraint_exclusion": "partition",
+    "jit": "off",  # compiling costs more than these statements
+}
+"""What changes how text is sent, literals are read, values printed or rows left out."""
+
+
+def pinned(connection: psycopg.Connection[Any], **more: str) -> bool:
+    """Set the meaning until the transaction ends; whether it then holds.
+
+    Plain bytes, no parameters: how those are sent depends on the settings.
+    """
+    settings = MEANING | more
+    written = (f"pg_catalog.set_config('{n}', '{v}', true)" for n, v in settings.items())
+    connection.execute(f"SELECT {', '.join(written)}".encode())
+    read = (f"pg_catalog.current_setting('{n}')" for n in settings)
+    (found,) = connection.execute(f"SELECT {', '.join(read)}".encode()).fetchall()
+    return tuple(found) == tuple(settings.values())
