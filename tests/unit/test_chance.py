@@ -83,7 +83,7 @@ def test_what_races_must_say_so(rules, event):
     assert not rules.unmarked(Item())
     RACES[event]()
     assert event in rules._raced
-    assert rules.unmarked(Item())
+    assert rules.unmarked(Item()) is not rules.FRESH
     assert not rules.unmarked(Item(races=()))
 
 
