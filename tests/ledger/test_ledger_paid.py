@@ -96,6 +96,15 @@ def plain():
     raise KeyboardInterrupt
 
 
+@pytest.fixture
+def interruptible():
+    """Processes in the background of a shell ignore Ctrl-C, and so would the tests in them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [interrupt, plain])
 @pytest.mark.parametrize("key", [None, "k"])
 def test_i_ctrlc(path, how, key):

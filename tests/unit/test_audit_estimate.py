@@ -277,6 +277,7 @@ def test_repeatable_noise_is_drawn_by_one_thread():
     assert first.event.words == second.event.words
 
 
+@pytest.mark.races
 def test_processes_draw_too():
     from discreet.audit import _gallery
 
@@ -292,6 +293,7 @@ def test_a_deterministic_mechanism_is_told_at_once():
     assert not audit.estimate(constant, 1, 1, 0, draws=10_000, confidence=SURE).violated
 
 
+@pytest.mark.races
 def test_progress_is_shown_when_it_takes_long(capsys, monkeypatch):
     monkeypatch.setattr(_draws, "_PATIENCE", 0.0)
     audit.estimate(noisy, 0, 1, 1, draws=10_000, show_progress=True)

@@ -60,8 +60,18 @@ def test_this_suite_states_less_than_a_millionth(request, rules):
     assert math.fsum(map(rules.false_alarm, items)) <= rules.FALSE_ALARMS
 
 
+def _helpers(count):
+    gate = threading.Barrier(count + 1)
+    threads = [threading.Thread(target=gate.wait) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    gate.wait()
+    for thread in threads:
+        thread.join()
+
+
 RACES = {
-    "threading.Thread": lambda: threading.Thread(target=int).start(),
+    "threading.Thread": lambda: _helpers(2),
     "subprocess.Popen": lambda: subprocess.run([sys.executable, "-S", "-c", ""], check=True),
     "os.kill": lambda: os.kill(os.getpid(), 0),
 }
@@ -73,5 +83,11 @@ def test_what_races_must_say_so(rules, event):
     assert not rules.unmarked(Item())
     RACES[event]()
     assert event in rules._raced
-    assert rules.unmarked(Item())
+    assert rules.unmarked(Item()) is not rules.FRESH
     assert not rules.unmarked(Item(races=()))
+
+
+def test_one_helper_that_is_waited_for_is_no_race(rules):
+    _helpers(1)
+    _helpers(1)
+    assert not rules._raced
