@@ -196,6 +196,19 @@ def test_every_limit_agrees(world, nasty, unit):
                 world.agree(aggregate(relation, keys, chosen, bound), **choices)
 
 
+def test_a_key_with_one_code_does_not_change_the_choice_of_groups(world, nasty):
+    """Found by the random questions: such a key was hashed by the reference alone."""
+    choices = {"unit": "id", "max_groups_per_unit": 1, "max_rows_per_group": 2}
+    relation = Scan(nasty.table("sex", "level", **choices))
+    c = columns_of(relation)
+    one = Key(
+        "one", ex.Clamp(ex.Coalesce((c["level"], ex.Constant.like(1, c["level"].type))), 1, 1), (1,)
+    )
+    asked = aggregate(relation, (one, Key("sex", c["sex"], (0, 1, 2))), (ONE,),
+                      Limits(groups=1, rows_per_group=2))  # fmt: skip
+    assert world.agree(asked, **choices)
+
+
 def test_limits_bind_in_these_tables(world, nasty):
     """Without limits the sums would differ, so the limit tests can fail."""
     choices = {"unit": "id", "max_rows_per_unit": 1}

@@ -34,7 +34,7 @@ class Item:
     @property
     def is_constant(self) -> bool:
         """Whether every row has the same code."""
-        return not self.is_text and self.type.lo == self.type.hi and not self.type.nullable
+        return self.type.is_constant
 
     @property
     def bits(self) -> int:

@@ -229,10 +229,12 @@ def _limit_rows(limit: LimitRows, unit: Code, own: Rows, salt: Salt) -> Rows:
 
 def _limit_groups(limit: LimitGroups, unit: Code, own: Rows, salt: Salt) -> Rows:
     """Rank a unit's groups, keep the rows of the first."""
-    groups = {tuple(row[c] for c in limit.keys) for row in own}
+    # a key that is the same in all rows tells no groups apart and is not hashed
+    keys = [c for c in limit.keys if not limit.schema[c].is_constant]
+    groups = {tuple(row[c] for c in keys) for row in own}
     order = sorted(groups, key=lambda k: (mixed(salt, limit.coin, unit, k), _order(k)))
     first = set(order[: limit.n])
-    return [row for row in own if tuple(row[c] for c in limit.keys) in first]
+    return [row for row in own if tuple(row[c] for c in keys) in first]
 
 
 def _project(project: Project, rows: Rows) -> Rows:

@@ -96,6 +96,11 @@ class Type:
         return self.hi - self.lo + 1
 
     @property
+    def is_constant(self) -> bool:
+        """Whether every row has the same code."""
+        return self.kind is not Kind.TEXT and self.lo == self.hi and not self.nullable
+
+    @property
     def is_numeric(self) -> bool:
         """Whether sums and arithmetic make sense."""
         return self.kind is Kind.NUMBER
