@@ -21,6 +21,7 @@ ROAD = (
     "errors",
     "_exact",
     "_canonical",
+    "_log",
     "_address",
     "_session",
     "_text",
