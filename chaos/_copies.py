@@ -96,7 +96,7 @@ def _judge(row: Row, path: Path, sound: tuple[object, ...], what: str) -> None:
     row.tried += 1
     try:
         now = _judged(path)
-    except REFUSALS:
+    except (*REFUSALS, sqlite3.Error):
         return
     if now not in sound:
         row.note("undetected", what)

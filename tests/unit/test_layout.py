@@ -24,6 +24,7 @@ ROAD = (
     "_address",
     "_session",
     "_text",
+    "_log",
     "_lazy",
     "_print",
     "verify",

@@ -45,7 +45,7 @@ def external_job(
     if not isinstance(loss, p.PrivacyLoss):
         raise ParameterError(
             f"a loss from elsewhere is a privacy loss, not {type(loss).__name__}",
-            hint='record_external(privacy.Approx("1", "1e-6"), what="…")',
+            hint='privacy.Approx("1", "1e-6")',
         )
     named = policy.tables.values() if table is None else [policy.table(table)]
     private = [t for t in named if not t.public]

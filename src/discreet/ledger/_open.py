@@ -213,7 +213,7 @@ def _no_host(where: str, identity: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"there is no ledger of policy {identity!r} at {where!r}, from whose budget this policy "
         "spends",
-        hint=f'ledger="the ledger of {identity}"',
+        hint=Hint("ledger", f"{identity}.toml.ledger"),
     )
 
 
