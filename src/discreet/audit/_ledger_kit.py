@@ -80,7 +80,11 @@ def _exact(opener: Open) -> None:
     for _ in range(10):
         desk.spend("0.1", fresh=True)
     for crumb in ("1e-18", "1e-300"):
-        refuses(lambda c=crumb: desk.spend(c), errors.BudgetExceededError, f"{crumb} is overspent")  # type: ignore[misc]
+        refuses(
+            lambda c=crumb: desk.spend(c, fresh=True),
+            errors.BudgetExceededError,
+            f"{crumb} is overspent",
+        )  # type: ignore[misc]
     need(desk.book.balance().amounts["epsilon"][0] == 1, "sums are not exact")
 
 
