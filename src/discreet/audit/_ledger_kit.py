@@ -77,11 +77,11 @@ def refuses(action: Callable[[], object], kind: type[Exception], words: str) -> 
 def _exact(opener: Open) -> None:
     """Ten tenths fit one, and not a crumb more."""
     desk = Desk(opener)
-    for _ in range(10):
-        desk.spend("0.1", fresh=True)
+    for i in range(10):
+        desk.spend("0.1", plan=f"q{i}")
     for crumb in ("1e-18", "1e-300"):
         refuses(
-            lambda c=crumb: desk.spend(c, fresh=True),
+            lambda c=crumb: desk.spend(c),
             errors.BudgetExceededError,
             f"{crumb} is overspent",
         )  # type: ignore[misc]
