@@ -10,7 +10,7 @@ BSTAMP := $(BENCH)/.installed
 # the tests run side by side already: linear algebra with threads of its own only gets in their way
 ONE    := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long races check format bench bench-release clean
+.PHONY: help demo test test-long races mutants check format bench bench-release clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -38,6 +38,9 @@ test-long: $(STAMP)  ## soak and high-power statistical runs
 
 races: $(STAMP)  ## what depends on processes, threads, clocks or servers, 30 times in a row
 	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto -m "(races or fresh) and not long" || exit 1; done
+
+mutants: $(STAMP)  ## plant small faults one at a time, count those that tests see (hours; ARGS="--count 50")
+	$(ONE) $(BIN)/python -m mutants $(ARGS)
 
 check: $(STAMP)  ## lint, format and strict types
 	$(BIN)/ruff check .

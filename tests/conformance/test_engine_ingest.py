@@ -2,43 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 
 from discreet import plan
-from discreet.plan import Key, Kind, Limits, Measure, MeasureKind, Scan, aggregate
+from discreet.audit._engine_kit import ROWS, measures_of
+from discreet.plan import Key, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
-
-ROWS = Limits(rows=1)
-
-
-def measures_of(column):
-    measures = [Measure(MeasureKind.DISTINCT, column), Measure(MeasureKind.SUM, ex.IsNull(column))]
-    if column.type.kind is not Kind.TEXT:
-        measures.append(Measure(MeasureKind.SUM, column))
-    return tuple(measures)
-
-
-def test_codes_of_every_column_agree(world, nasty):
-    for name in nasty.SPEC:
-        relation = Scan(nasty.table(name))
-        column = ex.Column(name, relation.schema[name])
-        world.agree(aggregate(relation, (), measures_of(column), ROWS))
-
-
-def test_groups_by_every_column_agree(world, nasty):
-    count = Measure(MeasureKind.SUM, ex.Constant.number(Fraction(1)))
-    for name in nasty.SPEC:
-        relation = Scan(nasty.table(name))
-        kind = relation.schema[name]
-        codes = (kind.lo, kind.lo + 1, kind.hi)
-        if kind.kind is Kind.TEXT:
-            codes = None
-        elif kind.size <= 300:
-            codes = tuple(range(kind.lo, kind.hi + 1))
-        key = Key(name, ex.Column(name, kind), codes)
-        world.agree(aggregate(relation, (key,), (count,), ROWS))
 
 
 def test_each_value_alone_agrees(world_of, nasty):

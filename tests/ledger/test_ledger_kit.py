@@ -15,6 +15,7 @@ from discreet import audit, errors, ledger
 from discreet.plan import Cost
 
 
+@pytest.mark.races
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_our_ledgers_keep_the_rules(kind, folder, request):
     def opener(policy):
@@ -166,6 +167,7 @@ BROKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.races
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_ledgers_are_told_apart(kind):
     report = audit.check_ledger(kind)
@@ -173,5 +175,6 @@ def test_broken_ledgers_are_told_apart(kind):
     assert "FAIL" in repr(report)
 
 
+@pytest.mark.races
 def test_the_kit_passes_what_only_hands_on():
     assert audit.check_ledger(Book).ok

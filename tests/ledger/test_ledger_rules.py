@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-import json
 import pickle
-import threading
 from fractions import Fraction
 
 import pytest
@@ -15,16 +13,6 @@ from discreet import errors, ledger
 from discreet import policy as pol
 from discreet.ledger import _turn
 from discreet.plan import Cost
-
-
-def test_ten_tenths_fit_one_and_not_a_crumb_more(opened):
-    book = opened.open()
-    for i in range(10):
-        book.debit(opened.entry("0.1", plan=f"q{i}"))
-    for crumb in ("1e-18", "1e-300"):
-        with pytest.raises(errors.BudgetExceededError, match="ε=0 left"):
-            book.debit(opened.entry(crumb))
-    assert book.balance().amounts == {"epsilon": (1, 1)}
 
 
 def test_a_refusal_records_nothing(opened):
@@ -69,27 +57,6 @@ def test_history_tells_who_when_what_and_at_which_price(opened):
     assert book.entries == (opened.entry("0.1", analyst="ann", key="k1", source="s"),)
 
 
-def test_shares_bound_each_analyst_and_the_rest(opened):
-    book = opened.open("1", shares={"ann": "0.25"})
-    book.debit(opened.entry("0.2", analyst="ann"))
-    with pytest.raises(errors.BudgetExceededError, match="share of ann"):
-        book.debit(opened.entry("0.06", analyst="ann"))
-    book.debit(opened.entry("0.7", analyst="bob"))
-    with pytest.raises(errors.BudgetExceededError, match="other analysts"):
-        book.debit(opened.entry("0.06", analyst="eve"))
-    assert book.balance("bob").left("epsilon") == Fraction("0.05")
-
-
-def test_zcdp_adds_rho_and_the_delta_of_keys(opened):
-    book = opened.open("2", delta="1e-6", accounting="zcdp")
-    total = book.balance().amounts["rho"][1]
-    book.debit(opened.entry("0.1", delta="1e-7"))
-    assert book.balance().amounts["rho"] == (Fraction(1, 200), total)
-    assert book.balance().amounts["delta"] == (Fraction("1e-7"), Fraction("5e-7"))
-    with pytest.raises(errors.BudgetExceededError, match="δ="):
-        book.debit(opened.entry("0.1", delta="5e-7", plan="other"))
-
-
 def test_totals_stay_short_and_are_never_too_low(given):
     book = ledger.open_ledger(":memory:", given.policy("1000"))
     exact = Fraction(0)
@@ -108,28 +75,6 @@ def test_totals_stay_short_and_are_never_too_low(given):
 # -- idempotency and stored answers ---------------------------------------------------
 
 
-def test_an_equal_question_is_answered_from_the_store(opened):
-    book = opened.open()
-    first = book.debit(opened.entry("0.4", source="s"))
-    assert first.charged
-    assert not book.debit(opened.entry("0.4", source="s", plan="other")).stored
-    book.settle(first, '["record"]')
-    again = book.debit(opened.entry("0.4", source="s"))
-    assert (again.charged, again.stored, again.number) == (False, '["record"]', first.number)
-    assert book.balance().left("epsilon") == Fraction("0.2")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"plan": "other"}, {"source": "t"}, {"fresh": True}, {"delta": "1e-9"}],
-    ids=["question", "source", "fresh", "price"],
-)
-def test_a_different_question_is_charged(opened, change):
-    book = opened.open("1", delta="1e-6", accounting="approx")
-    book.settle(book.debit(opened.entry("0.1", source="s")), "[]")
-    assert book.debit(opened.entry("0.1", **{"source": "s", **change})).charged
-
-
 def test_answers_are_not_carried_between_shares_or_periods(opened):
     book = opened.open("1", shares={"ann": "0.25", "bob": "0.25"})
     book.settle(book.debit(opened.entry("0.1", analyst="ann")), "[]")
@@ -137,44 +82,6 @@ def test_answers_are_not_carried_between_shares_or_periods(opened):
     assert not book.debit(opened.entry("0.1", analyst="ann")).charged
     book.new_period()
     assert book.debit(opened.entry("0.1", analyst="ann")).charged
-
-
-def test_a_key_pays_once_and_gives_one_outcome(opened):
-    book = opened.open()
-    entry = opened.entry("0.6", key="request 7", fresh=True)
-    first = book.debit(entry)
-    # killed before its outcome was stored: the run may be finished under the same debit
-    retried = book.debit(entry)
-    assert (retried.charged, retried.stored, retried.number) == (False, None, first.number)
-    # the killed run was not dead after all: whoever stores first decides for both
-    assert book.settle(retried, '["b"]') == '["b"]'
-    assert book.settle(first, '["a"]') == '["b"]'
-    assert book.debit(entry).stored == '["b"]'
-    assert book.balance().left("epsilon") == Fraction("0.4")
-
-
-def test_a_failure_is_an_outcome_too(opened):
-    book = opened.open()
-    entry = opened.entry("0.6", key="k")
-    receipt = book.debit(entry)
-    assert book.settle(receipt, None) is None
-    assert book.settle(receipt, '["late"]') is None
-    assert book.debit(entry).failed
-    # without the key it is a new question and must be paid
-    with pytest.raises(errors.BudgetExceededError):
-        book.debit(opened.entry("0.6"))
-
-
-def test_a_key_names_one_question_of_one_analyst(opened):
-    book = opened.open()
-    book.settle(book.debit(opened.entry("0.1", key="k", analyst="ann")), '["ann"]')
-    with pytest.raises(errors.IdempotencyError):
-        book.debit(opened.entry("0.2", key="k", analyst="ann"))
-    other = book.debit(opened.entry("0.1", key="k", analyst="bob", fresh=True))
-    assert (other.charged, other.stored) == (True, None)
-    for bad in ("", "x" * 201):
-        with pytest.raises(errors.ParameterError):
-            book.debit(opened.entry("0.1", key=bad))
 
 
 def test_only_a_debit_can_be_settled(opened):
@@ -287,53 +194,6 @@ def test_a_clock_set_back_changes_nothing(opened, monkeypatch):
         book.debit(opened.entry("0.2", plan="more"))
     assert [line.when[:4] for line in book.lines[1:]] == ["2030", "1970", "2001"]
     assert book.verify().debits == 3
-
-
-def test_sixty_four_threads_spend_the_last_crumb(opened):
-    book = opened.open()
-    book.debit(opened.entry("0.7", plan="before"))
-    start, won, lost, odd = threading.Barrier(64), [], [], []
-
-    def spend(i):
-        start.wait()
-        try:
-            won.append(book.debit(opened.entry("0.1", plan=f"q{i}")).number)
-        except errors.BudgetExceededError:
-            lost.append(i)
-        except Exception as error:  # noqa: BLE001 - anything else is a failure
-            odd.append(error)
-
-    threads = [threading.Thread(target=spend, args=(i,)) for i in range(64)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not odd
-    assert sorted(won) == [3, 4, 5]
-    assert len(lost) == 61
-    assert book.verify().debits == 4
-    assert book.balance().left("epsilon") == 0
-
-
-def test_sixty_four_threads_with_one_key_pay_once(opened):
-    book = opened.open()
-    entry = opened.entry("0.6", key="once", fresh=True)
-    outcomes, start = [], threading.Barrier(64)
-
-    def ask(i):
-        start.wait()
-        receipt = book.debit(entry)
-        stored = receipt.stored or book.settle(receipt, json.dumps([i]))
-        outcomes.append(stored)
-
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(64)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(outcomes) == 64
-    assert len(set(outcomes)) == 1
-    assert book.balance().left("epsilon") == Fraction("0.4")
 
 
 def test_only_what_was_asked_is_written(opened):

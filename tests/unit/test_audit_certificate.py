@@ -107,6 +107,7 @@ def test_the_command_prints_a_certificate_or_fails(tmp_path, monkeypatch):
     assert run(app, ["audit", str(file), "--gallery"]).exit_code == Exit.USAGE
 
 
+@pytest.mark.races
 def test_a_wrong_verdict_of_the_gallery_is_an_exit_code(monkeypatch):
     sound = next(e for e in audit.exhibits() if not e.broken)
     broken = next(e for e in audit.exhibits() if e.name == "exact count")

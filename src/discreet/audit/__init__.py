@@ -15,6 +15,7 @@ from discreet.audit._binomial import clopper_pearson
 from discreet.audit._certificate import Audited, Certificate, Violation, certify
 from discreet.audit._check import Check, Report, check_mechanism
 from discreet.audit._draws import Mechanism
+from discreet.audit._engine_kit import Sample, check_engine
 from discreet.audit._estimate import Claim, Estimate, estimate
 from discreet.audit._events import Event
 from discreet.audit._fuzz import Counterexample, Fuzz, fuzz
@@ -40,9 +41,11 @@ __all__ = [
     "Mechanism",
     "Replay",
     "Report",
+    "Sample",
     "Step",
     "Violation",
     "certify",
+    "check_engine",
     "check_ledger",
     "check_mechanism",
     "clopper_pearson",

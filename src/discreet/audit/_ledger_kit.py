@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -77,10 +78,10 @@ def refuses(action: Callable[[], object], kind: type[Exception], words: str) -> 
 def _exact(opener: Open) -> None:
     """Ten tenths fit one, and not a crumb more."""
     desk = Desk(opener)
-    for _ in range(10):
-        desk.spend("0.1", fresh=True)
+    for i in range(10):
+        desk.spend("0.1", plan=f"q{i}")
     for crumb in ("1e-18", "1e-300"):
-        refuses(lambda c=crumb: desk.spend(c), errors.BudgetExceededError, f"{crumb} is overspent")  # type: ignore[misc]
+        refuses(partial(desk.spend, crumb), errors.BudgetExceededError, f"{crumb} is overspent")
     need(desk.book.balance().amounts["epsilon"][0] == 1, "sums are not exact")
 
 

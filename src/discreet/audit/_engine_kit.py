@@ -1,0 +1,387 @@
+"""The kit for an engine of one's own: the integers of the reference, bit for bit, on nasty rows.
+
+Our own tests run the same cases on DuckDB and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from discreet import plan
+from discreet import policy as pol
+from discreet.audit import _nasty
+from discreet.audit._check import Check, Report
+from discreet.audit._nasty import Row
+from discreet.engines import Engine
+from discreet.errors import DiscreetError, EngineError, SchemaError
+from discreet.plan import (
+    Aggregate,
+    Filter,
+    Groups,
+    JoinPublic,
+    Key,
+    Kind,
+    Limits,
+    Measure,
+    MeasureKind,
+    Relation,
+    Salt,
+    Scan,
+    aggregate,
+)
+from discreet.plan import expr as ex
+
+Columns = dict[str, Any]
+ROWS = Limits(rows=1)
+SALT = Salt(b"conformance")
+NAMES = ("sex", "level", "flag", "age", "age null", "age filled", "big", "income", "income null",
+         "third", "coarse", "day", "moment", "hour", "zoned", "word", "flag filled")  # fmt: skip
+ONE = Measure(MeasureKind.SUM, ex.Constant.number(Fraction(1)))
+
+
+def number(value: object) -> ex.Constant:
+    """A constant."""
+    return ex.Constant.number(Fraction(str(value)))
+
+
+def expressions(c: Columns) -> Iterator[Any]:
+    """One or more of every node, over the columns `c`."""
+    age, null, filled = c["age"], c["age null"], c["age filled"]
+    income, third, coarse, big = c["income"], c["third"], c["coarse"], c["big"]
+    half = Fraction(1, 2)
+    op: Any
+    part: Any
+    yes = ex.Compare(">", age, number(2))
+    maybe = ex.Compare("<=", null, number("-1/2"))
+    yield from (age, number("-7/3"), ex.Constant(None, age.type), big, c["flag"])
+    for op in ("+", "-", "*"):
+        yield ex.Arithmetic(op, income, third)
+        yield ex.Arithmetic(op, ex.Arithmetic(op, null, filled), number("3/2"))
+    for step in (Fraction(1), Fraction(1, 100), Fraction(7)):
+        yield ex.Divide(income, filled, step)
+        yield ex.Divide(filled, third, step)
+        yield ex.Divide(number(-5), ex.Arithmetic("-", age, number(2)), step)
+        yield ex.Divide(null, number("-3/7"), step)
+    yield ex.Divide(income, ex.Divide(filled, ex.Divide(third, null, half), half), half)
+    for mode in ("round", "floor"):
+        for step in (Fraction(1), Fraction(5), half, Fraction(1, 1000)):
+            yield ex.Rescale(third, step, mode)
+            yield ex.Rescale(coarse, step, mode)
+    yield from (ex.Square(coarse), ex.Square(ex.Arithmetic("-", filled, third)))
+    yield from (ex.AsNumber(c[name]) for name in ("flag", "day", "sex", "income"))
+    yield from (ex.Abs(coarse), ex.Abs(big), ex.Abs(ex.Arithmetic("-", filled, number(1))))
+    for low, high in (
+        (-1, 1),
+        (0, 10**6),
+        (-(10**6), 0),
+        (5, 5),
+        (-(10**6), 10**6),
+        (10**5, 10**5),
+    ):
+        yield ex.Clamp(coarse, low, high)
+        yield ex.Clamp(ex.Arithmetic("*", coarse, filled), low, high)
+    yield ex.Capped(age, 1, 2)
+    yield from (ex.Guard(c[name], 1, 2) for name in ("age", "level", "day", "flag", "moment"))
+    for op in ("<", "<=", "=", "<>", ">=", ">"):
+        yield ex.Compare(op, income, third)
+        yield ex.Compare(op, null, number("1/2"))
+    yield ex.Compare("<", c["day"], ex.Constant(0, c["day"].type))
+    yield ex.Compare(">=", c["moment"], ex.Constant(-1, c["moment"].type))
+    yield ex.Compare("=", c["flag"], c["flag filled"])
+    yield from (ex.OneOf(age, (1, 2, 3)), ex.OneOf(null, (-100, 2)), ex.OneOf(c["sex"], ()))
+    yield from (ex.OneOf(c["word"], ("a", "o'clock", "100%")), ex.OneOf(c["sex"], (2, 0)))
+    for op in ("and", "or"):
+        yield from (
+            ex.Logic(op, (yes, maybe)),
+            ex.Logic(op, (c["flag"], maybe, yes)),
+            ex.Logic(op, ()),
+        )
+    yield from (ex.Not(maybe), ex.Not(c["flag"]), ex.IsNull(null), ex.IsNull(maybe))
+    yield from (ex.IsNull(c["word"]), ex.IsNull(filled))
+    yield ex.Case(((maybe, age), (yes, filled)), null)
+    yield ex.Case((), age)
+    yield ex.Case(((ex.IsNull(c["sex"]), ex.Constant(None, age.type)),), age)
+    yield ex.Coalesce((null, ex.Constant(None, age.type), filled))
+    yield ex.Coalesce((null,))
+    for part in ("year", "quarter", "month", "week", "day", "weekday", "doy"):
+        yield from (ex.DatePart(part, c[name]) for name in ("day", "moment", "hour", "zoned"))
+    for part in ("hour", "minute", "second"):
+        yield from (ex.DatePart(part, c[name]) for name in ("moment", "hour", "zoned"))
+    yield from moments(c)
+    yield from texts(c["word"])
+    for edges in ((0,), (0, 10, 20, 30), (-50, 3, 4, 9000), tuple(k * k for k in range(40))):
+        yield from (ex.Bucket(coarse, edges), ex.Bucket(null, edges), ex.Bucket(c["day"], edges))
+    yield ex.Bucket(ex.Arithmetic("*", coarse, filled), (-10, 0, 10))
+
+
+def moments(c: Columns) -> Iterator[Any]:
+    """What the calendar's functions build, over dates and over times."""
+    for name in ("day", "moment", "hour", "zoned"):
+        for unit in ("day", "week", "month", "quarter", "year"):
+            yield plan.calendar.truncated(unit, c[name])
+            yield plan.calendar.index(unit, c[name])
+        yield plan.calendar.part("dow", c[name])
+        yield plan.calendar.part("isoyear", c[name])
+        yield plan.calendar.named(c[name], "%b")
+        yield plan.calendar.shifted(c[name], plan.calendar.span("-3 days", None))
+    for name in ("moment", "hour", "zoned"):
+        yield from (plan.calendar.truncated(unit, c[name]) for unit in ("hour", "minute"))
+        yield plan.calendar.elapsed(c[name], c["day"])
+    yield ex.Labelled(c["age"], tuple(map(str, range(c["age"].type.size))))
+
+
+def texts(word: Any) -> Iterator[Any]:
+    """Every operator on open text, and what counts or tests its value."""
+    values = [word, ex.Slice(word, 1, 1), ex.Slice(word, 2, 3), ex.Slice(word, 3, 0)]
+    values += [ex.Suffix(word, 0), ex.Suffix(word, 2), ex.Trim(word), ex.Trim(ex.Suffix(word, 3))]
+    values += [ex.Fold(word, upper=True), ex.Fold(word, upper=False)]
+    values += [ex.Piece(word, "o", 1), ex.Piece(word, "'c", 2), ex.Piece(word, "a", 9)]
+    for value in values:
+        yield ex.Length(value)
+        yield from (ex.Like(value, form) for form in ("%", "_", "%a%", "o'%k", "100!%", "", "!!_"))
+        yield ex.OneOf(value, ("a", "A", "o'clock", "ock", "100", "", "k"))
+
+
+def used(e: Any) -> set[str]:
+    """Names of the columns that an expression reads."""
+    own = {e.name} if isinstance(e, ex.Column) else set()
+    return own.union(*(used(child) for child in e.children))
+
+
+def columns_of(relation: Relation) -> Columns:
+    """Columns of a relation, as expressions."""
+    return {name: ex.Column(name, kind) for name, kind in relation.schema.items()}
+
+
+def measures_of(column: ex.Expr) -> tuple[Measure, ...]:
+    """What tells the codes of a column apart."""
+    measures = [Measure(MeasureKind.DISTINCT, column), Measure(MeasureKind.SUM, ex.IsNull(column))]
+    if column.type.kind is not Kind.TEXT:
+        measures.append(Measure(MeasureKind.SUM, column))
+    return tuple(measures)
+
+
+# -- cases ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """An aggregate, and the unit and limits of the table that it is asked of."""
+
+    check: str
+    aggregate: Aggregate
+    choices: Mapping[str, Any]
+
+
+def cases() -> Iterator[Case]:
+    """Everything that an engine is asked, check by check."""
+    yield from _columns()
+    yield from _expressions()
+    for unit in _nasty.UNITS:
+        for limits in _nasty.LIMITS:
+            yield from _limits({"unit": unit, **limits})
+    for choices in ({}, {"unit": "id", "max_rows_per_unit": 2}):
+        for how in ("inner", "left"):
+            yield from _joins(how, choices)
+
+
+def _columns() -> Iterator[Case]:
+    for name in _nasty.SPEC:
+        relation = Scan(_nasty.table(name))
+        kind = relation.schema[name]
+        column = ex.Column(name, kind)
+        yield Case("columns", aggregate(relation, (), measures_of(column), ROWS), {})
+        codes: Any = (kind.lo, kind.lo + 1, kind.hi)
+        if kind.kind is Kind.TEXT:
+            codes = None
+        elif kind.size <= 300:
+            codes = tuple(range(kind.lo, kind.hi + 1))
+        yield Case("groups", aggregate(relation, (Key(name, column, codes),), (ONE,), ROWS), {})
+
+
+def _expressions() -> Iterator[Case]:
+    relation = Scan(_nasty.table(*NAMES))
+    c = columns_of(relation)
+    exprs = list(expressions(c))
+    for start in range(0, len(exprs), 12):
+        part = exprs[start : start + 12]
+        sums = [Measure(MeasureKind.SUM, e) for e in part]
+        nulls = [Measure(MeasureKind.SUM, ex.IsNull(e)) for e in part]
+        distinct = [Measure(MeasureKind.DISTINCT, e) for e in part]
+        yield Case("expressions", aggregate(relation, (), (*sums, *nulls, *distinct), ROWS), {})
+    for condition in (e for e in exprs if e.type.kind is Kind.BOOLEAN):
+        table = Scan(_nasty.table(*({"age"} | used(condition))))
+        below = Filter(Filter(table, ex.Not(ex.IsNull(c["age"]))), condition)
+        measures = ONE, Measure(MeasureKind.SUM, c["age"])
+        yield Case("conditions", aggregate(below, (), measures, ROWS), {})
+    for index, e in enumerate(exprs):
+        codes = tuple(range(e.type.lo, min(e.type.hi, e.type.lo + 40) + 1))
+        key = Key("k", e, codes[::3] if index % 2 else codes)
+        table = Scan(_nasty.table(*(used(e) or NAMES[:1])))
+        yield Case("keys", aggregate(table, (key,), (ONE,), ROWS), {})
+
+
+def _limits(choices: Mapping[str, Any]) -> Iterator[Case]:
+    names = "sex", "level", "word", "income", "big", "coarse"
+    relation = Scan(_nasty.table(*names, **choices))
+    c = columns_of(relation)
+    sex, level = Key("sex", c["sex"], (0, 2)), Key("level", c["level"], (2, 1, 0))
+    word = Key("word", c["word"], None)
+    listed = Key("word", c["word"], ("a", "ä", "o'clock"))
+    total, wide = Measure(MeasureKind.SUM, c["income"]), Measure(MeasureKind.SUM, c["big"])
+    mixed = (ONE, total, Measure(MeasureKind.UNITS), Measure(MeasureKind.DISTINCT, c["level"]))
+    coarse = Measure(MeasureKind.SUM, c["coarse"]), Measure(MeasureKind.DISTINCT, c["word"])
+    for keys in ((), (sex,), (sex, level), (word,), (level, listed)):
+        bound = plan.limits_of(relation, grouped=bool(keys))
+        for chosen in (mixed, (ONE,), (wide, *coarse)):
+            yield Case("limits", aggregate(relation, keys, chosen, bound), choices)
+
+
+def _joins(how: Any, choices: Mapping[str, Any]) -> Iterator[Case]:
+    region = _nasty.policy().tables["region"]
+    below = Scan(_nasty.table("sex", "age", "income", **choices))
+    join = JoinPublic(below, Scan(region), (("sex", "code"),), how, fanout=2, prefix="r.")
+    c = columns_of(join)
+    kept = Filter(join, ex.Not(ex.Compare("=", c["age"], number(7))))
+    weight = Key("w", c["r.weight"], tuple(range(-5, 6)))
+    product = Measure(MeasureKind.SUM, ex.Arithmetic("*", c["r.weight"], c["income"]))
+    measures = ONE, product, Measure(MeasureKind.DISTINCT, c["r.label"])
+    limits = plan.limits_of(kept, grouped=True)
+    for keys in ((), (weight,)):
+        yield Case("public joins", aggregate(kept, keys, measures, limits), choices)
+
+
+# -- the kit --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows by table, and the SQL type in which each column is to be held."""
+
+    rows: Mapping[str, list[Row]]
+    types: Mapping[str, Mapping[str, str]]
+
+    def arrow(self) -> dict[str, Any]:
+        """The same as Arrow tables."""
+        import pyarrow as pa  # noqa: PLC0415 - only for those who ask
+
+        kinds = {
+            "TEXT": pa.string(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "REAL": pa.float32(),
+            "DOUBLE PRECISION": pa.float64(), "BOOLEAN": pa.bool_(), "DATE": pa.date32(),
+            "DECIMAL(18,3)": pa.decimal128(18, 3), "DECIMAL(38,10)": pa.decimal128(38, 10),
+            "TIMESTAMP": pa.timestamp("us"), "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+        }  # fmt: skip
+        return {
+            table: pa.table(
+                {c: pa.array([r[c] for r in self.rows[table]], kinds[t]) for c, t in types.items()}
+            )
+            for table, types in self.types.items()
+        }
+
+
+def sample(rows: int, seed: int = 1) -> Sample:
+    """Draw the nasty tables."""
+    drawn = {_nasty.TABLE: _nasty.draw_rows(rows, seed), "region": _nasty.REGION}
+    return Sample(drawn, {_nasty.TABLE: _nasty.types_of_private(), "region": _nasty.REGION_TYPES})
+
+
+def check_engine(
+    connect: Callable[[Sample, pol.Policy], Engine], *, rows: int = 400, every: int = 1
+) -> Report:
+    """Check an engine of one's own: on nasty rows it must give the reference's integers.
+
+    Parameters
+    ----------
+    connect
+        ``connect(sample, policy)`` holds the rows of ``sample.rows`` in the types of
+        ``sample.types`` (or takes ``sample.arrow()``) and opens an engine over them.
+    rows
+        Rows of the private table.
+    every
+        Ask every n-th case only, for a quick look.
+
+    Returns
+    -------
+    Report
+        One check for each kind of case; ``.ok``, ``.failures``, and a table when printed.
+
+    Examples
+    --------
+    >>> from discreet import audit, engines
+    >>> audit.check_engine(lambda held, policy: engines.Reference(held.rows), every=50).ok
+    True
+    """
+    held, opened = _sample(rows), dict[tuple[Any, ...], Engine]()
+    tally: dict[str, list[Any]] = {}
+    try:
+        for index, case in enumerate(_cases()):
+            count = tally.setdefault(case.check, [0, ""])
+            if index % every or count[1]:
+                continue
+            key = tuple(sorted(case.choices.items()))
+            if key not in opened:
+                opened[key] = connect(held, _nasty.policy(**case.choices))
+            count[0] += 1
+            count[1] = _difference(opened[key], case.aggregate, _expected(rows, index))
+        if () not in opened:
+            opened[()] = connect(held, _nasty.policy())
+        tally |= {name: [1, words] for name, words in _rules(opened[()])}
+    finally:
+        for engine in opened.values():
+            engine.close()
+    return Report(
+        tuple(
+            Check(name, 0, not words, words or f"{asked} asked, all as the reference has them")
+            for name, (asked, words) in tally.items()
+        ),
+        (),
+    )
+
+
+# the reference is slow: what it says is kept for the next engine
+_cases = functools.cache(lambda: tuple(cases()))
+_sample = functools.cache(sample)
+
+
+@functools.cache
+def _expected(rows: int, index: int) -> Groups:
+    return plan.run(_cases()[index].aggregate, _sample(rows).rows, SALT)
+
+
+def _difference(engine: Engine, asked: Aggregate, expected: Groups) -> str:
+    """Say how an engine's integers differ from the reference's, or nothing."""
+    try:
+        found = engine.execute(asked, SALT)
+    except Exception as error:  # noqa: BLE001 - an engine may fail on no data
+        return f"{type(error).__name__} on {engine.sql(asked)}"
+    if found == expected:
+        return ""
+    wrong = [k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)]
+    at = min(wrong, key=str)
+    return f"group {at}: {found.get(at)}, not {expected.get(at)}, by {engine.sql(asked)}"
+
+
+def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
+    """Besides integers: what may be told, and what must be refused."""
+    region, private = Scan(_nasty.policy().tables["region"]), Scan(_nasty.table("sex"))
+    most = engine.fanout(region, ("code",))
+    yield "fan-out", "" if most == 2 else f"a key of the public table repeats {most} times, not 2"
+    try:
+        engine.fanout(private, ("sex",))
+    except DiscreetError:
+        yield "private fan-out", ""
+    else:
+        yield "private fan-out", "how often keys of a private table repeat is told"
+    join = aggregate(JoinPublic(private, region, (("sex", "code"),)), (), (ONE,), ROWS)
+    try:
+        engine.execute(join, SALT)
+    except SchemaError:
+        yield "joins", ""
+    except EngineError as error:
+        yield "joins", f"a join that repeats more than is assumed fails as {error}"
+    else:
+        yield "joins", "a public table that repeats a key more often than is assumed is joined"
