@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _canonical
-from discreet.errors import LedgerIntegrityError, ParameterError, PrivacyError
+from discreet.errors import Hint, LedgerIntegrityError, ParameterError, PrivacyError
 from discreet.plan import (
     Aggregate,
     Box,
@@ -165,12 +165,12 @@ def question(
         raise PrivacyError(
             "unprotected numbers are released exactly, without any noise; the data owner has "
             "to say so",
-            hint='owner="name of the data owner"',
+            hint=Hint("owner", "name of the data owner"),
         )
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
             "count-of-counts, and nothing else, needs the column that names a row's group",
-            hint='method="count-of-counts", group="household_id", groups=1000',
+            hint=Hint.of({"method": "count-of-counts", "group": "household_id", "groups": 1000}),
         )
     numbers: tuple[int, ...] = ()
     if group is not None:
@@ -202,7 +202,7 @@ def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
         raise ParameterError(
             "count-of-counts needs the public number of groups, one for each region of at most "
             "one column: read off the data it would not be private",
-            hint="groups=1000",
+            hint=Hint("groups", 1000),
         )
     return tuple(listed)
 
@@ -224,7 +224,7 @@ def _check(query: Query, workload: Workload, numbers: Sequence[int]) -> None:
         if query.keys[-1].codes is not None or math.prod(shape) != len(numbers):
             raise ParameterError(
                 "group names a text column, and groups has one number for each region",
-                hint='group="household_id", groups=1000',
+                hint=Hint("group", "household_id").also("groups", 1000),
             )
         shape = (*shape, workload.shape[-1])
     if workload.shape != shape:
@@ -464,7 +464,7 @@ class Transcript(Release):
                 raise LedgerIntegrityError(
                     "the stored publication does not fit its plan: it was made by another "
                     "version, or edited",
-                    hint="publish again with fresh=True",
+                    hint=Hint("fresh", True),
                 )
             return np.array(values, dtype=np.int64 if _narrow(values) else object)
 
