@@ -219,6 +219,7 @@ def test_the_report_says_whom_it_protects_and_what_it_does_not(done):
     assert "learns in which area" in entry
 
 
+@pytest.mark.races
 def test_measurements_are_read_in_ten_lines(done):
     reader = done.folder / "read_measurements.py"
     assert len(reader.read_text().splitlines()) <= 10

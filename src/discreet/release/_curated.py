@@ -38,9 +38,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _canonical, _exact
-from discreet._exact import show
-from discreet.errors import LedgerIntegrityError, ParameterError, PrivacyError
+from discreet import _canonical
+from discreet.errors import Hint, LedgerIntegrityError, ParameterError, PrivacyError
 from discreet.plan import (
     Aggregate,
     Box,
@@ -71,8 +70,9 @@ from discreet.plan import (
 from discreet.plan import Plan as Bill
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts
-from discreet.release._domain import Domain, span
+from discreet.release._domain import Domain
 from discreet.release._factors import fingerprint
+from discreet.release._keyed import Keyed, keyed
 from discreet.release._plan import Plan, plan
 from discreet.release._publication import Publication
 from discreet.release._questions import Question
@@ -165,12 +165,12 @@ def question(
         raise PrivacyError(
             "unprotected numbers are released exactly, without any noise; the data owner has "
             "to say so",
-            hint='owner="name of the data owner"',
+            hint=Hint("owner", "name of the data owner"),
         )
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
             "count-of-counts, and nothing else, needs the column that names a row's group",
-            hint='method="count-of-counts", group="household_id", groups=1000',
+            hint=Hint.of({"method": "count-of-counts", "group": "household_id", "groups": 1000}),
         )
     numbers: tuple[int, ...] = ()
     if group is not None:
@@ -182,62 +182,6 @@ def question(
     statistic = Publish(None, spelling, workload, method, given, owner, found.widths, numbers)
     outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
     return replace(found.query, statistics=(statistic,), outputs=outputs)
-
-
-@dataclass(frozen=True)
-class Keyed:
-    """Counts by the columns of a domain, and the widths of its bins."""
-
-    query: Query
-    widths: Mapping[str, Fraction]
-
-    @property
-    def domain(self) -> Domain:
-        """Names and public values, in words."""
-        keys = [key for key in self.query.keys if key.codes is not None]
-        values = []
-        for key in keys:
-            shown = [key.expr.type.value(code) for code in key.codes or ()]
-            width = self.widths.get(key.name)
-            if width is not None:
-                starts = [int(str(v)) * width for v in shown]
-                last = width - 1 if width.denominator == 1 else width
-                shown = [span(show(a), show(a + last)) for a in starts]
-            values.append(tuple(map(str, shown)))
-        return Domain(tuple(key.name for key in keys), tuple(values))
-
-
-def keyed(
-    table: Table,
-    columns: Sequence[str] | Mapping[str, str],
-    bins: Mapping[str, Any] | None = None,
-    group: str | None = None,
-) -> Keyed:
-    """Count a table by columns, some of them in bins."""
-    from discreet import frame  # noqa: PLC0415 - only for questions about tables
-
-    named = dict(columns) if isinstance(columns, Mapping) else {n: _quoted(n) for n in columns}
-    widths = {
-        name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
-        for name, width in (bins or {}).items()
-    }
-    for name, width in widths.items():
-        if name not in named:
-            raise ParameterError(f"bins names {name!r}, which is not among the columns")
-        named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
-    if group is not None:
-        named[group] = _quoted(group)
-    if not named:
-        raise ParameterError("a publication needs columns", hint='columns=["age"]')
-    # column by column: what is published may have more cells than any answer has rows
-    asked = [table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in named.items()]
-    keys = tuple(key for query in asked for key in query.keys)
-    return Keyed(replace(asked[0], keys=keys), widths)
-
-
-def _quoted(column: str) -> str:
-    """Spell a column's name as SQL, whatever it looks like."""
-    return f'"{column.replace(chr(34), chr(34) * 2)}"'
 
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +202,7 @@ def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
         raise ParameterError(
             "count-of-counts needs the public number of groups, one for each region of at most "
             "one column: read off the data it would not be private",
-            hint="groups=1000",
+            hint=Hint("groups", 1000),
         )
     return tuple(listed)
 
@@ -280,7 +224,7 @@ def _check(query: Query, workload: Workload, numbers: Sequence[int]) -> None:
         if query.keys[-1].codes is not None or math.prod(shape) != len(numbers):
             raise ParameterError(
                 "group names a text column, and groups has one number for each region",
-                hint='group="household_id", groups=1000',
+                hint=Hint("group", "household_id").also("groups", 1000),
             )
         shape = (*shape, workload.shape[-1])
     if workload.shape != shape:
@@ -520,7 +464,7 @@ class Transcript(Release):
                 raise LedgerIntegrityError(
                     "the stored publication does not fit its plan: it was made by another "
                     "version, or edited",
-                    hint="publish again with fresh=True",
+                    hint=Hint("fresh", True),
                 )
             return np.array(values, dtype=np.int64 if _narrow(values) else object)
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from discreet import _canonical, _exact
 from discreet.errors import ParameterError, PrivacyError
-from discreet.release._curated import Proposal, keyed
+from discreet.release._curated import Proposal
 from discreet.release._domain import BETWEEN, Domain
+from discreet.release._keyed import keyed
 from discreet.release._workload import Workload
 
 if TYPE_CHECKING:

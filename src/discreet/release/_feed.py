@@ -29,7 +29,7 @@ from discreet import _canonical, frame
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.curator import Job, execute, travel
-from discreet.errors import LedgerIntegrityError, ParameterError
+from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
 from discreet.plan import (
     Aggregate,
@@ -181,7 +181,7 @@ def follow(
         raise ParameterError(
             "a stream that follows a table starts fresh, with one tick for each row and the "
             "policy's relation",
-            hint=f'release.Stream(…, neighbours="{held.neighbours}")',
+            hint=Hint("neighbours", str(held.neighbours)),
         )
     rows = curator.table(held.name)
     rows = rows if where is None else rows.where(where)
@@ -192,18 +192,18 @@ def follow(
     if more or kind not in (Kind.DATE, Kind.NUMBER) or main.keys[0].codes is None:
         raise ParameterError(
             f"{column!r} must be a date or a whole number, and a sum of plain values",
-            hint='stream.follow(curator, "visits", "day", start="2026-01-01")',
+            hint="a date column",
         )
     if kind is Kind.DATE and stream.every not in _DAYS:
         raise ParameterError(
-            f"ticks of dates are days or weeks, not {stream.every}s", hint='every="day"'
+            f"ticks of dates are days or weeks, not {stream.every}s", hint=Hint("every", "day")
         )
     sides = 2 if stream.neighbours is Neighbours.CHANGE_ONE else 1
     if part.sensitivity.l1 > sides * stream.bound:
         most = -(-part.sensitivity.l1 // sides)
         raise ParameterError(
             f"one row adds up to {most} steps to a tick, the stream allows for {stream.bound}",
-            hint=f"bound={most}",
+            hint=Hint("bound", most),
         )
     width = _DAYS[stream.every] if kind is Kind.DATE else 1
     formula = lowered.formulas[0]

@@ -213,7 +213,9 @@ def plan(
             "neighbours must be 'add-remove' or 'change-one'", hint=Hint("neighbours", "add-remove")
         ) from None
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise ParameterError("rows is how many records one unit has, at least 1", hint="rows=1")
+        raise ParameterError(
+            "rows is how many records one unit has, at least 1", hint=Hint("rows", 1)
+        )
     price = Price.read(epsilon, delta, rho)
     job = Job(workload, price.each(rows), relation)
     with progress(f"planning {workload.describe()}"):

@@ -244,7 +244,8 @@ class Publication:
     def _synthetic(self) -> Synthetic:
         if not isinstance(self.estimate, Model):
             raise ParameterError(
-                "several sets are drawn from a model with its noise", hint='method="synthetic"'
+                "several sets are drawn from a model with its noise",
+                hint=Hint("method", "synthetic"),
             )
         plan = self.plan
         return Synthetic(self.estimate, self.loss, plan.price, plan.neighbours, self.tainted)

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
@@ -140,10 +140,10 @@ class OriginDestination(Mechanism):
         if len(each) != rows or any(type(m) is not int or m < 1 for m in each):
             raise ParameterError(
                 "draws is the public number of records made up for each destination",
-                hint="draws=1000",
+                hint=Hint("draws", 1000),
             )
         if not job.price.pure:
-            raise ParameterError("the urn is proved for pure ε", hint='epsilon="8.6"')
+            raise ParameterError("the urn is proved for pure ε", hint=Hint("epsilon", "8.6"))
         if sum(each) > _MOST:
             raise ParameterError(f"the urn draws one record at a time, at most {_MOST}")
         self.draws = tuple(each)
