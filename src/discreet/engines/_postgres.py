@@ -192,21 +192,19 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
 
     stack = ExitStack()
     stack.enter_context(no_core_dumps())
-    if not isinstance(source, str):
-        return PostgresEngine(source, policy, timeout, stack.close)
-    connect = partial(psycopg.connect, source, autocommit=True)
-    failed = False
-    try:
-        connection = connect()
-    except psycopg.Error:
-        # the message would repeat host, user or password
-        failed = True
-    if failed:
-        stack.close()
-        raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
-    stack.callback(connection.close)
-    try:
-        return PostgresEngine(connection, policy, timeout, stack.close, connect)
-    except BaseException:
-        stack.close()
-        raise
+    connection, connect = source, None
+    with stack:
+        if isinstance(source, str):
+            connect = partial(psycopg.connect, source, autocommit=True)
+            try:
+                connection = connect()
+            except psycopg.Error:
+                connection = None  # the message would repeat host, user or password
+            if connection is None:
+                raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
+            stack.callback(connection.close)
+        later = stack.pop_all()
+        stack.callback(later.close)
+        engine = PostgresEngine(connection, policy, timeout, later.close, connect)
+        stack.pop_all()
+    return engine
