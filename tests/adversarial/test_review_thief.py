@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import duckdb
 import pandas as pd
@@ -16,7 +17,7 @@ import discreet as dc
 from discreet import inference, verify
 from discreet.audit import measurements
 from discreet.engines import _render
-from discreet.errors import SchemaError, UnprovenStatementError
+from discreet.errors import LedgerIntegrityError, SchemaError, UnprovenStatementError
 from discreet.policy import Budget, Category, Integer, Policy, Table, Text
 
 NAMES = map("thief {}".format, itertools.count())
@@ -360,3 +361,64 @@ def test_tests_of_tests_are_proved_like_questions(monkeypatch):
         with pytest.raises(UnprovenStatementError, match="does not limit"):
             inference.curated_test(curator, stats.ttest_ind, "x", **asked)
         assert not any(curator.budget.spent.values())
+
+
+# -- budgets: one data set has one, however it is spelled ---------------------------------
+
+
+@pytest.fixture
+def own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def files_in(folder):
+    return {p.name for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("where", [":memory:", "second.ledger"])
+@pytest.mark.parametrize(
+    "spelled", ["d", "d/*.parquet", "d/people.parque?", "d/../d/people.parquet", "hard.parquet"]
+)
+def test_every_spelling_of_a_file_has_one_budget(own_state, spelled, where):
+    (own_state / "d").mkdir()
+    file = own_state / "d" / "people.parquet"
+    pq.write_table(pa.table({"pid": [1, 2], "name": ["Ann", "Bob"]}), file)
+    columns = [Text("name")]
+    dc.open(str(file), policy=policy("m", columns), ledger=own_state / "first.ledger").close()
+    os.link(file, own_state / "hard.parquet")
+    before = files_in(own_state)
+    ledger = where if where == ":memory:" else own_state / where
+    with pytest.raises(LedgerIntegrityError, match="has a budget already"):
+        dc.open(str(own_state / spelled), policy=policy("m", columns), ledger=ledger)
+    assert files_in(own_state) == before  # neither a ledger nor an anchor of the refused one
+
+
+def test_a_number_that_a_file_system_uses_again_refuses_nobody(own_state):
+    """An inode outlives its file; it counts only where a file has several names."""
+    file = own_state / "one.parquet"
+    pq.write_table(pa.table({"pid": [1], "name": ["Ann"]}), file)
+    columns = [Text("name")]
+    dc.open(str(file), policy=policy("m", columns), ledger=own_state / "one.ledger").close()
+    file.rename(own_state / "two.parquet")  # the same inode under another name, and no link
+    two = str(own_state / "two.parquet")
+    dc.open(two, policy=policy("m", columns), ledger=own_state / "two.ledger").close()
+
+
+def test_every_address_of_a_server_has_one_budget(own_state, post):
+    connection, url = post
+    run(connection.execute, "CREATE TABLE m(pid int, name text)", "CREATE VIEW v AS TABLE m")
+    columns = [Text("name")]
+    dc.open(url, policy=policy("m", columns), ledger=own_state / "first.ledger").close()
+    before = files_in(own_state)
+    host = url.split("host=")[1]
+    for other, table in ((url + "&port=05432", "m"), (url.replace(host, f"{host}/."), "v")):
+        with pytest.raises(LedgerIntegrityError, match="has a budget already"):
+            dc.open(other, policy=policy(table, columns), ledger=own_state / "second.ledger")
+    assert files_in(own_state) == before
+
+
+def test_a_refused_opening_leaves_no_ledger(own_state):
+    with pytest.raises(SchemaError):
+        dc.open(pa.table({"pid": [1]}), policy=policy("m", READ), ledger=own_state / "x.ledger")
+    assert not files_in(own_state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from discreet import engines
 from discreet import policy as pol
 from discreet._address import address
 from discreet.curator._curator import Curator
-from discreet.errors import Hint, ParameterError
+from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.ledger import Ledger, MemoryLedger, claim, known_place, open_ledger
 
 
@@ -53,15 +54,49 @@ def open_curator(
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
     if ledger is None:
         ledger = _place(file, loaded)
-    book = open_ledger(ledger, loaded) if isinstance(ledger, str | os.PathLike) else ledger
     data = source
     if source is None:
         data = _resolved(loaded, Path() if file is None else file.parent)
-    if engine is None or isinstance(engine, Mapping):
-        engine = engines.connect(data, loaded, **(engine or {}))
-    if not isinstance(book, MemoryLedger):
-        claim(_private_labels(data, loaded), loaded)
+    with ExitStack() as stack:
+        if engine is None or isinstance(engine, Mapping):
+            engine = engines.connect(data, loaded, **(engine or {}))
+            stack.callback(engine.close)
+        names, inodes = _places(engine)
+        book = _charged(ledger, loaded, [*_private_labels(data, loaded), *names], inodes)
+        stack.pop_all()
     return Curator(loaded, engine, book, analyst, _label(data))
+
+
+def _charged(
+    ledger: Ledger | str | os.PathLike[str], policy: pol.Policy, names: list[str], inodes: list[str]
+) -> Ledger:
+    """Open the ledger, unless the data are charged to another budget; a refusal leaves nothing.
+
+    A ledger in memory is held to the same, and claims nothing: it ends with the process.
+    """
+    claim(names, policy, enter=False)
+    book = open_ledger(ledger, policy) if isinstance(ledger, str | os.PathLike) else ledger
+    if not isinstance(book, MemoryLedger):
+        claim(names, policy)
+        for inode in inodes:
+            with suppress(LedgerIntegrityError):  # of a file that is gone: its number is used again
+                claim([inode], policy)
+    return book
+
+
+def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:
+    """Label what private tables are read from: by name, and by inode where no other name is."""
+    names: list[str] = []
+    inodes: list[str] = []
+    for place in getattr(engine, "places", ()):  # a caller's own engine may have none
+        if place.startswith(engines.SERVER):
+            names.append(place)
+            continue
+        names.append(os.path.realpath(place))
+        with suppress(OSError):
+            found = os.stat(place)  # noqa: PTH116 - the path is text everywhere here
+            (names if found.st_nlink > 1 else inodes).append(f"inode {found.st_dev} {found.st_ino}")
+    return names, inodes
 
 
 def _file(policy: Any) -> Path | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import add
 from typing import Any, Final
@@ -78,6 +78,8 @@ class DuckDBEngine(Statements):
         Tables and their public domains.
     tables
         SQL name of each table of the policy.
+    places
+        Files that private tables are read from.
     computed
         Those of the tables that are views, or else compute something while they are read.
     cleanup
@@ -103,6 +105,7 @@ class DuckDBEngine(Statements):
         *,
         live: bool,
         computed: Collection[str] = (),
+        places: Iterable[str] = (),
         public: duckdb.DuckDBPyConnection | None = None,
         timeout: float = 600.0,
     ) -> None:
@@ -116,6 +119,7 @@ class DuckDBEngine(Statements):
         self._public = (self._lock, connection)
         if public is not None:
             self._public = (threading.Lock(), public)
+        self.places = tuple(places)
         self._switch_off()
         self._hold(
             policy,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from discreet._session import pinned
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._privately import no_core_dumps
-from discreet.engines._protocol import check_joins, check_tables, conceal_errors
+from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -43,6 +43,11 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: "timestamp, timestamptz",
     }
 )
+_IDENTITY: Final = """
+    SELECT system_identifier, oid FROM pg_catalog.pg_control_system(), pg_catalog.pg_database
+    WHERE datname = pg_catalog.current_database()
+"""
+"""The same however the server is addressed, and on its replicas."""
 _COLUMNS: Final = """
     WITH RECURSIVE named AS (
         SELECT CAST(pg_catalog.to_regclass(%s) AS oid) AS oid
@@ -105,6 +110,8 @@ class PostgresEngine(Statements):
         if encoding != "UTF8":
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
         self._hold(policy, {name: self._describe(t) for name, t in policy.tables.items()})
+        with suppress(Exception):  # who may not ask is known by the address alone
+            self.places = tuple(f"{SERVER}{s} {d}" for s, d in self._rows(_IDENTITY))
 
     def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
         quoted = self._dialect.quote(*table.name.split("."))
@@ -185,21 +192,19 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
 
     stack = ExitStack()
     stack.enter_context(no_core_dumps())
-    if not isinstance(source, str):
-        return PostgresEngine(source, policy, timeout, stack.close)
-    connect = partial(psycopg.connect, source, autocommit=True)
-    failed = False
-    try:
-        connection = connect()
-    except psycopg.Error:
-        # the message would repeat host, user or password
-        failed = True
-    if failed:
-        stack.close()
-        raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
-    stack.callback(connection.close)
-    try:
-        return PostgresEngine(connection, policy, timeout, stack.close, connect)
-    except BaseException:
-        stack.close()
-        raise
+    connection, connect = source, None
+    with stack:
+        if isinstance(source, str):
+            connect = partial(psycopg.connect, source, autocommit=True)
+            try:
+                connection = connect()
+            except psycopg.Error:
+                connection = None  # the message would repeat host, user or password
+            if connection is None:
+                raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
+            stack.callback(connection.close)
+        later = stack.pop_all()
+        stack.callback(later.close)
+        engine = PostgresEngine(connection, policy, timeout, later.close, connect)
+        stack.pop_all()
+    return engine

@@ -14,6 +14,8 @@ from discreet.verify import Table as Held
 
 TIME_LIMIT: Final = "discreet: time limit"
 """Name of the thread that cancels a question."""
+SERVER: Final = "server "
+"""How a place begins that is a database of a server, not a file."""
 
 T = TypeVar("T")
 

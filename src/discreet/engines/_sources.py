@@ -74,15 +74,9 @@ def open_duckdb(
         stack.callback(public.close)
         close = stack.pop_all().close
         return DuckDBEngine(
-            connection,
-            policy,
-            tables,
-            close,
-            live=False,
-            computed=opener.computed,
-            public=public,
-            timeout=timeout,
-        )
+            connection, policy, tables, close, live=False, public=public, timeout=timeout,
+            computed=opener.computed, places=opener.places,
+        )  # fmt: skip
     raise AssertionError  # unreachable: the stack swallows nothing
 
 
@@ -114,9 +108,12 @@ def _on_connection(
         stack.callback(cursor.close)
     # else registered frames or temporary tables, visible on the connection itself only
     computed = {n for n in policy.tables if not is_stored(connection, *n.split("."))}
+    attached = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
+    places = [path for (path,) in attached.fetchall()]
     return DuckDBEngine(
-        connection, policy, tables, stack.close, live=True, computed=computed, timeout=timeout
-    )
+        connection, policy, tables, stack.close, live=True, timeout=timeout,
+        computed=computed, places=places,
+    )  # fmt: skip
 
 
 class _Opener:
@@ -127,6 +124,7 @@ class _Opener:
         self._files: list[str] = []
         self._databases: dict[str, str] = {}
         self.computed: set[str] = set()
+        self.places: list[str] = []
 
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
@@ -142,6 +140,7 @@ class _Opener:
             view = self._attached(table, str(source))
         else:
             files = _matches(table, str(source))
+            self.places += () if table.public else files
             read = self._parquet if files[0].endswith(_PARQUET) else self._csv
             read(table, view, files)
         if table.public:
@@ -160,6 +159,7 @@ class _Opener:
             alias = f"source{len(self._databases)}"
             self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             self._databases[path] = alias
+        self.places += () if table.public else [path]
         names = (self._databases[path], *table.name.split("."))
         if not (table.public or is_stored(self._connection, *names)):
             self.computed.add(table.name)

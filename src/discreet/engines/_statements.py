@@ -28,6 +28,8 @@ class Statements:
     name: str
     catalog: Mapping[str, Table]
     """Physical columns of each table, by the name under which statements read it."""
+    places: tuple[str, ...] = ()
+    """Files, or the server's own identity, that private tables are read from."""
     _dialect: Dialect
     _policy: pol.Policy
     _sources: Mapping[str, Source]

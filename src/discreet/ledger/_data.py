@@ -1,11 +1,12 @@
 """Budgets belong to data: which budgets a source is charged to.
 
-Each private source (the real path of a file, or a database's address without user and
-password) has a small file in the user's state directory that lists whose budget it was
-opened under with a lasting ledger. A policy of another name over the same source
-would be a fresh budget for the same people. It is refused, unless it spends from the one
-that is there: ``[policy] beside = "census"``, with the consent of that one's owner
-in its ledger (``discreet ledger consent``). Both then share one cap.
+Each private source (the real path and the inode of every file that it matches, a
+PostgreSQL server's own identity, however it was addressed) has a small file in the
+user's state directory that lists whose budget it was opened under with a lasting ledger.
+An inode counts only where a file has several names. A policy of another name over the
+same source would be a fresh budget for the same people. It is refused, unless it spends
+from the one that is there: ``[policy] beside = "census"``, with the consent of that one's
+owner in its ledger (``discreet ledger consent``). Both then share one cap.
 
 What is written is the hash of the source's label and the names of policies: nothing of
 the data. Not seen: a copy of the data elsewhere, another user's state directory, and
@@ -25,8 +26,10 @@ from discreet.policy import Policy
 _LONGEST = 1 << 20
 
 
-def claim(sources: Iterable[str], policy: Policy) -> None:
+def claim(sources: Iterable[str], policy: Policy, *, enter: bool = True) -> None:
     """Enter whose budget sources are charged to, or refuse a second one.
+
+    Without `enter` nothing is written: what will be refused is refused before a ledger is made.
 
     Raises
     ------
@@ -37,7 +40,7 @@ def claim(sources: Iterable[str], policy: Policy) -> None:
     for source in sorted(set(sources)):
         path = state_file("data", f"{digest(source)[:32]}.policies")
         try:
-            names = _listed(path) or _entered(path, payer)
+            names = _listed(path) or (_entered(path, payer) if enter else [payer])
         except OSError:
             raise LedgerError(
                 "the list of budgets over this source cannot be used; nothing was released",
