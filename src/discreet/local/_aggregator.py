@@ -12,6 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,29 +214,38 @@ class Aggregator:
 
         if isinstance(data, pa.Table | pa.RecordBatch):
             try:
-                self._count(_wire.read_arrow(self.protocol, data))
+                self._take(_wire.read_arrow(self.protocol, data))
             except ForeignReportError:
                 self.refused["foreign"] += data.num_rows
                 raise
             return
-        for batch in data:
-            self._arrow(batch)
+        with self._unreadable():
+            for batch in data:
+                self._arrow(batch)
+
+    @contextmanager
+    def _unreadable(self) -> Iterator[None]:
+        """Count what Arrow cannot read as one malformed report; failures of the disk go on."""
+        import pyarrow as pa  # noqa: PLC0415 - loaded by whoever made the data
+
+        try:
+            yield
+        except pa.ArrowException:
+            self.refused["format"] += 1
+        except OSError as error:
+            # Arrow's own complaints about a file's contents have no number
+            if error.errno is not None:
+                raise
+            self.refused["format"] += 1
 
     def _file(self, path: Path) -> None:
         """Read a file piece by piece."""
         form = path.suffix.lower()
-        if form == ".parquet":
-            import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
-
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
-                    # batches of a Parquet reader lose the schema's metadata
-                    self._arrow(batch.replace_schema_metadata(file.schema_arrow.metadata))
-        elif form in (".arrow", ".arrows", ".ipc"):
+        if form in (".parquet", ".arrow", ".arrows", ".ipc"):
             import pyarrow as pa  # noqa: PLC0415 - only for such files
 
-            with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-                self._arrow(reader)
+            with pa.OSFile(str(path)) as source, self._unreadable():
+                self._arrow(_parquet(source) if form == ".parquet" else pa.ipc.open_stream(source))
         elif form in (".jsonl", ".ndjson", ".json"):
             with path.open(encoding="utf-8", errors="replace") as lines:
                 self._stream(line for line in lines if line.strip())
@@ -332,3 +342,12 @@ class Aggregator:
         dropped = sum(self.refused.values())
         more = f", {dropped} refused" if dropped else ""
         return f"{self.n} reports of {self.protocol!r}{more}"
+
+
+def _parquet(source: Any) -> Iterator[Any]:
+    """Yield the batches of a Parquet file, with the metadata that its reader drops."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
+
+    with pq.ParquetFile(source) as file:
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            yield batch.replace_schema_metadata(file.schema_arrow.metadata)

@@ -25,6 +25,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ _HEAD = struct.Struct("<BB8s")
 _COUNT = struct.Struct("<I")
 _CRC = struct.Struct("<I")
 _LONGEST_LINE = 1 << 20
+_MOST_ROWS = 1 << 26
+"""Reports that one Arrow batch may claim."""
 
 Columns = tuple[NDArray[Any], ...]
 
@@ -332,8 +335,16 @@ def _stack(field: Field, entries: list[Any]) -> NDArray[Any]:
     return np.array(entries, dtype=field.dtype)
 
 
-def read_arrow(protocol: LocalProtocol, table: Any) -> Columns:
-    """Read a table or record batch whose metadata names this very spec, or refuse it whole."""
+def read_arrow(protocol: LocalProtocol, table: Any) -> Iterator[Columns | Refusal]:
+    """Read a table or record batch whose metadata names this very spec, or refuse it whole.
+
+    Whoever wrote it may lie: lengths that the buffers do not have would be read from
+    the server's own memory. Everything is validated before a value is touched. A row with
+    a missing value is one refused report.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
+    import pyarrow.compute as pc  # noqa: PLC0415 - clients need numpy only
+
     spec = (table.schema.metadata or {}).get(METADATA)
     if spec is None or spec != canonical(protocol.spec).encode():
         raise ForeignReportError(
@@ -342,7 +353,21 @@ def read_arrow(protocol: LocalProtocol, table: Any) -> Columns:
         )
     if table.schema.names != [f.name for f in protocol.fields]:
         raise ParameterError("the columns of the reports are not those of the protocol")
-    return tuple(_from_arrow(f, table.column(i)) for i, f in enumerate(protocol.fields))
+    if table.schema.types != arrow_schema(protocol).types:
+        raise ParameterError("the columns of the reports have not the types of the protocol")
+    try:
+        if table.num_rows > _MOST_ROWS:
+            raise pa.ArrowInvalid
+        table.validate(full=True)
+    except pa.ArrowException:
+        yield Refusal("format", 1)
+        return
+    whole = [pc.is_valid(c) for c in table.columns if c.null_count]
+    if whole:
+        kept = table.filter(reduce(pc.and_, whole))
+        yield Refusal("format", table.num_rows - kept.num_rows)
+        table = kept
+    yield tuple(_from_arrow(f, table.column(i)) for i, f in enumerate(protocol.fields))
 
 
 def _from_arrow(field: Field, column: Any) -> NDArray[Any]:
@@ -351,9 +376,6 @@ def _from_arrow(field: Field, column: Any) -> NDArray[Any]:
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps the wrapper when there are none
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    wanted = pa.binary(field.width) if field.bits else pa.from_numpy_dtype(field.dtype)
-    if array.type != wanted or array.null_count:
-        raise ParameterError("the columns of the reports have not the types of the protocol")
     if not field.bits:
         return np.asarray(array.to_numpy(zero_copy_only=False))
     raw = np.frombuffer(array.buffers()[1], dtype=np.uint8)
