@@ -351,6 +351,21 @@ def test_unknown_specs_are_refused():
         local.protocol_from_spec(local.LocalHashing(10, 1).spec | {"hash": "md5"})
 
 
+def test_reports_and_totals_of_the_first_heavy_hitters_are_foreign():
+    """Version 2 hashes prefixes otherwise: what was counted before cannot be read."""
+    protocol = local.HeavyHitters(16, 4, seeds=256)
+    assert protocol.spec["v"] == 2
+    old = protocol.spec | {"v": 1}
+    for bad in (old, protocol.spec | {"v": True}):
+        with pytest.raises(ParameterError, match="version"):
+            local.protocol_from_spec(bad)
+    with pytest.raises(ParameterError, match="version"):
+        local.Aggregator.from_dict(protocol.aggregator().to_dict() | {"spec": old})
+    body = struct.pack("<BB8s", 0xD1, 1, _wire.identifier(old)) + b"\0" * protocol.report_bytes
+    frame = body + struct.pack("<I", zlib.crc32(body))
+    assert protocol.aggregator().update(frame).refused == {"foreign": 1}
+
+
 def test_files_of_other_kinds_are_refused(tmp_path):
     file = tmp_path / "reports.csv"
     file.write_text("1\n", "utf-8")
