@@ -202,6 +202,34 @@ def test_a_row_with_a_missing_value_is_one_refused_report(tmp_path):
         assert (aggregator.n, aggregator.refused) == (69_998, {"format": 2})
 
 
+def test_a_bad_frame_takes_nothing_from_other_senders():
+    """A joined body is one sender's; an iterable of frames judges each by itself."""
+    protocol = local.KaryResponse(4, 1)
+    frames = [protocol.randomize(1).to_bytes() for _ in range(100)]
+    frames[3] = b"\xd1\x01evil####"
+    each = protocol.aggregator().update(frames)
+    assert (each.n, each.refused) == (99, {"foreign": 1})
+    joined = protocol.aggregator().update(b"".join(frames))
+    assert joined.n == 3
+    assert joined.refused["foreign"] == 1
+
+
+def test_a_foreign_frame_is_counted_by_what_it_can_hold():
+    protocol = local.KaryResponse(4, 1)
+    head = struct.pack("<BB8sI", 0xD2, 1, b"evil####", 2**32 - 1)
+    assert protocol.aggregator().update(head).refused == {"foreign": 1}
+    assert protocol.aggregator().update(head + b"\0" * 24).refused == {"foreign": 20}
+
+
+def test_nested_lists_are_refused_before_the_stack_ends():
+    protocol = local.KaryResponse(4, 1)
+    nested = json.loads("[" * 900 + "]" * 900)
+    aggregator = protocol.aggregator().update(
+        [protocol.randomize(1), nested, protocol.randomize(2)]
+    )
+    assert (aggregator.n, aggregator.refused) == (2, {"format": 1})
+
+
 def test_a_spec_cannot_ask_for_all_memory():
     for spec in (
         {"v": 1, "protocol": "kary", "domain": 2**31, "epsilon": "1"},

@@ -518,13 +518,14 @@ def test_clients_of_vectors_and_pairs_take_one_persons_values():
     assert client.sent == 0
 
 
-def test_a_file_may_be_named_by_text(tmp_path):
+def test_text_never_opens_a_file(tmp_path):
+    """A report may be text from anybody: only a path names a file of the server."""
     protocol = local.KaryResponse(8, 1)
     path = tmp_path / "r.parquet"
     pq.write_table(protocol.randomize(np.arange(8)).to_arrow(), path)
-    assert protocol.aggregator().update(str(path)).n == 8
-    # but never from inside a stream, which may be hostile
-    assert protocol.aggregator().update([str(path)]).refused == {"format": 1}
+    assert protocol.aggregator().update(path).n == 8
+    for text in (str(path), [str(path)], [[str(path)]], "missing.parquet"):
+        assert protocol.aggregator().update(text).refused == {"format": 1}
 
 
 def test_sketches_of_one_function_refuse_a_second():

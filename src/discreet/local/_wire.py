@@ -9,8 +9,8 @@ never adapt to a foreign spec.
 
 =========  ==========================================================================
 bytes      ``D1 version id payload CRC32`` for one report, ``D2 version id count payload
-           CRC32`` for many (little endian, rows of fixed width); frames may follow
-           one another
+           CRC32`` for many (little endian, rows of fixed width); frames of one
+           sender may follow one another
 JSON       ``{"d":1,"s":"<id, 16 hex>","r":[…]}`` per line; bit fields and 64-bit
            numbers in hexadecimal
 Arrow      one column per field, the spec in the schema's metadata ``discreet.local``
@@ -234,7 +234,10 @@ class Refusal:
 
 
 def read_bytes(protocol: LocalProtocol, data: bytes) -> Iterator[Columns | Refusal]:
-    """Read frames one after the other; what follows a broken frame is one refusal."""
+    """Read one sender's frames; what follows a broken frame is refused with it.
+
+    A refusal counts no more reports than the bytes at hand could hold.
+    """
     view = memoryview(data)
     width = sum(f.width for f in protocol.fields)
     while view:
@@ -249,7 +252,8 @@ def read_bytes(protocol: LocalProtocol, data: bytes) -> Iterator[Columns | Refus
         count = _COUNT.unpack_from(view, _HEAD.size)[0] if many else 1
         if version != VERSION or name != protocol.spec_id:
             # the width of a foreign row is unknown: nothing behind it can be read
-            yield Refusal("version" if version != VERSION else "foreign", count)
+            held = min(count, max(1, len(view) - _HEAD.size - _COUNT.size - _CRC.size))
+            yield Refusal("version" if version != VERSION else "foreign", held)
             return
         start = _HEAD.size + (_COUNT.size if many else 0)
         end = start + count * width
@@ -300,7 +304,7 @@ def _read_line(
         parsed = line
     if not isinstance(parsed, Mapping) or not {"d", "s", "r"} <= parsed.keys():
         return "format"
-    if parsed["d"] != VERSION:
+    if type(parsed["d"]) is not int or parsed["d"] != VERSION:
         return "version"
     if parsed["s"] != name:
         return "foreign"
