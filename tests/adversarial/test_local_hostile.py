@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import struct
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,6 +138,96 @@ def test_no_spec_or_state_can_break_the_reader(payload):
         for document in (payload, {"spec": payload, "n": 1, "state": payload, "refused": {}}):
             with pytest.raises(DiscreetError):
                 read(document)
+
+
+def stretched(protocol, claimed, held=12_345):
+    """Return an Arrow stream that claims more reports than it holds."""
+    table = local.Reports(protocol, (np.full(held, 7, np.uint8),)).to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    raw = bytearray(sink.getvalue().to_pybytes())
+    length = struct.pack("<q", held)
+    places = [i for i in range(len(raw)) if raw[i : i + 8] == length]
+    for place in (places[0], places[-1]):
+        raw[place : place + 8] = struct.pack("<q", claimed)
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("claimed", [20_000, 2_000_000, 1 << 40])
+def test_arrow_lengths_that_the_file_does_not_have_are_never_read(tmp_path, claimed):
+    """What lies behind the buffer is the server's own memory."""
+    protocol = local.KaryResponse(255, 1)
+    path = tmp_path / "r.arrow"
+    path.write_bytes(stretched(protocol, 12_345))
+    assert protocol.aggregator().update(path).n == 12_345
+    path.write_bytes(stretched(protocol, claimed))
+    for source in (path, [path]):
+        aggregator = protocol.aggregator().update(source)
+        assert (aggregator.n, aggregator.refused) == (0, {"format": 1})
+
+
+def test_arrow_tables_with_short_buffers_are_never_read():
+    protocol = local.KaryResponse(255, 1)
+    raw = stretched(protocol, 2_000_000)
+    table = pa.ipc.open_stream(raw).read_all()
+    for source in (table, table.to_batches()[0], [table], pa.ipc.open_stream(raw)):
+        aggregator = protocol.aggregator().update(source)
+        assert (aggregator.n, aggregator.refused) == (0, {"format": 1})
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("raw", [b"", b"junk", b"PAR1junkPAR1", b"\xff\xff\xff\xff" * 9])
+def test_files_that_arrow_cannot_read_are_one_malformed_report(tmp_path, suffix, raw):
+    protocol = local.KaryResponse(10, 1)
+    path = tmp_path / f"r{suffix}"
+    path.write_bytes(raw)
+    good = protocol.randomize(1)
+    aggregator = protocol.aggregator().update([good, path, good])
+    assert (aggregator.n, aggregator.refused) == (2, {"format": 1})
+    with pytest.raises(FileNotFoundError):
+        protocol.aggregator().update(tmp_path / f"missing{suffix}")
+
+
+def test_a_row_with_a_missing_value_is_one_refused_report(tmp_path):
+    protocol = local.LocalHashing(10, 1)
+    table = protocol.randomize(np.arange(70_000) % 10).to_arrow()
+    holes = pa.array([None, *table.column(1).to_pylist()[1:-1], None], table.schema.types[1])
+    schema = pa.schema([f.with_nullable(True) for f in table.schema], table.schema.metadata)
+    bad = pa.Table.from_arrays([table.column(0), holes], schema=schema)
+    path = tmp_path / "r.parquet"
+    pq.write_table(bad, path)
+    for source in (bad, path):
+        aggregator = protocol.aggregator().update(source)
+        assert (aggregator.n, aggregator.refused) == (69_998, {"format": 2})
+
+
+def test_a_bad_frame_takes_nothing_from_other_senders():
+    """A joined body is one sender's; an iterable of frames judges each by itself."""
+    protocol = local.KaryResponse(4, 1)
+    frames = [protocol.randomize(1).to_bytes() for _ in range(100)]
+    frames[3] = b"\xd1\x01evil####"
+    each = protocol.aggregator().update(frames)
+    assert (each.n, each.refused) == (99, {"foreign": 1})
+    joined = protocol.aggregator().update(b"".join(frames))
+    assert joined.n == 3
+    assert joined.refused["foreign"] == 1
+
+
+def test_a_foreign_frame_is_counted_by_what_it_can_hold():
+    protocol = local.KaryResponse(4, 1)
+    head = struct.pack("<BB8sI", 0xD2, 1, b"evil####", 2**32 - 1)
+    assert protocol.aggregator().update(head).refused == {"foreign": 1}
+    assert protocol.aggregator().update(head + b"\0" * 24).refused == {"foreign": 20}
+
+
+def test_nested_lists_are_refused_before_the_stack_ends():
+    protocol = local.KaryResponse(4, 1)
+    nested = json.loads("[" * 900 + "]" * 900)
+    aggregator = protocol.aggregator().update(
+        [protocol.randomize(1), nested, protocol.randomize(2)]
+    )
+    assert (aggregator.n, aggregator.refused) == (2, {"format": 1})
 
 
 def test_a_spec_cannot_ask_for_all_memory():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -160,13 +162,69 @@ def test_shuffle_accepts_protocols_losses_and_numbers_and_refuses_the_rest():
         local.shuffle(1, 1)
 
 
+def test_shuffle_refuses_other_relations_and_keeps_the_unit():
+    with pytest.raises(NotProvedError, match="change-one"):
+        local.shuffle(p.Pure(1).under("add-remove"), 1000)
+    device = local.Rappor().client()
+    device.randomize("a")
+    hidden = local.shuffle(device.loss, 1000)
+    assert hidden.unit == device.loss.unit is not None
+    with pytest.raises(RelationError):
+        p.compose([hidden, p.Pure(1).under("change-one", "person")])
+
+
 @pytest.mark.parametrize(("rate", "epsilon"), [("0.1", 2.90048), ("0.01", 5.15230)])
 def test_secrecy_of_the_sample(rate, epsilon):
-    assert local.sample_epsilon(1, rate) == pytest.approx(epsilon, abs=5e-6)
-    protocol = local.KaryResponse(4, repr(local.sample_epsilon(1, rate)))
-    loss = local.secret_sample(protocol, rate)
+    assert local.sample_epsilon(1, rate, shuffled=True) == pytest.approx(epsilon, abs=5e-6)
+    protocol = local.KaryResponse(4, repr(local.sample_epsilon(1, rate, shuffled=True)))
+    loss = local.secret_sample(protocol, rate, shuffled=True)
     assert loss.epsilon() == pytest.approx(1, abs=1e-9)
     assert str(loss.neighbours) == "change-one"
-    assert local.secret_sample(epsilon, rate).epsilon() == pytest.approx(1, abs=1e-5)
+    assert local.secret_sample(epsilon, rate, shuffled=True).epsilon() == pytest.approx(1, abs=1e-5)
     with pytest.raises(ParameterError):
-        local.sample_epsilon(1, 0)
+        local.sample_epsilon(1, 0, shuffled=True)
+
+
+def sampled_law(protocol, people, size):
+    """Exact law of the reports of a uniform sample, listed in the population's order."""
+    rows = [protocol.law(x) for x in people]
+    samples = list(itertools.combinations(range(len(people)), size))
+    return {
+        y: sum(math.prod(rows[i][v] for i, v in zip(s, y, strict=True)) for s in samples)
+        / len(samples)
+        for y in itertools.product(range(protocol.domain), repeat=size)
+    }
+
+
+def unordered(law):
+    out = defaultdict(Fraction)
+    for y, mass in law.items():
+        out[tuple(sorted(y))] += mass
+    return out
+
+
+def loss_between(a, b):
+    return math.log(max(max(a[y] / b[y], b[y] / a[y]) for y in a))
+
+
+def test_a_secret_sample_amplifies_shuffled_reports_only():
+    """Of four people two report, the others hold 1, 1, 0: order undoes the theorem."""
+    protocol = local.KaryResponse(2, "1.0986")
+    first, second = (sampled_law(protocol, (v, 1, 1, 0), 2) for v in (0, 1))
+    stated = local.secret_sample(protocol, "0.5", shuffled=True).epsilon()
+    assert stated == pytest.approx(0.693, abs=1e-3)
+    assert loss_between(first, second) == pytest.approx(0.773, abs=1e-3)
+    assert loss_between(unordered(first), unordered(second)) <= stated
+    for refused in (
+        lambda: local.secret_sample(protocol, "0.5"),
+        lambda: local.secret_sample(protocol.loss, "0.5", shuffled=False),
+        lambda: local.sample_epsilon(1, "0.5"),
+    ):
+        with pytest.raises(NotProvedError, match="shuffled"):
+            refused()
+
+
+def test_a_shuffled_loss_may_be_sampled_as_it_is():
+    hidden = local.shuffle(local.KaryResponse(4, 1), 1000)
+    sampled = local.secret_sample(hidden, "0.1")
+    assert sampled.delta("0.05") < hidden.delta("0.05")

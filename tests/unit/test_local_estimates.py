@@ -761,6 +761,23 @@ GAINS = {
 }
 
 
+def test_fakes_of_rappor_choose_their_cohort():
+    """All in one cohort they shift its bits `cohorts` times as much as when they spread."""
+    rappor = local.Rappor(bits=8, cohorts=64)
+    one, zero = (float(r) for r in rappor.rates)
+    honest, fakes = 10**6, 64
+    # expected ones of a clear bit in one cohort
+    shares = [
+        ((honest / 64 * zero + some) / (honest / 64 + some) - zero) / (one - zero)
+        for some in (fakes / 64, fakes)
+    ]
+    per_fake = [share / (fakes / honest) for share in shares]
+    assert per_fake[0] == pytest.approx(rappor.gain, rel=0.01)
+    assert per_fake[1] == pytest.approx(64 * rappor.gain, rel=0.01)
+    rows = {r.protocol: r.gain for r in local.manipulation([1])}
+    assert rows["Rappor (one cohort)"] == 64 * rows["Rappor (every cohort)"]
+
+
 def test_manipulation_gains():
     """The eighth is Duchi's; subset selection at ε = 2 depends on how ω is rounded."""
     table: dict[float, list[float]] = {}

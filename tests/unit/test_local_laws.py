@@ -279,7 +279,7 @@ def two_reports(rappor, first, second, *, same, zeros):
 def test_a_change_of_value_shows_beyond_the_permanent_epsilon():
     """(a, a) against (a, b): two reports of 128 bits already pass e^{ε∞} = 81.
 
-    So the loss of a device is stated for devices that change at the same times, and its
+    So the loss of a device is stated for devices of one pattern of equal values, and its
     unit keeps it from being composed as if it were about more.
     """
     rappor = local.Rappor(bits=128, hashes=2, cohorts=1)
@@ -290,16 +290,40 @@ def test_a_change_of_value_shows_beyond_the_permanent_epsilon():
     device = rappor.client()
     device.randomize("a"), device.randomize("a")
     assert device.loss.epsilon() == rappor.epsilon_permanent
-    assert "changes" in device.loss.unit
+    assert "pattern of equal values" in device.loss.unit
     with pytest.raises(DiscreetError):
         privacy.compose([device.loss, privacy.Pure(1).under("change-one", "person")])
-    # the same times: two memos against two others, at most 81 each
+    # the same pattern: two memos against two others, at most 81 each
     pairs = [
         {(*x, *y): v * w for x, v in law(s).items() for y, w in law(t).items()}
         for law in (lambda bloom: rappor.law(bloom, instant=False),)
         for s, t in (((1, 0), (0, 1)), ((0, 1), (1, 0)))
     ]
     assert worst_ratio(pairs) == 81  # h = 1 here: 9 for each memo
+
+
+def silence(rappor, history, times):
+    """Exact probability that all of `times` reports of each value in turn are zeros."""
+    f, p, q = rappor.f, rappor.p, rappor.q
+    out = Fraction(1)
+    for value in set(history):
+        m = times * history.count(value)
+        for bit in range(rappor.bits):
+            keep = (1 - f / 2) if bit in value else f / 2
+            out *= keep * (1 - q) ** m + (1 - keep) * (1 - p) ** m
+    return out
+
+
+def test_a_return_to_an_old_value_shows_although_the_times_of_change_are_the_same():
+    """(v, w, v) against (u, x, y), five reports each: beyond the 3·ε∞ of the second."""
+    rappor = local.Rappor(bits=128, hashes=2, cohorts=1)
+    u, v, w, x, y = (frozenset((2 * i, 2 * i + 1)) for i in range(5))
+    returns, moves = silence(rappor, [v, w, v], 5), silence(rappor, [u, x, y], 5)
+    assert returns / moves > rappor.odds**3
+    # the same pattern of equal values: at most ε∞ for each of the two memos
+    assert max(returns, same := silence(rappor, [u, x, u], 5)) <= rappor.odds**2 * min(
+        returns, same
+    )
 
 
 def test_the_cohort_says_nothing():

@@ -12,6 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,9 @@ from discreet.local._wire import Columns, Refusal, Reports
 
 _CHUNK = 1 << 13
 _BATCH_ROWS = 1 << 16
-_SUFFIXES = frozenset(
-    {".parquet", ".arrow", ".arrows", ".ipc", ".jsonl", ".ndjson", ".json", ".bin"}
-)
+_DEEPEST = 4
+"""Iterables within iterables."""
+
 _FILE_BYTES = 1 << 26
 _LARGE = 1 << 22
 _MOST = 1 << 27
@@ -105,8 +106,13 @@ class Aggregator:
         reports
             Reports from :meth:`~discreet.local.LocalProtocol.randomize`; compact
             bytes; JSON lines (text, or a mapping for one report); an Arrow table, batch or
-            reader; the path of a ``.parquet``, ``.arrow``, ``.jsonl`` or ``.bin`` file; or an
-            iterable of any of these, which is read lazily.
+            reader; the :class:`~pathlib.Path` of a ``.parquet``, ``.arrow``, ``.jsonl`` or
+            ``.bin`` file; or an iterable of any of these, which is read lazily. Text never
+            names a file: it may come from anybody.
+
+            One body of bytes is *one sender's*: behind a broken or foreign frame nothing
+            can be read, and the rest is refused with it. Frames of many senders come
+            as an iterable of bytes, each judged by itself.
 
         Raises
         ------
@@ -115,12 +121,14 @@ class Aggregator:
             parameters; nothing of it is counted, its size goes to ``refused``. Single foreign
             reports in a stream are left out and counted in ``refused``.
         """
+        self._put(reports, 0)
+        return self
+
+    def _put(self, reports: Any, depth: int) -> None:
         if isinstance(reports, Reports):
             self._own(reports)
         elif isinstance(reports, bytes | bytearray | memoryview):
             self._take(_wire.read_bytes(self.protocol, bytes(reports)))
-        elif isinstance(reports, str) and "{" not in reports and Path(reports).suffix in _SUFFIXES:
-            self._file(Path(reports))
         elif isinstance(reports, str):
             self._take(
                 _wire.read_lines(self.protocol, [s for s in reports.splitlines() if s.strip()])
@@ -132,13 +140,14 @@ class Aggregator:
         elif type(reports).__module__.partition(".")[0] == "pyarrow":
             self._arrow(reports)
         elif isinstance(reports, Iterable) and not isinstance(reports, np.ndarray):
-            self._stream(iter(reports))
+            if depth > _DEEPEST:
+                raise ParameterError("reports are nested too deep", hint="a flat iterable")
+            self._stream(iter(reports), depth + 1)
         else:
             raise ForeignReportError(
                 f"{type(reports).__name__} does not say which protocol made it",
                 hint="aggregator.update(protocol.randomize(values))",
             )
-        return self
 
     def _own(self, reports: Reports) -> None:
         if reports.protocol.spec_id != self.protocol.spec_id:
@@ -167,7 +176,7 @@ class Aggregator:
             self.protocol.tally(self._state, columns)
             self.n += kept
 
-    def _stream(self, parts: Iterator[Any]) -> None:
+    def _stream(self, parts: Iterator[Any], depth: int = 1) -> None:
         """Count elements as they come; single reports and lines are gathered in small runs."""
         kind, run = "", list[Any]()
         for part in parts:
@@ -177,7 +186,7 @@ class Aggregator:
                 run = []
             kind = now
             if now == "whole":
-                self._one(part)
+                self._one(part, depth)
             else:
                 run.append(part)
         if run:
@@ -197,11 +206,11 @@ class Aggregator:
             joined = zip(*(r.columns for r in run), strict=True)
             self._count(tuple(np.concatenate(c) for c in joined))
 
-    def _one(self, part: Any) -> None:
+    def _one(self, part: Any, depth: int) -> None:
         """Count one element of a stream; a foreign or malformed one is only noted."""
         before = self.refused["foreign"]
         try:
-            self.update(part)
+            self._put(part, depth)
         except ForeignReportError:
             # batches have been counted by their size
             self.refused["foreign"] = max(self.refused["foreign"], before + 1)
@@ -213,29 +222,38 @@ class Aggregator:
 
         if isinstance(data, pa.Table | pa.RecordBatch):
             try:
-                self._count(_wire.read_arrow(self.protocol, data))
+                self._take(_wire.read_arrow(self.protocol, data))
             except ForeignReportError:
                 self.refused["foreign"] += data.num_rows
                 raise
             return
-        for batch in data:
-            self._arrow(batch)
+        with self._unreadable():
+            for batch in data:
+                self._arrow(batch)
+
+    @contextmanager
+    def _unreadable(self) -> Iterator[None]:
+        """Count what Arrow cannot read as one malformed report; failures of the disk go on."""
+        import pyarrow as pa  # noqa: PLC0415 - loaded by whoever made the data
+
+        try:
+            yield
+        except pa.ArrowException:
+            self.refused["format"] += 1
+        except OSError as error:
+            # Arrow's own complaints about a file's contents have no number
+            if error.errno is not None:
+                raise
+            self.refused["format"] += 1
 
     def _file(self, path: Path) -> None:
         """Read a file piece by piece."""
         form = path.suffix.lower()
-        if form == ".parquet":
-            import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
-
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
-                    # batches of a Parquet reader lose the schema's metadata
-                    self._arrow(batch.replace_schema_metadata(file.schema_arrow.metadata))
-        elif form in (".arrow", ".arrows", ".ipc"):
+        if form in (".parquet", ".arrow", ".arrows", ".ipc"):
             import pyarrow as pa  # noqa: PLC0415 - only for such files
 
-            with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-                self._arrow(reader)
+            with pa.OSFile(str(path)) as source, self._unreadable():
+                self._arrow(_parquet(source) if form == ".parquet" else pa.ipc.open_stream(source))
         elif form in (".jsonl", ".ndjson", ".json"):
             with path.open(encoding="utf-8", errors="replace") as lines:
                 self._stream(line for line in lines if line.strip())
@@ -332,3 +350,12 @@ class Aggregator:
         dropped = sum(self.refused.values())
         more = f", {dropped} refused" if dropped else ""
         return f"{self.n} reports of {self.protocol!r}{more}"
+
+
+def _parquet(source: Any) -> Iterator[Any]:
+    """Yield the batches of a Parquet file, with the metadata that its reader drops."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
+
+    with pq.ParquetFile(source) as file:
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            yield batch.replace_schema_metadata(file.schema_arrow.metadata)

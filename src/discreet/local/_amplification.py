@@ -26,8 +26,16 @@ smallest part.
 
 Secrecy of the sample
 ---------------------
-If only a secret uniform sample of a known population reports (share r), the loss for
-the population is that of sampling without replacement: ε' = ln(1 + r(e^ε − 1)).
+If only a secret uniform sample of a known population reports (share r) *and the reports are
+shuffled*, the loss for the population is that of sampling without replacement:
+ε' = ln(1 + r(e^ε − 1)).
+
+Proof sketch (Balle, Barthe, Gaboardi 2018). Couple the samples that hold the person with
+those that do not: put the person in the place of a uniform member. The two outputs differ in
+one person's report, if reports have no places: the mechanism must be a function of the *set*
+that was sampled. Reports listed in the population's order are no such function. The first of
+them is the first person's or a later one's, and the theorem fails: of four people two
+report, ε = ln 3, the others hold 1, 1, 0; the loss is ln(13/6) = 0.773 and not ln 2 = 0.693.
 """
 
 from __future__ import annotations
@@ -116,7 +124,8 @@ def shuffle(report: Any, n: int) -> Shuffled:
     Parameters
     ----------
     report
-        A protocol, the pure loss of one report, or its ε₀.
+        A protocol, the pure loss of one report under change-one, or its ε₀. The unit of
+        a loss is kept.
     n
         Honest people who report, this one included.
 
@@ -126,19 +135,20 @@ def shuffle(report: Any, n: int) -> Shuffled:
     >>> round(local.shuffle(1, 10_000).epsilon(1e-6), 6)
     0.053005
     """
-    eps0 = _report_epsilon(report)
     people = read_whole(n, "n", least=2, most=1 << 40)
-    made = object.__new__(Shuffled)
-    labels = {"neighbours": p_.Neighbours.CHANGE_ONE, "unit": None}
-    for key, value in {**labels, "eps0": eps0, "people": people}.items():
-        object.__setattr__(made, key, value)
-    return made
+    labels = {"neighbours": p_.Neighbours.CHANGE_ONE, "unit": getattr(report, "unit", None)}
+    return Shuffled.build(**labels, eps0=_report_epsilon(report), people=people)
 
 
 def _report_epsilon(report: Any) -> Fraction:
     if isinstance(report, LocalProtocol):
         return report.claimed
     if isinstance(report, p_.PrivacyLoss):
+        if report.neighbours not in (None, p_.Neighbours.CHANGE_ONE):
+            raise NotProvedError(
+                "shuffling amplifies change-one losses of single reports only",
+                hint="local.shuffle(local.KaryResponse(4, 1), 10_000)",
+            )
         if report.top == math.inf or report.mass_at_infinity:
             raise NotProvedError(
                 "amplification by shuffling is proved here for pure ε-DP reports only",
@@ -198,35 +208,51 @@ def _profile(n: int, eps0: float) -> tuple[Floats, Floats]:
     return knots, np.array([_delta(n, eps0, e) for e in knots])
 
 
-def secret_sample(loss: Any, rate: Number) -> p_.PrivacyLoss:
+def secret_sample(loss: Any, rate: Number, *, shuffled: bool = False) -> p_.PrivacyLoss:
     """Return the loss, for everybody on a population list, when a secret sample reports.
 
     Parameters
     ----------
     loss
-        A protocol, or the loss of one report.
+        A protocol, or the loss of one report; or what :func:`shuffle` says about the
+        sample's reports.
     rate
         Share r of the population in the sample, drawn uniformly, of fixed size, and never told.
+    shuffled
+        State that the reports are shuffled: order, time and address say nothing about
+        places in the population. Without it nothing is amplified, and nothing is stated. Not
+        needed for a loss of :func:`shuffle`.
 
     Examples
     --------
     >>> from discreet import local
     >>> survey = local.KaryResponse(domain=4, epsilon="2.900477")
-    >>> round(local.secret_sample(survey, "0.1").epsilon(), 5)
+    >>> round(local.secret_sample(survey, "0.1", shuffled=True).epsilon(), 5)
     1.0
     """
+    _need_shuffled(shuffled or isinstance(loss, Shuffled))
     base = loss.loss if isinstance(loss, LocalProtocol) else loss
     if not isinstance(base, p_.PrivacyLoss):
         base = p_.Pure(base).under(p_.Neighbours.CHANGE_ONE)
     return p_.sample(base, rate, scheme="without-replacement", neighbours="change-one")
 
 
-def sample_epsilon(target: Number, rate: Number) -> float:
-    """Return the ε that reports of a secret sample may have for the population to get `target`.
+def sample_epsilon(target: Number, rate: Number, *, shuffled: bool = False) -> float:
+    """Return the ε that a secret sample's shuffled reports may have for the population's `target`.
 
-    >>> round(sample_epsilon(1, "0.1"), 5), round(sample_epsilon(1, "0.01"), 5)
-    (2.90048, 5.1523)
+    Parameters
+    ----------
+    target
+        ε for everybody on the population list.
+    rate, shuffled
+        See :func:`secret_sample`.
+
+    Examples
+    --------
+    >>> [round(sample_epsilon(1, rate, shuffled=True), 5) for rate in ("0.1", "0.01")]
+    [2.90048, 5.1523]
     """
+    _need_shuffled(shuffled)
     share = _exact.decimal(rate, "rate")
     if not 0 < share <= 1:
         raise ParameterError(
@@ -235,3 +261,12 @@ def sample_epsilon(target: Number, rate: Number) -> float:
     goal = float(_exact.epsilon(target, "target"))
     # rounded down: a smaller ε keeps the promise
     return math.log1p(math.expm1(goal) / float(share)) * (1 - 2.0**-48)
+
+
+def _need_shuffled(stated: bool) -> None:
+    if stated is not True:
+        raise NotProvedError(
+            "a secret sample amplifies shuffled reports only: in the population's order "
+            "their places tell who was sampled",
+            hint=Hint("shuffled", True),
+        )

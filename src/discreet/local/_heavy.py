@@ -70,6 +70,7 @@ class HeavyHitters(LocalProtocol):
     """
 
     name: ClassVar[str] = "heavy-hitters"
+    version: ClassVar[int] = 2  # prefixes of version 1 were hashed without their leading one
     stated: ClassVar[tuple[str, ...]] = ("bits", "epsilon", "start", "step", "seeds", "hash")
     options: ClassVar[tuple[str, ...]] = ("keep", "confidence")
     bits: int

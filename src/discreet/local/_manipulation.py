@@ -96,5 +96,8 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
         )
         rows += [Gain(type(p).__name__, p.epsilon, p.gain, t) for p, t in others]
     published = Rappor()
-    rows.append(Gain("Rappor (one bit)", published.epsilon_instant, published.gain, "all"))
+    # fakes spread over the cohorts, or all in the one whose bit they promote
+    for where, times in (("every cohort", 1), ("one cohort", published.cohorts)):
+        gain = times * published.gain
+        rows.append(Gain(f"Rappor ({where})", published.epsilon_instant, gain, "all bits"))
     return rows

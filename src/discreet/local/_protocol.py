@@ -9,7 +9,7 @@ both sides.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 20
 """Randomised at once: what a core's cache holds."""
 
-_KINDS: dict[str, Callable[[Mapping[str, Any]], LocalProtocol]] = {}
+_KINDS: dict[str, type[LocalProtocol]] = {}
 
 P = TypeVar("P", bound="LocalProtocol")
 
@@ -49,9 +49,12 @@ class LocalProtocol(ABC):
         The largest likelihood ratio of one report, exactly; never above e^ε.
     spec_id
         Eight bytes that every report carries.
+    version
+        Of what the fields of a report mean; older reports and totals are foreign.
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon")
     options: ClassVar[tuple[str, ...]] = ()
     claimed: Fraction
@@ -61,7 +64,7 @@ class LocalProtocol(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super(LocalProtocol, cls).__init_subclass__(**kwargs)
         if "name" in cls.__dict__:
-            _KINDS[cls.name] = cls.from_parameters
+            _KINDS[cls.name] = cls
 
     def _set(self, **values: Any) -> None:
         """Set the fields of a frozen protocol under construction, its identifier last."""
@@ -84,7 +87,7 @@ class LocalProtocol(ABC):
     @property
     def spec(self) -> dict[str, Any]:
         """Protocol, version and exact parameters, ready for JSON."""
-        return {"v": _wire.VERSION, "protocol": self.name, **self.parameters}
+        return {"v": self.version, "protocol": self.name, **self.parameters}
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -265,13 +268,14 @@ def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:
     except (ValueError, TypeError, RecursionError):
         raise ParameterError("a spec is a JSON object") from None
     version, kind = read.pop("v", None), read.pop("protocol", None)
-    if version != _wire.VERSION or not isinstance(kind, str) or kind not in _KINDS:
+    known = _KINDS.get(kind) if isinstance(kind, str) else None
+    if known is None or type(version) is not int or version != known.version:
         raise ParameterError(
             "this spec is of a version or protocol that is not known here",
-            hint=f'{{"v":{_wire.VERSION},"protocol":"kary","domain":4,"epsilon":"1"}}',
+            hint='{"v":1,"protocol":"kary","domain":4,"epsilon":"1"}',
         )
     try:
-        return _KINDS[kind](read)
+        return known.from_parameters(read)
     except TypeError:
         raise ParameterError(f"the parameters of this spec are not those of {kind!r}") from None
 

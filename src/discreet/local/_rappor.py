@@ -20,8 +20,10 @@ is this formula; leaving out h, as one package does, understates ε₁ by half.
 
 ε(m) for m reports of one memoised value lies between and is nearly ε∞ after a week:
 :meth:`Rappor.epsilon_after`. Each *new* value costs ε∞ again; a new device or a lost
-memo does, too. ε∞ compares two *constant* values (or values that change at the same
-times): that a value changed shows in the reports, and no ε bounds how much. The permanent
+memo does, too. ε∞ compares two *constant* values, or two histories with the *same pattern of
+equal values* (at any two times one device holds equal values if and only if the other does:
+v, w, v and u, x, u, but not u, x, y): that a value changed, or came back, shows in the
+reports, and no ε bounds how much. The permanent
 bits are a fingerprint and are never sent. Knowing the cohort helps nobody: it is drawn
 independently of the value, and the bounds hold for any hash.
 
@@ -53,7 +55,7 @@ from discreet.local._protocol import Client, LocalProtocol
 from discreet.local._rationals import log_up, read_probability, read_whole
 from discreet.local._wire import Columns, Field, Reports
 
-UNIT = "device whose changes of value are known"
+UNIT = "device whose pattern of equal values is known"
 """Whom the loss of a device with a memo is about."""
 
 
@@ -195,7 +197,10 @@ class Rappor(LocalProtocol):
 
     @property
     def gain(self) -> float:
-        """Shift of one bit's share, per unit share of fake clients."""
+        """Shift of one bit's share in a cohort, per unit share of fake clients in that cohort.
+
+        Fakes choose their cohort: a few, all in one, shift it by up to `cohorts` times as much.
+        """
         one, zero = self.rates
         return float((1 - zero) / (one - zero))
 
@@ -375,9 +380,9 @@ class RapporClient(Client):
     def loss(self) -> p_.PrivacyLoss | None:
         """ε∞ for each value that was ever reported; None before the first.
 
-        It compares devices that change their value at the same times, and its unit says so:
-        the copies of one memo are alike, so *whether* a value changed shows (two reports of
-        the published setting tell it with odds beyond e^{ε∞}, more reports with any odds).
+        It compares devices with the same pattern of equal values, and its unit says so: the
+        copies of one memo are alike, so *whether* a value changed or came back shows (two
+        reports of the published setting tell it with odds beyond e^{ε∞}, more with any odds).
         """
         if not self.permanent:
             return None
