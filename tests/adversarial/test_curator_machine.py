@@ -28,7 +28,13 @@ import discreet as dc
 from discreet import policy as pol
 from discreet.curator import Curator
 from discreet.engines import Reference
-from discreet.errors import BudgetExceededError, DiscreetError, EngineError, IdempotencyError
+from discreet.errors import (
+    BudgetExceededError,
+    DiscreetError,
+    EngineError,
+    IdempotencyError,
+    ParameterError,
+)
 from discreet.ledger import MemoryLedger, _budget
 from discreet.ledger._state import after
 
@@ -148,6 +154,10 @@ class Machine(RuleBasedStateMachine):
         name = (self.group(who), question, cost)
         touched = self.engine.touched
         slot = (who, key)
+        if who is None and self.budget.shares:  # somebody's share cannot be asked from by nobody
+            self.refused_or(ask, ParameterError)
+            assert self.engine.touched == touched
+            return
         if key is not None and slot in self.keys:
             known, rows = self.keys[slot]
             self.refused_or(ask, IdempotencyError if known != (question, cost) else

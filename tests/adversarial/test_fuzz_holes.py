@@ -93,7 +93,7 @@ HOLES = {
     "B2 a curated test concatenates": (_curated, "_rows_of", _concatenated),
     "B3 a cell changes a file's size": (_csv.Lines, "_joined", _careless),
     "B4 far instants": (_dialect.DuckDB, "micros", lambda _s, x, _f: f"epoch_us({x})"),
-    "B4 invalid text": (_frames, "mended", lambda column: column),
+    "B4 invalid text": (_frames, "mended", lambda column, **_: column),
     "C1 texts that are not quite texts": (_tree, "plain_str", lambda value, *_: value),
     "C2 fan-outs of private tables": (_statements.Statements, "fanout", lambda *_: 5),
     "C3 queries made by hand": (Curator, "_question", _any_question(Curator._question)),

@@ -33,6 +33,7 @@ from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._trees import Tree
 from discreet.plan._vectors import Image, Keys, Vector
+from discreet.release._curated import Publishing
 
 TOWNS = pol.Table("people", [pol.Text("town"), pol.Integer("age", 0, 100)])
 SALT = plan.Salt(b"fixed")
@@ -211,7 +212,8 @@ def test_every_kind_of_part_is_replayed():
     def kinds(cls):
         return {cls, *(k for s in cls.__subclasses__() for k in kinds(s))}
 
-    assert kinds(Part) - {Part} == set(KINDS)
+    # publications are replayed in test_release_curated, with a mutant of their own
+    assert kinds(Part) - {Part, Publishing} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)

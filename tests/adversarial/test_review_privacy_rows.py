@@ -390,7 +390,7 @@ def strings(node, seen=None):
     elif isinstance(node, tuple | list | set | frozenset):
         for item in node:
             yield from strings(item, seen)
-    elif hasattr(node, "__dataclass_fields__"):
+    elif hasattr(node, "__dataclass_fields__") and not isinstance(node, type):
         for name in node.__dataclass_fields__:
             yield from strings(getattr(node, name), seen)
 

@@ -606,7 +606,7 @@ def test_a_view_that_fails_on_a_row_is_refused_when_it_is_opened(postgres_url):
         for connection, damage in views(postgres):
             assert ran(connection, own, "SELECT SUM(age) AS s FROM people") == [{(): (7,)}]
             connection.execute(damage)
-            with pytest.raises(SchemaError, match="view that cannot be read on every row") as error:
+            with pytest.raises(SchemaError, match="cannot be read") as error:
                 engines.connect(connection, own)
             assert error.value.__context__ is None
 
@@ -622,9 +622,9 @@ def test_a_view_of_a_file_that_cannot_be_scanned_is_refused(tmp_path, kind):
     database = tmp_path / "people.duckdb"
     with duckdb.connect(str(database)) as connection:
         connection.execute(f"CREATE VIEW people AS FROM '{path}'")
-        with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+        with pytest.raises(SchemaError, match="cannot be read"):
             engines.connect(connection, own)
-    with pytest.raises(SchemaError, match="view that cannot be read on every row"):
+    with pytest.raises(SchemaError, match="cannot be read"):
         engines.connect(database, own)
     assert ran(path, own, "SELECT COUNT(x) AS n FROM people") == [{(): (2,)}]
 

@@ -152,7 +152,7 @@ def test_a_hint_says_what_fits_the_whole_as_well_as_the_share():
             asked.sql(f"SELECT COUNT(*) AS n FROM t WHERE x > {i}", epsilon="0.15")
         except BudgetExceededError:
             break
-    asked.ledger.raise_budget(epsilon="0.3")
+    asked.ledger.raise_budget(epsilon="0.3", lower=True)
     asked.ledger.set_shares({"ana": "0.5"})
     ana = dc.open(pa.table({"x": [1]}), policy=own, ledger=asked.ledger, analyst="ana")
     with pytest.raises(BudgetExceededError) as refused:

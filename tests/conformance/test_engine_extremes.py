@@ -89,6 +89,11 @@ def text(blob):
     return Cell(blob, blob.decode("utf-8", MEND))
 
 
+def broken(held):
+    """Whether bytes are no text: as a unit they are nobody, so that no two people become one."""
+    return isinstance(held, bytes) and held.decode("utf-8", "ignore").encode() != held
+
+
 def days():
     numbers = [n for n in EDGES if -(2**31) <= n < 2**31]
     return [Cell(n, moment("s", n * 86400)) for n in [*numbers, 20_000, -25_000, 40_000]]
@@ -266,6 +271,9 @@ class World:
             self.columns = [c for c in self.columns if c.name != limits["unit"]]
         self.policy = pol.Policy([pol.Table("people", self.columns, **limits)], pol.Budget("1"))
         self.rows = [{n: pool[i].means for n, pool in self.cells.items()} for i in range(count)]
+        if unit := limits.get("unit"):
+            for row, cell in zip(self.rows, self.cells[unit], strict=True):
+                row[unit] = None if broken(cell.held) else row[unit]
 
     def arrow(self):
         return pa.table({n: column_of(self.types[n], c) for n, c in self.cells.items()})

@@ -172,7 +172,8 @@ def test_unexpected_refusals_fail():
 
 def test_every_mechanism_is_documented():
     text = (ROOT / "docs" / "mechanisms.md").read_text("utf-8")
-    functions = [n for n in mechanisms.__all__ if n.islower()]
+    tools = {"recorded", "recording"}  # what an auditor uses; docs/audit.md
+    functions = [n for n in mechanisms.__all__ if n.islower() and n not in tools]
     assert [n for n in functions if f"`{n}" not in text] == []
 
 

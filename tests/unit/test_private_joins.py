@@ -115,7 +115,7 @@ def test_duckdb_equals_the_reference():
         "JOIN visits ON people.age = visits.age",
         "JOIN visits ON people.id = visits.age",
         "JOIN visits USING (age)",
-        "LEFT JOIN visits ON people.id = visits.pid",
+        "RIGHT JOIN visits ON people.id = visits.pid",
         "JOIN visits ON people.id = visits.pid AND people.age = visits.age",
         "JOIN visits ON people.id < visits.pid",
         "CROSS JOIN visits",

@@ -105,8 +105,11 @@ def place(tmp_path):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """One release, for tests that only look at it."""
-    return release.run(prepared(tmp_path_factory.mktemp("published")) / "plan.toml")
+    """One release, for tests that only look at it; its ledger is known to nobody else."""
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        return release.run(prepared(folder) / "plan.toml")
 
 
 def prepared(tmp_path):

@@ -360,7 +360,7 @@ class Scope:
         name, prefix = self._beside(other.relation, source.alias)
         # each side is limited first: neither rows nor time grow with what a unit holds
         theirs = bounded(other.relation)
-        own = self.relation if theirs.m == 1 else bounded(self.relation)
+        own = self.relation if other.relation.m == 1 else bounded(self.relation)
         joined = JoinUnit(own, theirs, prefix, how)
 
         def leaf(column: Column) -> Expr:

@@ -167,11 +167,13 @@ class _Select:
         alias = _alias(node)
         if isinstance(node, exp.Subquery):
             only(node, "this", "alias", hint=_TRIVIAL)
-            return self._rows_of(node.this, alias or "subquery")
+            return self.rows_of(node.this, alias or "subquery")
         table_name = _plain_table(node)
         inner = self.subqueries.get(table_name.casefold())
         if inner is not None:
-            return self._rows_of(inner, alias or table_name)
+            # inside a subquery its own name is that of a table
+            rest = {n: q for n, q in self.subqueries.items() if n != table_name.casefold()}
+            return replace(self, subqueries=rest).rows_of(inner, alias or table_name)
         table = self._table(table_name)
         if table.public:
             raise refuse(
@@ -186,7 +188,7 @@ class _Select:
             raise build.unknown("table", name, list(self.policy.tables))
         return table
 
-    def _rows_of(self, node: exp.Expr, alias: str) -> Scope:
+    def rows_of(self, node: exp.Expr, alias: str) -> Scope:
         """Rows of a subquery: selected, computed and filtered, or one for each unit."""
         if not isinstance(node, exp.Select):
             raise refuse(label(node), _TRIVIAL)
@@ -260,7 +262,7 @@ class _Select:
             raise refuse(f"{label(part)} of a subquery on other than the unit", hint)
         if not isinstance(query, exp.Select) or len(query.expressions) != 1:
             raise refuse("IN of this subquery", hint)
-        other = self._rows_of(query, "subquery")
+        other = self.rows_of(query, "subquery")
         if other.sources[0].columns:
             raise refuse("IN of a subquery that selects other than the unit", hint)
         return scope.having(other, where=where)
