@@ -6,10 +6,14 @@ Fuzzing is derandomised. Each statistical assertion allows 8 standard deviations
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import struct
+import sys
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -22,7 +26,7 @@ from hypothesis import strategies as st
 
 import discreet
 from discreet import local
-from discreet.errors import DiscreetError, ParameterError
+from discreet.errors import BudgetExceededError, DiscreetError, ParameterError
 
 # -- fake clients ----------------------------------------------------------------------
 
@@ -284,6 +288,49 @@ def test_a_fresh_memo_each_time_would_lose_more_than_a_kept_one():
     assert 10 * rappor.epsilon_instant == pytest.approx(10.7, abs=0.05)
 
 
+def at_once(act, threads=8):
+    """Call from several threads at the same time; return what came back without a refusal."""
+    out, start = [], threading.Barrier(threads)
+
+    def run():
+        start.wait()
+        with contextlib.suppress(BudgetExceededError):
+            out.append(act())
+
+    running = [threading.Thread(target=run) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return out
+
+
+@pytest.mark.races
+def test_threads_get_no_report_beyond_the_agreed_number(monkeypatch):
+    plain = local.KaryResponse.randomize
+    monkeypatch.setattr(
+        local.KaryResponse,
+        "randomize",
+        lambda self, value: (time.sleep(0.01), plain(self, value))[-1],
+    )
+    client = local.KaryResponse(4, 1).client(max_reports=1)
+    assert len(at_once(lambda: client.randomize(2))) == client.sent == 1
+
+
+@pytest.mark.races
+def test_threads_share_one_memo(monkeypatch):
+    drawn = []
+    plain = local.RapporClient._permanent
+    monkeypatch.setattr(
+        local.RapporClient,
+        "_permanent",
+        lambda self, words: (time.sleep(0.01), drawn.append(1), plain(self, words))[-1],
+    )
+    device = local.Rappor(bits=16, cohorts=1).client()
+    assert len(at_once(lambda: device.randomize("v"))) == device.sent == 8
+    assert len(drawn) == len(device.permanent) == 1
+
+
 # -- memory ----------------------------------------------------------------------------
 
 
@@ -337,7 +384,6 @@ def test_parquet_is_read_piece_by_piece(tmp_path, monkeypatch):
 @pytest.mark.races
 def test_clients_load_neither_scipy_nor_arrow():
     import subprocess
-    import sys
 
     code = (
         "from discreet import local\n"

@@ -485,6 +485,28 @@ def test_test_noise_is_marked_and_never_sent():
     assert "NOT PRIVATE" in repr(first)
 
 
+def test_the_mark_of_test_noise_survives_saving():
+    """Totals and memos drawn by test noise stay marked when they are resumed without it."""
+    protocol, rappor = local.KaryResponse(8, 1), local.Rappor(cohorts=2)
+    with deterministic(1):
+        reports = protocol.randomize(np.arange(8))
+        device = rappor.client()
+        device.randomize("x")
+    saved = json.dumps(protocol.aggregator().update(reports).to_dict())
+    assert local.Aggregator.from_dict(saved).tainted
+    assert "NOT PRIVATE" in repr(local.Aggregator.from_dict(saved).estimate())
+    assert device.randomize("x").tainted
+    again = rappor.client(memo=json.loads(json.dumps(device.to_dict())))
+    with pytest.raises(TaintedNoiseError):
+        again.randomize("x").to_bytes()
+    assert not rappor.client(memo=rappor.client().to_dict()).randomize("x").tainted
+    for bad in (1, "false", None):
+        with pytest.raises(ParameterError):
+            local.Aggregator.from_dict(protocol.aggregator().to_dict() | {"tainted": bad})
+        with pytest.raises(ParameterError):
+            rappor.client(memo=device.to_dict() | {"tainted": bad})
+
+
 # -- payloads as arrays ----------------------------------------------------------------
 
 

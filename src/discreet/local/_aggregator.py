@@ -24,7 +24,7 @@ from discreet.errors import DiscreetError, ForeignReportError, Hint, ParameterEr
 from discreet.local import _wire
 from discreet.local._bits import Counts
 from discreet.local._protocol import LocalProtocol, total_loss
-from discreet.local._rationals import read_whole
+from discreet.local._rationals import read_mark, read_whole
 from discreet.local._wire import Columns, Refusal, Reports
 
 _CHUNK = 1 << 13
@@ -320,6 +320,7 @@ class Aggregator:
             "refused": dict(self.refused),
             "unit": self.unit,
             "reports_per_unit": self.reports_per_unit,
+            "tainted": self.tainted,
         }
 
     @classmethod
@@ -335,6 +336,7 @@ class Aggregator:
                 reports_per_unit=read["reports_per_unit"],
             )
             state = np.array(read["state"])
+            made.tainted = read_mark(read)
             made.n = read_whole(read["n"], "n", least=0, most=1 << 62)
             made.refused = Counter({str(k): int(v) for k, v in read["refused"].items()})
         except DiscreetError:

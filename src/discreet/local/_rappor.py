@@ -52,7 +52,7 @@ from discreet.local._draws import Rng
 from discreet.local._frequency import line_variance
 from discreet.local._intervals import Floats, bits_variance
 from discreet.local._protocol import Client, LocalProtocol
-from discreet.local._rationals import log_up, read_probability, read_whole
+from discreet.local._rationals import log_up, read_mark, read_probability, read_whole
 from discreet.local._wire import Columns, Field, Reports
 
 UNIT = "device whose pattern of equal values is known"
@@ -353,7 +353,7 @@ class RapporClient(Client):
     1
     """
 
-    __slots__ = ("cohort", "permanent")
+    __slots__ = ("cohort", "permanent", "tainted")
 
     protocol: Rappor
 
@@ -362,6 +362,7 @@ class RapporClient(Client):
     ) -> None:
         super().__init__(protocol, max_reports=max_reports)
         self.permanent: dict[int, bytes] = {}
+        self.tainted = noise.is_deterministic()
         if memo is None:
             self.cohort = int(noise.uniform_below(protocol.cohorts))
             return
@@ -371,6 +372,7 @@ class RapporClient(Client):
             self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
             self.sent = read_whole(memo["sent"], "sent", least=0, most=1 << 40)
             self.permanent = {int(k): bytes.fromhex(v) for k, v in memo["permanent"].items()}
+            self.tainted |= read_mark(memo)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise ParameterError("this memo is damaged") from None
         if any(len(row) != protocol.fields[1].width for row in self.permanent.values()):
@@ -394,12 +396,15 @@ class RapporClient(Client):
         words, scalar = self.protocol.parse(value)
         if not scalar:
             raise ParameterError("a client randomises one value at a time")
-        self._check()
-        self.sent += 1
-        word = int(words[0])
-        if word not in self.permanent:
-            self.permanent[word] = self._permanent(words)
-        raw = np.frombuffer(self.permanent[word], dtype=np.uint8)[None, :]
+        with self._lock:
+            self._check()
+            self.sent += 1
+            # a memo of test noise marks all that is ever copied from it
+            self.tainted |= noise.is_deterministic()
+            word = int(words[0])
+            if word not in self.permanent:
+                self.permanent[word] = self._permanent(words)
+            raw = np.frombuffer(self.permanent[word], dtype=np.uint8)[None, :]
         memo = _bits.unpack(raw, self.protocol.bits)[0].astype(bool)
         high = np.asarray(noise.bernoulli_many(self.protocol.q, self.protocol.bits))
         low = np.asarray(noise.bernoulli_many(self.protocol.p, self.protocol.bits))
@@ -409,7 +414,7 @@ class RapporClient(Client):
             self.protocol,
             (cohort, _bits.pack(sent[None, :])),
             scalar=True,
-            tainted=noise.is_deterministic(),
+            tainted=self.tainted,
         )
 
     def _permanent(self, words: Words) -> bytes:
@@ -420,9 +425,11 @@ class RapporClient(Client):
 
     def to_dict(self) -> dict[str, Any]:
         """Return cohort, memo and count, to be kept on the device."""
-        return {
-            "spec": self.protocol.spec_id.hex(),
-            "cohort": self.cohort,
-            "sent": self.sent,
-            "permanent": {str(k): v.hex() for k, v in self.permanent.items()},
-        }
+        with self._lock:
+            return {
+                "spec": self.protocol.spec_id.hex(),
+                "cohort": self.cohort,
+                "sent": self.sent,
+                "permanent": {str(k): v.hex() for k, v in self.permanent.items()},
+                "tainted": self.tainted,
+            }
