@@ -32,7 +32,7 @@ from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, Floats, mean_bounds
-from discreet.local._mean import LocalMean, quantise
+from discreet.local._mean import LocalMean, quantise, read_numbers
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_epsilon, read_whole
 from discreet.local._wire import Columns, Field
@@ -131,7 +131,7 @@ class LocalVector(LocalProtocol):
         return 16 * self.dimensions + 64 * self.reported
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
-        array = np.asarray(values, dtype=np.float64)
+        array = read_numbers(values)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dimensions:
             raise ParameterError(
                 f"values must be rows of {self.dimensions} numbers, got shape {array.shape}"
