@@ -411,6 +411,59 @@ def test_broken_state_is_refused():
             local.Aggregator.from_dict(bad)
 
 
+def test_states_that_no_reports_add_up_to_are_refused(protocol):
+    saved = protocol.aggregator().update(protocol.randomize(values_of(protocol, 60))).to_dict()
+    cells = np.array(saved["state"])
+
+    def changed(value, n=60):
+        state = cells.copy()
+        state.flat[0] = value
+        return saved | {"state": state.tolist(), "n": n}
+
+    assert local.Aggregator.from_dict(saved).n == 60
+    bad = [changed(61), changed(2**61), changed(1, n=0), changed(-61)]
+    if protocol.name != "hadamard-sketch":  # sums of signs may be negative
+        bad.append(changed(-1))
+    for state in bad:
+        with pytest.raises(ParameterError):
+            local.Aggregator.from_dict(state)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": [True, 1, 0, 0]},
+        {"state": [2**70, 0, 0, 0]},
+        {"state": [2**63 + 1, 0, 0, 0]},
+        {"state": [2**62] * 4, "n": 0},
+        {"state": [1.0, 1, 0, 0]},
+        {"state": [[2], [0], [0], [0]]},
+        {"n": True},
+        {"n": 1},
+        {"n": 2**60},
+        {"refused": {"format": -1}},
+        {"refused": {"format": True}},
+        {"refused": {"format": 1.5}},
+        {"refused": {"because": 1}},
+        {"unit": {"a": 1}},
+        {"reports_per_unit": 0},
+        {"reports_per_unit": True},
+    ],
+    ids=str,
+)
+def test_saved_totals_are_read_strictly(change):
+    good = local.KaryResponse(4, 1).aggregator().to_dict() | {"n": 2, "state": [1, 1, 0, 0]}
+    assert local.Aggregator.from_dict(json.dumps(good)).n == 2
+    with pytest.raises(ParameterError):
+        local.Aggregator.from_dict(json.dumps(good | change))
+
+
+def test_an_aggregator_is_never_merged_with_itself():
+    aggregator = local.KaryResponse(4, 1).aggregator()
+    with pytest.raises(ParameterError, match="twice"):
+        aggregator.merge(aggregator)
+
+
 def test_the_unit_decides_the_loss():
     protocol = local.KaryResponse(8, "0.5")
     assert protocol.aggregator().loss.epsilon() == 0.5

@@ -168,6 +168,18 @@ def grouped_sums(state: Counts, group: NDArray[Any], rows: NDArray[np.uint8]) ->
         state[which, -1] += len(part)
 
 
+def possible_groups(state: Counts, n: int) -> bool:
+    """Tell whether `n` reports may give these ones, and numbers of reports at the end, by group."""
+    within = (state >= 0).all() and (state[:, :-1] <= state[:, -1:]).all()
+    return bool(within) and adds_up(state[:, -1], n)
+
+
+def adds_up(cells: Counts, n: int) -> bool:
+    """Tell whether counts have the sum `n`, without being fooled by an overflow."""
+    near = cells.sum(dtype=np.float64) < 2.0**62
+    return bool((cells >= 0).all() and near and cells.sum() == n)
+
+
 def row_ones(rows: NDArray[np.uint8]) -> NDArray[Any]:
     """Count the ones of each packed row."""
     if rows.shape[1] % 8 == 0:  # whole words are counted eight bytes at a time

@@ -156,6 +156,10 @@ class HeavyHitters(LocalProtocol):
         """Counts of (seed, bucket), by level."""
         return (len(self.lengths), self.seeds, self.hashing.buckets)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell."""
+        return _bits.adds_up(state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count (level, seed, bucket)."""
         level, seed, bucket = (c.astype(np.int64) for c in columns)

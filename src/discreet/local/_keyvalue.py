@@ -182,6 +182,11 @@ class KeyValue(LocalProtocol):
         lone = (sign & ~present).any(axis=1)
         return ~(_bits.stray_bits(present, self.domain) | lone)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Only keys that are there have a sign."""
+        present, plus = state
+        return bool((plus >= 0).all() and (plus <= present).all() and (present <= n).all())
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count presence and plus signs."""
         state[0] += _bits.column_sums(columns[0], self.domain)

@@ -260,6 +260,10 @@ class LocalMean(LocalProtocol):
             good &= form == 1
         return np.asarray(good)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """All reports have one of two forms, and sums of outputs in reach."""
+        return possible_sums(self.law, state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add counts and exact integer sums."""
         form, output = columns
@@ -366,6 +370,15 @@ def round_at_random(fine: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     rest = scaled & ((1 << _FINE) - 1)
     drawn = np.asarray(noise.uniform_many(1 << _FINE, len(fine))).astype(np.int64)
     return whole + (drawn < rest)
+
+
+def possible_sums(law: Piecewise, state: Counts, n: int) -> bool:
+    """Tell whether `n` reports may have these counts and sums."""
+    signs, plus, steps, total, squares = state.tolist()
+    reach = law.steps + law.window
+    counts = 0 <= plus <= signs and steps >= 0 and signs + steps == n
+    # |y| ≤ y² for whole numbers
+    return bool(counts and abs(total) <= squares <= reach**2 * steps)
 
 
 def read_range(low: Number, high: Number) -> tuple[Fraction, Fraction]:

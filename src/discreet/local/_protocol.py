@@ -185,6 +185,10 @@ class LocalProtocol(ABC):
                 good &= column < field.limit
         return good
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Tell whether `n` reports may add up to a saved state (cheap, necessary conditions)."""
+        return bool((state >= 0).all() and (state <= n).all())
+
     @abstractmethod
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add valid reports to the state, in place."""

@@ -254,6 +254,10 @@ class Rappor(LocalProtocol):
         """Ones per cohort and bit, and reports per cohort."""
         return (self.cohorts, self.bits + 1)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """No group has more ones than reports."""
+        return _bits.possible_groups(state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count ones per cohort and bit."""
         _bits.grouped_sums(state, *columns)
