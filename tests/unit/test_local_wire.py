@@ -635,7 +635,7 @@ def test_damaged_memos_and_lonely_cohorts_are_refused():
         {"permanent": {"x": "zz"}},
         {"sent": -1},
     )
-    for bad in (*(memo | change for change in damaged), {"spec": memo["spec"]}):
+    for bad in (*(memo | change for change in damaged), {"spec": memo["spec"]}, [1], "memo"):
         with pytest.raises(ParameterError):
             rappor.client(memo=bad)
     aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 100))

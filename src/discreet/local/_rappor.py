@@ -157,8 +157,11 @@ class Rappor(LocalProtocol):
             one = np.logaddexp(keep + m * log_q, lost + m * log_p)
             return float(one - np.logaddexp(lost + m * log_q, keep + m * log_p))
 
-        spread = ratio(math.log(q), math.log(p)) - ratio(math.log1p(-q), math.log1p(-p))
-        return min(self.hashes * spread * (1 + 2.0**-45), self.epsilon_permanent)
+        sides = (math.log(q), math.log(p)), (math.log1p(-q), math.log1p(-p))
+        spread = ratio(*sides[0]) - ratio(*sides[1])
+        # where p and q are close the ratios cancel: allow for errors of what was subtracted
+        size = 1 - lost + m * max(-x for side in sides for x in side)
+        return min(self.hashes * (spread + size * 2.0**-46), self.epsilon_permanent)
 
     @property
     def rates(self) -> tuple[Fraction, Fraction]:
@@ -370,7 +373,7 @@ class RapporClient(Client):
         if memo is None:
             self.cohort = int(noise.uniform_below(protocol.cohorts))
             return
-        if memo.get("spec") != protocol.spec_id.hex():
+        if not isinstance(memo, Mapping) or memo.get("spec") != protocol.spec_id.hex():
             raise ParameterError("this memo belongs to another protocol or other parameters")
         try:
             self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
