@@ -6,10 +6,14 @@ Fuzzing is derandomised. Each statistical assertion allows 8 standard deviations
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import struct
+import sys
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -22,7 +26,7 @@ from hypothesis import strategies as st
 
 import discreet
 from discreet import local
-from discreet.errors import DiscreetError, ParameterError
+from discreet.errors import BudgetExceededError, DiscreetError, ParameterError
 
 # -- fake clients ----------------------------------------------------------------------
 
@@ -261,6 +265,95 @@ def test_refusals_and_representations_never_name_a_value():
     assert "secret" not in str(refusal.value)
 
 
+def carried(error):
+    """All that an error and the errors behind it say and hold."""
+    while error is not None:
+        yield f"{error} {error.args!r} {vars(error)!r} {getattr(error, 'object', '')!r}"
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize(
+    ("protocol", "value"),
+    [
+        (local.LocalVector(2, 1), ["secret", "1"]),
+        (local.LocalVector(2, 1), [[1, 2], ["secret"]]),
+        (local.LocalVector(2, 1), [None, "secret"]),
+        (local.LocalMean(1), "secret"),
+        (local.LocalMean(1), [10**400, "secret"]),
+        (local.LocalMean(1), [10**400, ["secret"]]),
+        (local.KeyValue(3, 1), {0: "secret"}),
+        (local.KeyValue(3, 1), {0: 10**400, 1: "secret"}),
+        (local.KaryResponse(4, 1), ["secret"]),
+        (local.KaryResponse(4, 1), [[1], ["secret", 2]]),
+        (local.Rappor(), [["secret"], ["secret", "b"]]),
+        (local.HeavyHitters(16, 1), ["secret \ud800"]),
+        (local.HeavyHitters(16, 1), [["secret"], ["secret", "b"]]),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_no_error_says_or_carries_a_value(protocol, value):
+    with pytest.raises(ParameterError) as refusal:
+        protocol.randomize(value)
+    assert not any("secret" in text or "0" * 20 in text for text in carried(refusal.value))
+
+
+def test_every_text_and_every_number_can_be_randomised():
+    """Refusing some would tell them apart; numbers beyond doubles lie beyond the range, too."""
+    for protocol in (local.Rappor(), local.CountMeanSketch(1)):
+        assert len(protocol.randomize("lone \ud800")) == 1
+        assert len(protocol.randomize(["fine", "lone \ud800"])) == 2
+    assert len(local.HeavyHitters(40, 1).randomize("a\ud800")) == 1
+    mean = local.LocalMean(1)
+    ends = [mean.parse(v)[0].tolist() for v in (10**300, 10**400, float("inf"), [10**400])]
+    assert ends == [[1 << 32]] * 4
+    assert mean.parse([-(10**400), 0.0, 10**400])[0].tolist() == [0, 1 << 31, 1 << 32]
+    assert len(local.LocalVector(2, 1).randomize([10**400, 1])) == 1
+    assert len(local.KeyValue(3, 1).randomize({0: 10**400})) == 1
+    with pytest.raises(ParameterError):
+        mean.randomize([10**400, float("nan")])
+
+
+def test_a_bad_pair_is_refused_whichever_is_drawn():
+    protocol = local.KeyValue(3, 1, pairs=2)
+    for bad in ({0: float("nan"), 1: 0.5}, {0: [0.5, 0.2], 1: 0.5}, [{1: 1}, {2: None}], None, 5):
+        # before: half of the tries passed
+        for _ in range(40):
+            with pytest.raises(ParameterError):
+                protocol.randomize(bad)
+
+
+@pytest.mark.parametrize("kind", ["i1", "<i2", ">i2", "<i4", ">i8"])
+def test_negative_numbers_are_no_items_in_any_width_or_byte_order(kind):
+    bad = np.array([-1], dtype=kind)
+    for protocol in (
+        local.KaryResponse(300, 32),
+        local.KaryResponse(70_000, 32),
+        local.Hierarchy(4096, 1),
+        local.HeavyHitters(40, 1),
+        local.Rappor(),
+    ):
+        with pytest.raises(ParameterError):
+            protocol.randomize(bad)
+
+
+@pytest.mark.parametrize("kind", ["u1", "i1", "<u2", ">u2", ">i2", ">u4", ">i8", bool])
+def test_items_are_the_same_in_any_width_and_byte_order(kind):
+    """ε = 32: a lie has probability below 1e-10."""
+    items = np.array([0, 1, 1, 0]) if kind is bool else np.array([0, 1, 5, 100])
+    protocol = local.KaryResponse(1000, 32)
+    assert np.asarray(protocol.randomize(items.astype(kind))).tolist() == items.tolist()
+    rappor = local.Rappor()
+    assert (rappor.parse(items.astype(kind))[0] == rappor.parse(items)[0]).all()
+
+
+def test_masked_values_are_missing_values():
+    masked = np.ma.array([1, 2], mask=[True, False])
+    for protocol in (local.KaryResponse(4, 1), local.LocalMean(1), local.Rappor()):
+        with pytest.raises(ParameterError):
+            protocol.randomize(masked)
+        assert len(protocol.randomize(np.ma.array([1, 2]))) == 2
+
+
 def test_seeds_are_fresh_for_each_report():
     protocol = local.LocalHashing(10, 1)
     seeds = protocol.randomize(np.zeros(50_000, dtype=int)).columns[0]
@@ -282,6 +375,49 @@ def test_a_fresh_memo_each_time_would_lose_more_than_a_kept_one():
     rappor = local.Rappor()
     assert rappor.epsilon_after(10) < rappor.epsilon_permanent < 10 * rappor.epsilon_instant
     assert 10 * rappor.epsilon_instant == pytest.approx(10.7, abs=0.05)
+
+
+def at_once(act, threads=8):
+    """Call from several threads at the same time; return what came back without a refusal."""
+    out, start = [], threading.Barrier(threads)
+
+    def run():
+        start.wait()
+        with contextlib.suppress(BudgetExceededError):
+            out.append(act())
+
+    running = [threading.Thread(target=run) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return out
+
+
+@pytest.mark.races
+def test_threads_get_no_report_beyond_the_agreed_number(monkeypatch):
+    plain = local.KaryResponse.randomize
+    monkeypatch.setattr(
+        local.KaryResponse,
+        "randomize",
+        lambda self, value: (time.sleep(0.01), plain(self, value))[-1],
+    )
+    client = local.KaryResponse(4, 1).client(max_reports=1)
+    assert len(at_once(lambda: client.randomize(2))) == client.sent == 1
+
+
+@pytest.mark.races
+def test_threads_share_one_memo(monkeypatch):
+    drawn = []
+    plain = local.RapporClient._permanent
+    monkeypatch.setattr(
+        local.RapporClient,
+        "_permanent",
+        lambda self, words: (time.sleep(0.01), drawn.append(1), plain(self, words))[-1],
+    )
+    device = local.Rappor(bits=16, cohorts=1).client()
+    assert len(at_once(lambda: device.randomize("v"))) == device.sent == 8
+    assert len(drawn) == len(device.permanent) == 1
 
 
 # -- memory ----------------------------------------------------------------------------
@@ -337,7 +473,6 @@ def test_parquet_is_read_piece_by_piece(tmp_path, monkeypatch):
 @pytest.mark.races
 def test_clients_load_neither_scipy_nor_arrow():
     import subprocess
-    import sys
 
     code = (
         "from discreet import local\n"

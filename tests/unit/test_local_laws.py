@@ -326,6 +326,25 @@ def test_a_return_to_an_old_value_shows_although_the_times_of_change_are_the_sam
     )
 
 
+@pytest.mark.parametrize("q", ["0.5000000001", "0.500000003", "0.75", "0.99"])
+def test_epsilon_after_never_lies_below_the_exact_one(q):
+    """Close rates cancel in floating point; the bound allows for it."""
+    import mpmath
+
+    rappor = local.Rappor(p="0.5", q=q)
+    keep, lost = 1 - rappor.f / 2, rappor.f / 2
+
+    def ratio(a, b, m):
+        return (keep * a**m + lost * b**m) / (lost * a**m + keep * b**m)
+
+    for m in (1, 2, 7, 30):
+        up, down = ratio(rappor.q, rappor.p, m), ratio(1 - rappor.q, 1 - rappor.p, m)
+        exact = (up / down) ** rappor.hashes
+        with mpmath.workdps(60):
+            least = mpmath.log(mpmath.mpf(exact.numerator) / exact.denominator)
+            assert least <= rappor.epsilon_after(m) <= least + 1e-11
+
+
 def test_the_cohort_says_nothing():
     """Whatever bits a cohort's hashes choose, the ratio stays at or below the stated odds."""
     rappor = published()

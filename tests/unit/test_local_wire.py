@@ -411,6 +411,59 @@ def test_broken_state_is_refused():
             local.Aggregator.from_dict(bad)
 
 
+def test_states_that_no_reports_add_up_to_are_refused(protocol):
+    saved = protocol.aggregator().update(protocol.randomize(values_of(protocol, 60))).to_dict()
+    cells = np.array(saved["state"])
+
+    def changed(value, n=60):
+        state = cells.copy()
+        state.flat[0] = value
+        return saved | {"state": state.tolist(), "n": n}
+
+    assert local.Aggregator.from_dict(saved).n == 60
+    bad = [changed(61), changed(2**61), changed(1, n=0), changed(-61)]
+    if protocol.name != "hadamard-sketch":  # sums of signs may be negative
+        bad.append(changed(-1))
+    for state in bad:
+        with pytest.raises(ParameterError):
+            local.Aggregator.from_dict(state)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": [True, 1, 0, 0]},
+        {"state": [2**70, 0, 0, 0]},
+        {"state": [2**63 + 1, 0, 0, 0]},
+        {"state": [2**62] * 4, "n": 0},
+        {"state": [1.0, 1, 0, 0]},
+        {"state": [[2], [0], [0], [0]]},
+        {"n": True},
+        {"n": 1},
+        {"n": 2**60},
+        {"refused": {"format": -1}},
+        {"refused": {"format": True}},
+        {"refused": {"format": 1.5}},
+        {"refused": {"because": 1}},
+        {"unit": {"a": 1}},
+        {"reports_per_unit": 0},
+        {"reports_per_unit": True},
+    ],
+    ids=str,
+)
+def test_saved_totals_are_read_strictly(change):
+    good = local.KaryResponse(4, 1).aggregator().to_dict() | {"n": 2, "state": [1, 1, 0, 0]}
+    assert local.Aggregator.from_dict(json.dumps(good)).n == 2
+    with pytest.raises(ParameterError):
+        local.Aggregator.from_dict(json.dumps(good | change))
+
+
+def test_an_aggregator_is_never_merged_with_itself():
+    aggregator = local.KaryResponse(4, 1).aggregator()
+    with pytest.raises(ParameterError, match="twice"):
+        aggregator.merge(aggregator)
+
+
 def test_the_unit_decides_the_loss():
     protocol = local.KaryResponse(8, "0.5")
     assert protocol.aggregator().loss.epsilon() == 0.5
@@ -483,6 +536,28 @@ def test_test_noise_is_marked_and_never_sent():
     assert aggregator.tainted
     assert "NOT PRIVATE" in repr(aggregator.estimate())
     assert "NOT PRIVATE" in repr(first)
+
+
+def test_the_mark_of_test_noise_survives_saving():
+    """Totals and memos drawn by test noise stay marked when they are resumed without it."""
+    protocol, rappor = local.KaryResponse(8, 1), local.Rappor(cohorts=2)
+    with deterministic(1):
+        reports = protocol.randomize(np.arange(8))
+        device = rappor.client()
+        device.randomize("x")
+    saved = json.dumps(protocol.aggregator().update(reports).to_dict())
+    assert local.Aggregator.from_dict(saved).tainted
+    assert "NOT PRIVATE" in repr(local.Aggregator.from_dict(saved).estimate())
+    assert device.randomize("x").tainted
+    again = rappor.client(memo=json.loads(json.dumps(device.to_dict())))
+    with pytest.raises(TaintedNoiseError):
+        again.randomize("x").to_bytes()
+    assert not rappor.client(memo=rappor.client().to_dict()).randomize("x").tainted
+    for bad in (1, "false", None):
+        with pytest.raises(ParameterError):
+            local.Aggregator.from_dict(protocol.aggregator().to_dict() | {"tainted": bad})
+        with pytest.raises(ParameterError):
+            rappor.client(memo=device.to_dict() | {"tainted": bad})
 
 
 # -- payloads as arrays ----------------------------------------------------------------
@@ -560,7 +635,7 @@ def test_damaged_memos_and_lonely_cohorts_are_refused():
         {"permanent": {"x": "zz"}},
         {"sent": -1},
     )
-    for bad in (*(memo | change for change in damaged), {"spec": memo["spec"]}):
+    for bad in (*(memo | change for change in damaged), {"spec": memo["spec"]}, [1], "memo"):
         with pytest.raises(ParameterError):
             rappor.client(memo=bad)
     aggregator = rappor.aggregator().update(rappor.randomize(["a"] * 100))

@@ -24,7 +24,7 @@ from discreet.errors import DiscreetError, ForeignReportError, Hint, ParameterEr
 from discreet.local import _wire
 from discreet.local._bits import Counts
 from discreet.local._protocol import LocalProtocol, total_loss
-from discreet.local._rationals import read_whole
+from discreet.local._rationals import read_mark, read_whole
 from discreet.local._wire import Columns, Refusal, Reports
 
 _CHUNK = 1 << 13
@@ -35,6 +35,13 @@ _DEEPEST = 4
 _FILE_BYTES = 1 << 26
 _LARGE = 1 << 22
 _MOST = 1 << 27
+_MOST_REPORTS = 1 << 44
+"""Reports that saved totals may state: no sum of theirs passes 64 bits."""
+
+_MOST_SUM = 1 << 62
+
+REASONS = frozenset({"foreign", "version", "format", "checksum", "range"})
+"""Why reports are refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +84,8 @@ class Aggregator:
     def __init__(
         self, protocol: LocalProtocol, *, unit: str | None = None, reports_per_unit: int = 1
     ) -> None:
+        if unit is not None and not isinstance(unit, str):
+            raise ParameterError("a unit is named by a text", hint=Hint("unit", "person"))
         self.protocol = protocol
         self.unit = unit
         self.reports_per_unit = read_whole(reports_per_unit, "reports_per_unit")
@@ -274,6 +283,11 @@ class Aggregator:
 
     def merge(self, other: Aggregator) -> Aggregator:
         """Add what another aggregator of the same protocol has counted."""
+        if other is self:
+            raise ParameterError(
+                "an aggregator merged with itself would count every report twice",
+                hint="protocol.aggregator().merge(other)",
+            )
         if not isinstance(other, Aggregator) or other.protocol.spec_id != self.protocol.spec_id:
             raise ForeignReportError(
                 "only aggregators of the same protocol and parameters can be merged",
@@ -320,6 +334,7 @@ class Aggregator:
             "refused": dict(self.refused),
             "unit": self.unit,
             "reports_per_unit": self.reports_per_unit,
+            "tainted": self.tainted,
         }
 
     @classmethod
@@ -334,16 +349,23 @@ class Aggregator:
                 unit=read["unit"],
                 reports_per_unit=read["reports_per_unit"],
             )
-            state = np.array(read["state"])
-            made.n = read_whole(read["n"], "n", least=0, most=1 << 62)
-            made.refused = Counter({str(k): int(v) for k, v in read["refused"].items()})
+            cells = np.array(read["state"], dtype=object)
+            made.tainted = read_mark(read)
+            made.n = read_whole(read["n"], "n", least=0, most=_MOST_REPORTS)
+            refused = {
+                k: read_whole(v, k, least=0, most=1 << 62) for k, v in read["refused"].items()
+            }
         except DiscreetError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
             raise ParameterError("this is not the state of an aggregator") from None
-        if state.shape != made._state.shape or state.dtype.kind not in "iu":
+        if cells.shape != made._state.shape or not refused.keys() <= REASONS:
             raise ParameterError("the state has not the shape of its protocol")
-        made._state = state.astype(np.int64)
+        small = all(type(v) is int and abs(v) <= _MOST_SUM for v in cells.flat)
+        state = cells.astype(np.int64) if small else made._state
+        if not small or not made.protocol.possible(state, made.n):
+            raise ParameterError("no reports of this protocol add up to this state")
+        made._state, made.refused = state, Counter(refused)
         return made
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -88,8 +89,10 @@ def string_word(value: str | bytes, campaign: str = "") -> int:
     >>> string_word("a") == string_word("a"), string_word("a") == string_word("a", "other")
     (True, False)
     """
-    raw = value.encode() if isinstance(value, str) else bytes(value)
-    person = hashlib.blake2b(campaign.encode(), digest_size=16).digest()
+    # lone surrogates have bytes, too: an error would carry the text
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
+    name = campaign.encode("utf-8", "surrogatepass")
+    person = hashlib.blake2b(name, digest_size=16).digest()
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, person=person).digest(), "little")
 
 
@@ -165,6 +168,18 @@ def grouped_sums(state: Counts, group: NDArray[Any], rows: NDArray[np.uint8]) ->
         state[which, -1] += len(part)
 
 
+def possible_groups(state: Counts, n: int) -> bool:
+    """Tell whether `n` reports may give these ones, and numbers of reports at the end, by group."""
+    within = (state >= 0).all() and (state[:, :-1] <= state[:, -1:]).all()
+    return bool(within) and adds_up(state[:, -1], n)
+
+
+def adds_up(cells: Counts, n: int) -> bool:
+    """Tell whether counts have the sum `n`, without being fooled by an overflow."""
+    near = cells.sum(dtype=np.float64) < 2.0**62
+    return bool((cells >= 0).all() and near and cells.sum() == n)
+
+
 def row_ones(rows: NDArray[np.uint8]) -> NDArray[Any]:
     """Count the ones of each packed row."""
     if rows.shape[1] % 8 == 0:  # whole words are counted eight bytes at a time
@@ -204,21 +219,29 @@ def parity(x: NDArray[Any]) -> NDArray[np.uint8]:
     return np.asarray(np.bitwise_count(x) & np.uint8(1))
 
 
+def read_array(values: Any, kind: Any = None) -> NDArray[Any]:
+    """Turn values into an array; a refusal neither says nor carries what they were."""
+    # raised outside of the handler: NumPy's own error names the value
+    with suppress(TypeError, ValueError):
+        if not np.ma.is_masked(values):
+            return np.asarray(values, dtype=kind)
+    raise ParameterError("values must be numbers or texts of one kind, none missing", hint="[0, 1]")
+
+
 def read_words(values: Any, campaign: str = "") -> tuple[Words, bool]:
     """Turn values into 64-bit words: whole numbers, or strings of a collection.
 
     The refusal never says which value was wrong.
     """
-    scalar = isinstance(values, str | bytes) or np.ndim(values) == 0
     if isinstance(values, str | bytes):
         return np.array([string_word(values, campaign)], dtype=np.uint64), True
-    array = np.asarray(values)
+    array = read_array(values)
     if array.dtype.kind in "OUST":
         flat = array.reshape(-1).tolist()
         if array.ndim > 1 or not all(isinstance(v, str | bytes) for v in flat):
             raise ParameterError("values must be whole numbers, or strings", hint='["a", "b"]')
         known = {v: string_word(v, campaign) for v in set(flat)}
-        return np.array([known[v] for v in flat], dtype=np.uint64), scalar
+        return np.array([known[v] for v in flat], dtype=np.uint64), array.ndim == 0
     items, scalar = read_items(array, 1 << 62)
     return item_words(items), scalar
 
@@ -228,17 +251,15 @@ def read_items(values: Any, domain: int) -> tuple[NDArray[Any], bool]:
 
     The refusal never says which value was wrong.
     """
-    array = np.asarray(values)
+    array = read_array(values)
     scalar = array.ndim == 0
     if array.ndim > 1:
         raise ParameterError(f"values must be one-dimensional, got shape {array.shape}")
     flat = array.reshape(-1)
     if flat.dtype.kind == "b" or not flat.size:
         flat = flat.astype(np.uint8)
-    elif flat.dtype.kind == "i":
-        # negative numbers become huge, so that one look suffices
-        flat = flat.view(f"u{flat.dtype.itemsize}")
-    if flat.dtype.kind != "u" or (flat.size and int(flat.max()) >= domain):
+    whole = flat.dtype.kind in "iu"
+    if not whole or (flat.size and not 0 <= int(flat.min()) <= int(flat.max()) < domain):
         raise ParameterError(
             f"values must be whole numbers from 0 to {domain - 1}", hint=f"randomize({domain - 1})"
         )

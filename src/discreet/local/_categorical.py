@@ -65,6 +65,10 @@ class _Mixture(FrequencyProtocol):
         other = np.asarray(noise.uniform_many(self.domain, n))
         return (np.where(keep, flat, other),)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell."""
+        return _bits.adds_up(state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count how often each item was named."""
         state += np.bincount(columns[0], minlength=self.domain)

@@ -121,6 +121,10 @@ class HadamardResponse(FrequencyProtocol):
         """One count per symbol."""
         return (self.symbols,)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell."""
+        return _bits.adds_up(state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the symbols."""
         state += np.bincount(columns[0], minlength=self.symbols)

@@ -128,6 +128,11 @@ class LocalHashing(FrequencyProtocol):
         """Support of each item, or counts of (seed, bucket) for public seeds."""
         return (self.domain,) if self.seeds is None else (self.seeds, self.buckets)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell of the table, or supports items."""
+        within = bool((state >= 0).all() and (state <= n).all())
+        return within and (self.seeds is None or _bits.adds_up(state, n))
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count supporting reports, or (seed, bucket) pairs."""
         seeds, buckets = columns

@@ -33,7 +33,7 @@ from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, read_items
+from discreet.local._bits import Counts, read_array, read_items
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate
 from discreet.local._frequency import FrequencyEstimate
@@ -124,13 +124,16 @@ class HeavyHitters(LocalProtocol):
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         scalar = isinstance(values, str)
-        array = np.asarray(values)
+        array = read_array(values)
         if array.dtype.kind not in "OUT" or array.ndim > 1:
-            items, scalar = read_items(values, 1 << self.bits)
+            items, scalar = read_items(array, 1 << self.bits)
             return items.astype(np.int64), scalar
         texts = array.reshape(-1).tolist()
         width = self.bits // 8
-        raw = [t.encode() if isinstance(t, str) else b"\0" * (width + 1) for t in texts]
+        raw = [
+            t.encode("utf-8", "surrogatepass") if isinstance(t, str) else b"\0" * (width + 1)
+            for t in texts
+        ]
         if self.bits % 8 or any(len(r) > width or b"\0" in r for r in raw):
             raise ParameterError(
                 f"texts must be of at most {width} bytes of UTF-8, and bits a multiple of 8"
@@ -152,6 +155,10 @@ class HeavyHitters(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """Counts of (seed, bucket), by level."""
         return (len(self.lengths), self.seeds, self.hashing.buckets)
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell."""
+        return _bits.adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count (level, seed, bucket)."""

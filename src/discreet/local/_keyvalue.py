@@ -20,7 +20,7 @@ estimates are biased towards too few: declare `pairs` generously.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -128,26 +128,26 @@ class KeyValue(LocalProtocol):
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         """Draw each person's pair; return (key or −1, value on the fine grid)."""
         people, scalar = self._people(values), isinstance(values, Mapping)
-        slots = [max(self.pairs, len(person)) for person in people]
+        # all pairs are read, so that a refusal does not depend on which one is drawn
+        keys = np.array([key for person in people for key in person], dtype=np.int64)
+        numbers = [number for person in people for number in person.values()]
+        fine, _ = quantise(numbers, self.low, self.high)
+        held = np.array([len(person) for person in people], dtype=np.int64)
+        first, slots = np.cumsum(held) - held, np.maximum(held, self.pairs)
         drawn = np.full((len(people), 2), -1, dtype=np.int64)
-        ranges = np.array(slots, dtype=np.int64)
         # a uniform slot of each person: one batch per number of slots
-        for size in np.unique(ranges):
-            who = np.flatnonzero(ranges == size)
-            for i, slot in zip(
-                who, np.asarray(noise.uniform_many(int(size), who.size)), strict=True
-            ):
-                person = people[i]
-                if slot < len(person):
-                    key = list(person)[int(slot)]
-                    drawn[i] = key, 0
-        held = np.flatnonzero(drawn[:, 0] >= 0)
-        numbers = [people[i][int(drawn[i, 0])] for i in held]
-        drawn[held, 1], _ = quantise(numbers, self.low, self.high)
+        for size in np.unique(slots).tolist():
+            who = np.flatnonzero(slots == size)
+            slot = np.asarray(noise.uniform_many(size, who.size)).astype(np.int64)
+            full = slot < held[who]
+            place = (first[who] + slot)[full]
+            drawn[who[full]] = np.stack([keys[place], fine[place]], axis=1)
         return drawn, scalar
 
     def _people(self, values: Any) -> list[Mapping[int, Any]]:
-        people = [values] if isinstance(values, Mapping) else list(values)
+        people = [values]
+        if not isinstance(values, Mapping):
+            people = list(values) if isinstance(values, Iterable) else [None]
         if not all(isinstance(v, Mapping) for v in people):
             raise ParameterError("values are mappings from keys to numbers", hint="{3: 0.5}")
         for key in itertools.chain.from_iterable(people):
@@ -181,6 +181,11 @@ class KeyValue(LocalProtocol):
         present, sign = columns
         lone = (sign & ~present).any(axis=1)
         return ~(_bits.stray_bits(present, self.domain) | lone)
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """Only keys that are there have a sign."""
+        present, plus = state
+        return bool((plus >= 0).all() and (plus <= present).all() and (present <= n).all())
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count presence and plus signs."""

@@ -35,7 +35,9 @@ Quantising a double to the grid of 2⁻³² steps before rounding moves a value 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -49,7 +51,7 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts
+from discreet.local._bits import Counts, read_array
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, EXACT, Floats, clopper_pearson, mean_bounds
@@ -61,6 +63,8 @@ STEPS = 32
 
 _FINE = 32
 """Bits of the fine grid that values are quantised to before they are rounded at random."""
+
+_HUGE = sys.float_info.max
 
 METHODS = ("duchi", "piecewise", "hybrid")
 
@@ -256,6 +260,10 @@ class LocalMean(LocalProtocol):
             good &= form == 1
         return np.asarray(good)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """All reports have one of two forms, and sums of outputs in reach."""
+        return possible_sums(self.law, state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add counts and exact integer sums."""
         form, output = columns
@@ -336,15 +344,23 @@ def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:
 
 def quantise(values: Any, low: Fraction, high: Fraction) -> tuple[NDArray[np.int64], bool]:
     """Place numbers on the fine grid 0, …, 2³² of a range; refuse what is not a number."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError("values must be numbers", hint="randomize([0.5, 1.0])") from None
+    array = read_numbers(values)
     if array.ndim > 1 or np.isnan(array).any():
         raise ParameterError("values must be numbers in one dimension, none missing")
     flat = np.clip(array.reshape(-1), float(low), float(high))
     place = (flat - float(low)) / float(high - low) * 2.0**_FINE
     return np.clip(np.rint(place), 0, 1 << _FINE).astype(np.int64), array.ndim == 0
+
+
+def read_numbers(values: Any) -> Floats:
+    """Read numbers as doubles; whole numbers that no double reaches become the largest."""
+    with suppress(OverflowError):
+        return read_array(values, np.float64)
+    # comparing NaN with a number is no news: it is refused by whoever asks
+    with suppress(TypeError, ValueError), np.errstate(invalid="ignore"):
+        cut = np.frompyfunc(lambda v: min(max(v, -_HUGE), _HUGE), 1, 1)
+        return read_array(cut(read_array(values, object)), np.float64)
+    raise ParameterError("values must be numbers", hint="randomize([0.5, 1.0])")
 
 
 def round_at_random(fine: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
@@ -354,6 +370,15 @@ def round_at_random(fine: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     rest = scaled & ((1 << _FINE) - 1)
     drawn = np.asarray(noise.uniform_many(1 << _FINE, len(fine))).astype(np.int64)
     return whole + (drawn < rest)
+
+
+def possible_sums(law: Piecewise, state: Counts, n: int) -> bool:
+    """Tell whether `n` reports may have these counts and sums."""
+    signs, plus, steps, total, squares = state.tolist()
+    reach = law.steps + law.window
+    counts = 0 <= plus <= signs and steps >= 0 and signs + steps == n
+    # |y| ≤ y² for whole numbers
+    return bool(counts and abs(total) <= squares <= reach**2 * steps)
 
 
 def read_range(low: Number, high: Number) -> tuple[Fraction, Fraction]:

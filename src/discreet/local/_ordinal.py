@@ -127,6 +127,10 @@ class Hierarchy(LocalProtocol):
             good &= (level != i) | ~bits[:, self.width(i) :].any(axis=1)
         return np.asarray(good)
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """No group has more ones than reports."""
+        return _bits.possible_groups(state, n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count ones per level and node."""
         _bits.grouped_sums(state, *columns)

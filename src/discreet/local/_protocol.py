@@ -8,6 +8,7 @@ both sides.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -184,6 +185,10 @@ class LocalProtocol(ABC):
                 good &= column < field.limit
         return good
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Tell whether `n` reports may add up to a saved state (cheap, necessary conditions)."""
+        return bool((state >= 0).all() and (state <= n).all())
+
     @abstractmethod
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add valid reports to the state, in place."""
@@ -295,12 +300,14 @@ class Client:
         try: protocol.client(max_reports=2)
     """
 
-    __slots__ = ("max_reports", "protocol", "sent")
+    __slots__ = ("_lock", "max_reports", "protocol", "sent")
 
     def __init__(self, protocol: LocalProtocol, *, max_reports: int = 1) -> None:
         self.protocol = protocol
         self.max_reports = read_whole(max_reports, "max_reports")
         self.sent = 0
+        # counts and memos are read and written as one step, whatever the threads
+        self._lock = threading.Lock()
 
     @property
     def loss(self) -> p_.PrivacyLoss | None:
@@ -309,15 +316,16 @@ class Client:
 
     def randomize(self, value: Any) -> Reports:
         """Randomise one value, or refuse when the agreed number is used up."""
-        self._check()
-        report = self.protocol.randomize(value)
-        if not report.scalar:
-            raise ParameterError(
-                "a client randomises the value of one person at a time",
-                hint="protocol.randomize(values)",
-            )
-        self.sent += 1
-        return report
+        with self._lock:
+            self._check()
+            report = self.protocol.randomize(value)
+            if not report.scalar:
+                raise ParameterError(
+                    "a client randomises the value of one person at a time",
+                    hint="protocol.randomize(values)",
+                )
+            self.sent += 1
+            return report
 
     def _check(self) -> None:
         if self.sent >= self.max_reports:

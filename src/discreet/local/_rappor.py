@@ -52,7 +52,7 @@ from discreet.local._draws import Rng
 from discreet.local._frequency import line_variance
 from discreet.local._intervals import Floats, bits_variance
 from discreet.local._protocol import Client, LocalProtocol
-from discreet.local._rationals import log_up, read_probability, read_whole
+from discreet.local._rationals import log_up, read_mark, read_probability, read_whole
 from discreet.local._wire import Columns, Field, Reports
 
 UNIT = "device whose pattern of equal values is known"
@@ -157,8 +157,11 @@ class Rappor(LocalProtocol):
             one = np.logaddexp(keep + m * log_q, lost + m * log_p)
             return float(one - np.logaddexp(lost + m * log_q, keep + m * log_p))
 
-        spread = ratio(math.log(q), math.log(p)) - ratio(math.log1p(-q), math.log1p(-p))
-        return min(self.hashes * spread * (1 + 2.0**-45), self.epsilon_permanent)
+        sides = (math.log(q), math.log(p)), (math.log1p(-q), math.log1p(-p))
+        spread = ratio(*sides[0]) - ratio(*sides[1])
+        # where p and q are close the ratios cancel: allow for errors of what was subtracted
+        size = 1 - lost + m * max(-x for side in sides for x in side)
+        return min(self.hashes * (spread + size * 2.0**-46), self.epsilon_permanent)
 
     @property
     def rates(self) -> tuple[Fraction, Fraction]:
@@ -253,6 +256,10 @@ class Rappor(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """Ones per cohort and bit, and reports per cohort."""
         return (self.cohorts, self.bits + 1)
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """No group has more ones than reports."""
+        return _bits.possible_groups(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count ones per cohort and bit."""
@@ -353,7 +360,7 @@ class RapporClient(Client):
     1
     """
 
-    __slots__ = ("cohort", "permanent")
+    __slots__ = ("cohort", "permanent", "tainted")
 
     protocol: Rappor
 
@@ -362,15 +369,17 @@ class RapporClient(Client):
     ) -> None:
         super().__init__(protocol, max_reports=max_reports)
         self.permanent: dict[int, bytes] = {}
+        self.tainted = noise.is_deterministic()
         if memo is None:
             self.cohort = int(noise.uniform_below(protocol.cohorts))
             return
-        if memo.get("spec") != protocol.spec_id.hex():
+        if not isinstance(memo, Mapping) or memo.get("spec") != protocol.spec_id.hex():
             raise ParameterError("this memo belongs to another protocol or other parameters")
         try:
             self.cohort = read_whole(memo["cohort"], "cohort", least=0, most=protocol.cohorts - 1)
             self.sent = read_whole(memo["sent"], "sent", least=0, most=1 << 40)
             self.permanent = {int(k): bytes.fromhex(v) for k, v in memo["permanent"].items()}
+            self.tainted |= read_mark(memo)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise ParameterError("this memo is damaged") from None
         if any(len(row) != protocol.fields[1].width for row in self.permanent.values()):
@@ -394,12 +403,15 @@ class RapporClient(Client):
         words, scalar = self.protocol.parse(value)
         if not scalar:
             raise ParameterError("a client randomises one value at a time")
-        self._check()
-        self.sent += 1
-        word = int(words[0])
-        if word not in self.permanent:
-            self.permanent[word] = self._permanent(words)
-        raw = np.frombuffer(self.permanent[word], dtype=np.uint8)[None, :]
+        with self._lock:
+            self._check()
+            self.sent += 1
+            # a memo of test noise marks all that is ever copied from it
+            self.tainted |= noise.is_deterministic()
+            word = int(words[0])
+            if word not in self.permanent:
+                self.permanent[word] = self._permanent(words)
+            raw = np.frombuffer(self.permanent[word], dtype=np.uint8)[None, :]
         memo = _bits.unpack(raw, self.protocol.bits)[0].astype(bool)
         high = np.asarray(noise.bernoulli_many(self.protocol.q, self.protocol.bits))
         low = np.asarray(noise.bernoulli_many(self.protocol.p, self.protocol.bits))
@@ -409,7 +421,7 @@ class RapporClient(Client):
             self.protocol,
             (cohort, _bits.pack(sent[None, :])),
             scalar=True,
-            tainted=noise.is_deterministic(),
+            tainted=self.tainted,
         )
 
     def _permanent(self, words: Words) -> bytes:
@@ -420,9 +432,11 @@ class RapporClient(Client):
 
     def to_dict(self) -> dict[str, Any]:
         """Return cohort, memo and count, to be kept on the device."""
-        return {
-            "spec": self.protocol.spec_id.hex(),
-            "cohort": self.cohort,
-            "sent": self.sent,
-            "permanent": {str(k): v.hex() for k, v in self.permanent.items()},
-        }
+        with self._lock:
+            return {
+                "spec": self.protocol.spec_id.hex(),
+                "cohort": self.cohort,
+                "sent": self.sent,
+                "permanent": {str(k): v.hex() for k, v in self.permanent.items()},
+                "tainted": self.tainted,
+            }

@@ -19,8 +19,10 @@ odds ≤ ρ ≤ e^ε exactly, and the gap is of the order of 2⁻⁶⁰.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from discreet import _exact
 from discreet._exact import Number
@@ -117,6 +119,14 @@ def read_whole(x: object, name: str, *, least: int = 1, most: int = 1 << 31) -> 
             f"{name} must lie between {least} and {most}, got {value}", hint=Hint(name, least)
         )
     return value
+
+
+def read_mark(saved: Mapping[str, Any]) -> bool:
+    """Return whether saved state is marked as test noise."""
+    mark = saved.get("tainted", False)
+    if not isinstance(mark, bool):
+        raise ParameterError("the mark of test noise is true or false")
+    return mark
 
 
 def log_up(odds: Fraction) -> Fraction:

@@ -258,6 +258,11 @@ class CountMeanSketch(_Sketch):
         _bits.flip_bits(bits, self.buckets_of(flat, rows))
         return rows, bits
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """No function has fewer reports than a column of it has ones."""
+        within = (state >= 0).all() and (state <= n).all()
+        return bool(within and state.max(axis=1).sum() <= n)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count set bits per function and column."""
         rows, bits = columns
@@ -314,6 +319,12 @@ class HadamardSketch(_Sketch):
         sign = _bits.parity(self.buckets_of(flat, rows) & columns)
         flips = np.asarray(noise.bernoulli_many(1 - self.own, n))
         return rows, columns, (sign ^ flips).astype(bit.dtype)
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report moved one cell by one: as far as all moves, but for those undone."""
+        moves = np.abs(state)
+        moved = int(moves.sum())
+        return _bits.adds_up(moves, moved) and moved <= n and moved % 2 == n % 2
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add +1 or −1 to the cell of each report."""

@@ -133,6 +133,10 @@ class SubsetSelection(FrequencyProtocol):
         whole = _bits.row_ones(rows) == self.size
         return np.asarray(whole & ~_bits.stray_bits(rows, self.domain))
 
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report holds `size` items."""
+        return bool((state <= n).all()) and _bits.adds_up(state, n * self.size)
+
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the sets that hold each item."""
         state += _bits.column_sums(columns[0], self.domain)

@@ -32,7 +32,7 @@ from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, Floats, mean_bounds
-from discreet.local._mean import LocalMean, quantise
+from discreet.local._mean import LocalMean, possible_sums, quantise, read_numbers
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_epsilon, read_whole
 from discreet.local._wire import Columns, Field
@@ -131,7 +131,7 @@ class LocalVector(LocalProtocol):
         return 16 * self.dimensions + 64 * self.reported
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
-        array = np.asarray(values, dtype=np.float64)
+        array = read_numbers(values)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dimensions:
             raise ParameterError(
                 f"values must be rows of {self.dimensions} numbers, got shape {array.shape}"
@@ -172,6 +172,13 @@ class LocalVector(LocalProtocol):
             for j in range(i):
                 good &= where != columns[3 * j]
         return good
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is about `reported` coordinates, each at most once."""
+        one = self.one.law
+        rows = all(possible_sums(one, row, int(row[0] + row[2])) for row in state)
+        people = state[:, 0] + state[:, 2]
+        return bool(rows and (people <= n).all() and people.sum() == n * self.reported)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Add each coordinate's sums."""

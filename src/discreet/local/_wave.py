@@ -29,7 +29,7 @@ from discreet._exact import Number
 from discreet.local import _draws
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, read_items
+from discreet.local._bits import Counts, adds_up, read_items
 from discreet.local._draws import Rng
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
 from discreet.local._ordinal import DistributionEstimate
@@ -100,6 +100,10 @@ class SquareWave(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """One count per output."""
         return (self.outputs,)
+
+    def possible(self, state: Counts, n: int) -> bool:
+        """Each report is in one cell."""
+        return adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the outputs."""
