@@ -907,6 +907,40 @@ def test_a_cohort_without_reports_is_left_out():
     assert np.count_nonzero(weight) == 16
 
 
+def test_a_cohort_without_reports_says_nothing_about_its_bits():
+    rappor = local.Rappor(bits=16, cohorts=3)
+    ends = rappor.aggregator().update(rappor.client().randomize("a")).estimate().interval(0.95)
+    assert np.count_nonzero((ends.low <= 0).all(axis=1) & (ends.high >= 1).all(axis=1)) >= 2
+    assert (ends.clipped.high - ends.clipped.low == 1).all(axis=1).sum() >= 2
+
+
+@pytest.mark.parametrize(("held", "n"), [(50, 10**6), (50, 10**8), (100, 10**7)])
+def test_candidates_that_the_preselection_leaves_out_make_no_finds(held, n):
+    """More values than the test half can tell apart; before, false finds in every run."""
+    rappor = local.Rappor(32, 2, 8)
+    names = [f"c{i}" for i in range(300)]
+    truth = np.zeros(300)
+    truth[:held] = 1 / np.arange(1, held + 1)
+    truth /= truth.sum()
+    for seed in range(4):
+        found = local.simulate(
+            rappor, truth[:held], n=n, values=names[:held], candidates=names, seed=seed
+        )
+        assert not found.significant[held:].any()
+        assert truth in found.interval(0.95, simultaneous=True)
+        assert "left out" in found.interval().method
+    assert n == 10**6 or not found.fits
+
+
+def test_standard_errors_of_decoded_shares_know_that_bits_of_one_value_go_together():
+    """Against the exact variance at the truth; bits taken as independent are 30 % off."""
+    rappor = local.Rappor(16, 2, 4, f="0.01", p="0.01", q="0.99")
+    names, truth, n = list("abc"), [0.6, 0.3, 0.1], 10**6
+    found = local.simulate(rappor, truth, n=n, values=names, candidates=names, seed=1)
+    exact = rappor.variance(truth, n, candidates=names) ** 0.5
+    assert found.standard_errors == pytest.approx(exact, rel=0.03)
+
+
 def test_lasso_keeps_what_matters():
     rng = np.random.default_rng(1)
     A = (rng.random((200, 400)) < 0.1).astype(float) * 10
