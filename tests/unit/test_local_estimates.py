@@ -343,6 +343,24 @@ def test_raw_intervals_are_not_clipped_but_can_be():
     assert (raw.half_width > 0).all()
 
 
+def test_clipped_intervals_keep_to_the_range_of_their_target():
+    """Means to their public range, quantiles to the domain: not to [0, 1]."""
+    mean = local.simulate(local.LocalMean(2, 0, 240), n=10_000, values=[40.0], seed=0)
+    assert tuple(mean.interval().clipped) == pytest.approx(tuple(mean.interval()))
+    few = local.simulate(local.LocalMean(1), n=5, values=[1.0], seed=0)
+    for exact in (True, False):
+        cut = few.interval(exact=exact).clipped
+        assert cut.limits == (-1, 1)
+        assert (cut.low, cut.high) == tuple(np.clip(tuple(few.interval(exact=exact)), -1, 1))
+    vector = local.simulate(local.LocalVector(2, 1, -3, 3), n=10, values=[[1.0, 2.0]], seed=0)
+    assert vector.interval().clipped.high.max() <= 3 < vector.interval().high.max()
+    keys = local.simulate(local.KeyValue(2, 4, low=5, high=9), n=10**5, values=[{0: 8.0}], seed=0)
+    assert keys.mean_interval().clipped[0] == keys.mean_interval()[0]
+    median = local.simulate(local.Hierarchy(64, 2), n=10**5, seed=0).quantile_interval(0.5)
+    assert (median.clipped.low, median.clipped.high) == (median.low, median.high)
+    assert median.low > 1
+
+
 def test_several_blocks_and_shared_hashes_offer_the_population_only():
     for protocol in (
         local.HadamardResponse(64, 4),
@@ -598,6 +616,25 @@ def test_maximum_likelihood_against_a_general_solver():
         return -(bits * np.log(rate) + (1000 - bits) * np.log(1 - rate)).sum()
 
     assert local.bits_likelihood(bits, 1000, p, q) == pytest.approx(slsqp(minus, k), abs=2e-6)
+
+
+@pytest.mark.parametrize(("n", "k", "epsilon"), [(1, 2, 1), (2, 3, 1), (3, 3, 3), (2, 4, 8)])
+@pytest.mark.parametrize("kind", [local.OptimizedUnary, local.SymmetricUnary])
+def test_maximum_likelihood_of_every_small_vector_of_counts(kind, n, k, epsilon):
+    """No solver does better, and the shares are shares, also where a count is 0 or n."""
+    protocol = kind(k, epsilon)
+    p, q = float(protocol.p), float(protocol.q)
+    for bits in itertools.product(range(n + 1), repeat=k):
+        c = np.array(bits)
+
+        def minus(f, c=c):
+            rate = q + (p - q) * f
+            return -(c * np.log(rate) + (n - c) * np.log(1 - rate)).sum()
+
+        ours = local.bits_likelihood(c, n, p, q)
+        assert ours.sum() == pytest.approx(1)
+        assert (ours >= 0).all()
+        assert minus(ours) <= minus(np.clip(slsqp(minus, k), 0, 1)) + 1e-6
 
 
 @pytest.mark.parametrize(("domain", "blocks"), [(6, 1), (6, 2)])
@@ -870,6 +907,40 @@ def test_a_cohort_without_reports_is_left_out():
     assert np.count_nonzero(weight) == 16
 
 
+def test_a_cohort_without_reports_says_nothing_about_its_bits():
+    rappor = local.Rappor(bits=16, cohorts=3)
+    ends = rappor.aggregator().update(rappor.client().randomize("a")).estimate().interval(0.95)
+    assert np.count_nonzero((ends.low <= 0).all(axis=1) & (ends.high >= 1).all(axis=1)) >= 2
+    assert (ends.clipped.high - ends.clipped.low == 1).all(axis=1).sum() >= 2
+
+
+@pytest.mark.parametrize(("held", "n"), [(50, 10**6), (50, 10**8), (100, 10**7)])
+def test_candidates_that_the_preselection_leaves_out_make_no_finds(held, n):
+    """More values than the test half can tell apart; before, false finds in every run."""
+    rappor = local.Rappor(32, 2, 8)
+    names = [f"c{i}" for i in range(300)]
+    truth = np.zeros(300)
+    truth[:held] = 1 / np.arange(1, held + 1)
+    truth /= truth.sum()
+    for seed in range(4):
+        found = local.simulate(
+            rappor, truth[:held], n=n, values=names[:held], candidates=names, seed=seed
+        )
+        assert not found.significant[held:].any()
+        assert truth in found.interval(0.95, simultaneous=True)
+        assert "left out" in found.interval().method
+    assert n == 10**6 or not found.fits
+
+
+def test_standard_errors_of_decoded_shares_know_that_bits_of_one_value_go_together():
+    """Against the exact variance at the truth; bits taken as independent are 30 % off."""
+    rappor = local.Rappor(16, 2, 4, f="0.01", p="0.01", q="0.99")
+    names, truth, n = list("abc"), [0.6, 0.3, 0.1], 10**6
+    found = local.simulate(rappor, truth, n=n, values=names, candidates=names, seed=1)
+    exact = rappor.variance(truth, n, candidates=names) ** 0.5
+    assert found.standard_errors == pytest.approx(exact, rel=0.03)
+
+
 def test_lasso_keeps_what_matters():
     rng = np.random.default_rng(1)
     A = (rng.random((200, 400)) < 0.1).astype(float) * 10
@@ -878,6 +949,45 @@ def test_lasso_keeps_what_matters():
     kept = _decode._preselect(A, A @ truth + rng.normal(size=200))
     assert set(range(5)) <= set(kept.tolist())
     assert len(kept) <= 100
+
+
+# -- plans -----------------------------------------------------------------------------
+
+DOMAINS = (
+    local.RandomizedResponse(epsilon=6),
+    local.KaryResponse(2, 6),
+    local.SymmetricUnary(5, 6),
+    local.OptimizedUnary(5, 6),
+    local.LocalHashing(5, 6),
+    local.LocalHashing(5, 6, seeds=64),
+    local.SubsetSelection(5, 6),
+    local.HadamardResponse(5, 6),
+    local.Hierarchy(5, 6),
+    local.CountMeanSketch(6, 5, 64, 64),
+    local.HadamardSketch(6, 5, 64, 64),
+)
+
+
+@pytest.mark.parametrize("protocol", DOMAINS, ids=lambda p: f"{type(p).__name__}-{p.domain}")
+def test_simulated_values_are_items_of_the_domain(protocol):
+    """Item 1 has all people but a quarter; a false alarm is 20 standard deviations off."""
+    last = protocol.domain - 1
+    shares, values = [0.5, 0.25, 0.25], [1, 0, 1]
+    estimate = local.simulate(protocol, shares, n=10**6, values=values, seed=3)
+    assert estimate.frequencies[[0, 1]] == pytest.approx([0.25, 0.75], abs=0.05)
+    top = local.simulate(protocol, n=10**6, values=[last], seed=3)
+    assert int(np.argmax(top.frequencies)) == last
+    for wrong in ([protocol.domain], [-1], [0.5], ["a"]):
+        with pytest.raises(ParameterError):
+            local.simulate(protocol, n=100, values=wrong)
+
+
+def test_simulated_values_of_the_square_wave_are_items_of_the_domain():
+    """The peak lies where the value is: the wave's window is far narrower than the domain."""
+    estimate = local.simulate(local.SquareWave(64, 4), n=10**6, values=[50], seed=1)
+    assert abs(int(np.argmax(estimate.frequencies)) - 50) <= 1
+    with pytest.raises(ParameterError):
+        local.simulate(local.SquareWave(64, 4), n=10**6, values=[64])
 
 
 # -- charts and words ------------------------------------------------------------------

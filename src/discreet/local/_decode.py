@@ -7,7 +7,10 @@ its column in the design X, so E[y] = Xf if the candidates are everybody's value
   least squares without constraint. Unbiased, with the known noise as its covariance, so
   that tests and intervals are honest. Non-negative least squares is given beside.
 * **Many**: half of the cohorts preselect candidates by non-negative LASSO; the
-  other half, which the selection has not seen, estimates and tests them.
+  other half, which the selection has not seen, estimates and tests them. People who hold a
+  candidate v that was left out move the others' estimates by (TA)_v·f_v, T the reading, and
+  enlarge the residual χ² by (f_v·‖a_v off the kept ones‖)². What the χ² seen leaves possible
+  for any one v is allowed for in every bound; if the χ² does not fit at all, f_v may be 1.
 
 A candidate is *significant* if its lower bound, simultaneous over all candidates, exceeds 0.
 Bounds are Chernoff's for the known law of the bits: valid for every n and any hash.
@@ -30,9 +33,20 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 from discreet.local._estimate import Bounds, Estimate, population_only
-from discreet.local._intervals import CHERNOFF, EXACT, Floats, bits_reach, clopper_pearson
+from discreet.local._intervals import (
+    CHERNOFF,
+    EXACT,
+    Floats,
+    bits_reach,
+    bits_variance,
+    clopper_pearson,
+)
+
+_TAIL = 1e-9
+"""Chance of a worse fit below which candidates do not explain the bits."""
 
 _ROOM = 0.8
 """Candidates per equation beyond which they are preselected."""
@@ -58,8 +72,13 @@ class BitShares(Estimate):
         """Return exact bounds for the bits' shares."""
         population_only(of)
         state, (one, zero) = self.tally.state, self.rates
-        ends = clopper_pearson(state[:, :-1], np.maximum(state[:, -1:], 1), error)
-        low, high = ((e - zero) / (one - zero) for e in ends)
+        people = state[:, -1:]
+        ends = clopper_pearson(state[:, :-1], np.maximum(people, 1), error)
+        # nobody in a cohort: nothing is known
+        low, high = (
+            np.where(people, (e - zero) / (one - zero), none)
+            for e, none in zip(ends, (0.0, 1.0), strict=True)
+        )
         return low, high, EXACT
 
     def equations(self) -> tuple[Floats, Floats, Floats, NDArray[Any]]:
@@ -89,8 +108,9 @@ class Decoded(Estimate):
     labels
         The candidates, as given.
     frequencies, standard_errors
-        Weighted least squares: unbiased and possibly negative. Candidates that the preselection
-        left out have share 0 and standard error NaN.
+        Weighted least squares: possibly negative; unbiased if all candidates were kept.
+        Candidates that the preselection left out have share 0 and standard error NaN; standard
+        errors (and normal intervals) of the others take it that nobody holds them.
     nonnegative
         Non-negative least squares.
     significant
@@ -100,6 +120,9 @@ class Decoded(Estimate):
         all values that occur.
     reading
         What one reported 1 adds to each share, shape (candidates, cohorts, bits).
+    shift, apart
+        Candidates left out: how far each moves the shares of the others (candidates kept ×
+        left out), and how far it stands off them, per share of people who hold it.
     rates
         Chance that a set and a clear bit is reported as 1.
     """
@@ -112,6 +135,8 @@ class Decoded(Estimate):
     chi_square: float
     degrees: int
     reading: Floats
+    shift: Floats
+    apart: Floats
     rates: tuple[float, float]
 
     @property
@@ -126,26 +151,53 @@ class Decoded(Estimate):
         return {self.labels[i]: float(self.frequencies[i]) for i in order if self.significant[i]}
 
     @property
+    def fits(self) -> bool:
+        """Whether the candidates kept explain the bits: χ² within its tail of 1 in 10⁹.
+
+        If not, people hold other values: unlisted ones, or candidates left out.
+        """
+        return bool(special.chdtrc(max(self.degrees, 1), self.chi_square) >= _TAIL)
+
+    @property
     def unexplained(self) -> float:
         """Share of people whose value is none of the significant candidates (estimated)."""
         return 1 - float(self.frequencies[self.significant].sum())
 
     def bounds(self, error: float, of: str) -> Bounds:
-        """Return bounds for the shares, given that everybody's value is a candidate kept."""
+        """Return bounds for the shares, given that everybody's value is a candidate."""
         population_only(of)
-        fitted = np.flatnonzero(~np.isnan(self.standard_errors))
-        low, high = np.full((2, len(self.labels)), np.nan)
-        if fitted.size:
+        kept = ~np.isnan(self.standard_errors)
+        low, high = np.zeros(len(self.labels)), np.ones(len(self.labels))
+        method = f"{CHERNOFF}, if every value is a candidate"
+        part = error / 2 if self.apart.size else error
+        if kept.any():
             people = self.tally.state[:, -1]
             groups = np.flatnonzero(people)
             above, below = bits_reach(
-                [self.reading[fitted, j] for j in groups], people[groups].tolist(),
-                self.rates, self.protocol.hashes, error,
+                [self.reading[kept, j] for j in groups], people[groups].tolist(),
+                self.rates, self.protocol.hashes, part,
             )  # fmt: skip
-            low[fitted], high[fitted] = (
-                self.frequencies[fitted] - above, self.frequencies[fitted] + below
-            )  # fmt: skip
-        return low, high, f"{CHERNOFF}, if every value is a candidate"
+            low[kept] = self.frequencies[kept] - above
+            high[kept] = self.frequencies[kept] + below
+        if self.apart.size:
+            hidden = self._hidden(part)
+            high[~kept] = hidden
+            low[kept] -= (self.shift * hidden).max(axis=1, initial=0.0)
+            high[kept] -= (self.shift * hidden).min(axis=1, initial=0.0)
+            method = f"{method}; any one left out is allowed for as far as the fit hides it"
+        return low, high, method
+
+    def _hidden(self, error: float) -> Floats:
+        """Return the largest share of each candidate left out that the χ² leaves possible.
+
+        P(χ² ≤ d + Δ − 2√((d + 2Δ)t)) ≤ e^{−t} for noncentrality Δ (Birgé), solved for Δ.
+        """
+        if not self.fits:
+            return np.ones(len(self.apart))
+        t, d = np.log(1 / error), max(self.degrees, 1)
+        root = 2 * np.sqrt(t) + np.sqrt(max(4 * t + 2 * self.chi_square - d, 0.0))
+        excess = np.sqrt(max(root**2 - d, 0.0) / 2)
+        return np.asarray(np.minimum(1.0, excess / np.maximum(self.apart, 1e-300)))
 
     def __repr__(self) -> str:
         names = ", ".join(f"{k}: {v:.4g}" for k, v in list(self.found.items())[:8])
@@ -163,24 +215,35 @@ def decode(
     if chosen.size:
         part = A[test][:, chosen]
         T[np.ix_(chosen, np.flatnonzero(test))] = np.linalg.inv(part.T @ part) @ part.T
-    frequencies, errors = T @ b, np.full(len(names), np.nan)
-    errors[chosen] = np.sqrt(np.sum(T[chosen] ** 2 * spread, axis=1))
+    frequencies = T @ b
     nonnegative = np.zeros(len(names))
     if chosen.size:
         nonnegative[chosen] = _nonnegative(A[:, chosen], b)
     rest = (b - A @ frequencies)[test]
     one, zero = shares.rates
-    people = np.maximum(np.repeat(shares.tally.state[:, -1], shares.frequencies.shape[1]), 1)
+    people, shape = shares.tally.state[:, -1], shares.frequencies.shape
+    each = np.maximum(np.repeat(people, shape[1]), 1)
+    reading = (T * weight / (each * (one - zero))).reshape(len(names), *shape)
+    errors = np.full(len(names), np.nan)
+    held = nonnegative[chosen] / max(1.0, float(nonnegative.sum()))
+    errors[chosen] = np.sqrt(
+        bits_variance(
+            [reading[chosen, j] for j in range(shape[0])], people.tolist(),
+            design[:, chosen].reshape(*shape, -1), held, shares.rates,
+        )
+    )  # fmt: skip
+    out = np.setdiff1d(np.arange(len(names)), chosen)
+    shift = T[chosen] @ A[:, out]
+    apart = np.linalg.norm((A[:, out] - A[:, chosen] @ shift)[test], axis=0)
     found = Decoded(
         shares.protocol, shares.tally, names, frequencies, errors, nonnegative,
         np.zeros(len(names), dtype=bool), float(rest @ (rest / spread[test])),
         int(np.count_nonzero(weight[test])) - chosen.size,
-        (T * weight / (people * (one - zero))).reshape(len(names), *shares.frequencies.shape),
-        shares.rates,
+        reading, shift, apart, shares.rates,
     )  # fmt: skip
     # one-sided, over all candidates
     low, _, _ = found.bounds(2 * (1 - _exact.confidence(confidence)) / len(names), "population")
-    return replace(found, significant=np.nan_to_num(low, nan=-1.0) > 0)
+    return replace(found, significant=low > 0)
 
 
 def _split(

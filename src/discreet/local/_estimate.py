@@ -50,6 +50,11 @@ class Estimate:
         return getattr(self, self.shown)
 
     @property
+    def limits(self) -> tuple[float, float]:
+        """Where the true numbers must lie."""
+        return 0.0, 1.0
+
+    @property
     def names(self) -> tuple[Any, ...]:
         """What the numbers are about."""
         return getattr(self, "labels", None) or tuple(range(np.size(self.centre)))
@@ -85,10 +90,11 @@ class Estimate:
         error = (1 - level) / (max(1, np.size(self.centre)) if simultaneous else 1)
         if exact:
             low, high, method = self.bounds(error, of)
-            return Interval(low, high, level, covers, method)
+            return Interval(low, high, level, covers, method, self.limits)
         errors: Any = self.standard_errors  # type: ignore[attr-defined]
         reach = normal_quantile(error) * errors
-        return Interval(self.centre - reach, self.centre + reach, level, POPULATION, NORMAL)
+        low, high = self.centre - reach, self.centre + reach
+        return Interval(low, high, level, POPULATION, NORMAL, self.limits)
 
     def chart(self, confidence: Number = 0.95, labels: Any = None) -> dict[str, Any]:
         """Return a Vega-Lite chart: bars with error bars."""

@@ -25,7 +25,7 @@ population; its largest value bounds the tails (Chernoff), for every n:
 * :func:`channel_reach`: any worth of one symbol, in the same way.
 
 Several shares at once: each interval at level 1 − α/k (Bonferroni).
-Ends are not clipped to [0, 1]; :meth:`Interval.clipped` does that.
+Ends are not clipped to where the truth must lie; :attr:`Interval.clipped` does that.
 
 References
 ----------
@@ -68,13 +68,14 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Two ends (numbers or arrays), their confidence, and what they are about."""
+    """Two ends (numbers or arrays), their confidence, what they are about, and its range."""
 
     low: Any
     high: Any
     confidence: float
     covers: str = POPULATION
     method: str = EXACT
+    limits: tuple[float, float] = (0.0, 1.0)
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.low, self.high))
@@ -89,8 +90,9 @@ class Interval:
 
     @property
     def clipped(self) -> Interval:
-        """The same, cut to [0, 1]; shares inside lose no coverage."""
-        return replace(self, low=np.clip(self.low, 0, 1), high=np.clip(self.high, 0, 1))
+        """The same, cut to the range of what it is about ([0, 1] for shares): no coverage lost."""
+        low, high = (np.clip(end, *self.limits) for end in self)
+        return replace(self, low=low, high=high)
 
     def __getitem__(self, item: int) -> tuple[float, float]:
         return float(self.low[item]), float(self.high[item])

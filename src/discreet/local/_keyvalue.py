@@ -285,4 +285,5 @@ class KeyValueEstimate(Estimate):
         certain = (rates[0] > b) & (present > 0)
         ends = [np.where(certain, e, np.nan) for e in (np.min(corners, 0), np.max(corners, 0))]
         low, high = (self._unit(np.clip(e, -1, 1)) for e in ends)
-        return Interval(low, high, level, POPULATION, TWICE)
+        limits = float(self.protocol.low), float(self.protocol.high)
+        return Interval(low, high, level, POPULATION, TWICE, limits)

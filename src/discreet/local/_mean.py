@@ -408,6 +408,11 @@ class MeanEstimate(Estimate):
         """The same as ``standard_error``."""
         return self.standard_error
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The public range."""
+        return float(self.protocol.low), float(self.protocol.high)
+
     def bounds(self, error: float, of: str) -> Bounds:
         """Return bounds for the population's mean."""
         population_only(of)

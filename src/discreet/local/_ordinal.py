@@ -302,7 +302,7 @@ class DistributionEstimate(Estimate):
         last = len(self.frequencies) - 1
         low = int(may[0]) if may.size else last
         high = int(must[0]) if must.size else last
-        return replace(ends, low=low, high=max(low, high))
+        return replace(ends, low=low, high=max(low, high), limits=(0, last))
 
 
 def _read_level(q: float) -> float:

@@ -71,14 +71,13 @@ def bits_likelihood(counts: Any, n: int, p: float, q: float) -> Floats:
 
     def shares(nu: float) -> Floats:
         b = nu + n
-        rate = 2 * c / (b + np.sqrt(np.maximum(b * b - 4 * nu * c, 0.0)))
+        root = np.sqrt(np.maximum(b * b - 4 * nu * c, 0.0))
+        # the same root in two forms, each without cancellation or 0/0 on its side
+        rate = 2 * c / (b + root) if b > 0 else (b - root) / (2 * nu)
         return np.clip((rate - q) / (p - q), 0.0, 1.0)
 
-    low, high = -float(n), float(n)
-    while shares(high).sum() > 1:
-        high *= 2
-    while shares(low).sum() < 1 and low > -1e18:
-        low *= 2
+    # the slope C/λ − (n−C)/(1−λ) lies between these for every λ in [q, p]
+    low, high = -n / (1 - p), n / q
     for _ in range(200):
         mid = (low + high) / 2
         low, high = (mid, high) if shares(mid).sum() > 1 else (low, mid)

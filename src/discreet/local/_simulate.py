@@ -22,10 +22,12 @@ from discreet.errors import Hint, ParameterError
 from discreet.local import _charts
 from discreet.local._aggregator import Tally
 from discreet.local._best import best
-from discreet.local._bits import Counts
+from discreet.local._bits import Counts, read_items
 from discreet.local._frequency import FrequencyProtocol
+from discreet.local._ordinal import Hierarchy
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
+from discreet.local._wave import SquareWave
 
 
 def simulate(
@@ -77,8 +79,19 @@ def simulate(
             f"say which values people hold: {type(protocol).__name__} has no list of its own",
             hint=Hint("values", ["a", "b"]),
         )
-    state = protocol.simulate_state(_people(frequencies, size, people, rng), rng, values)
+    counts = _people(frequencies, size, people, rng)
+    if values is not None and isinstance(protocol, FrequencyProtocol | Hierarchy | SquareWave):
+        counts, values = _over_domain(protocol, counts, values)
+    state = protocol.simulate_state(counts, rng, values)
     return protocol.estimate(Tally(people, state, {}, protocol.loss, tainted=True), **options)
+
+
+def _over_domain(protocol: Any, counts: Counts, values: Any) -> tuple[Counts, Any]:
+    """Turn people per value into people per item of the domain, where there is one."""
+    if not protocol.domain:  # a sketch of strings
+        return counts, values
+    items, _ = read_items(values, protocol.domain)
+    return np.bincount(items, counts, protocol.domain).astype(np.int64), None
 
 
 def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Counts:

@@ -216,6 +216,11 @@ class VectorEstimate(Estimate):
     value: Floats
     standard_errors: Floats
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The public range."""
+        return float(self.protocol.low), float(self.protocol.high)
+
     def bounds(self, error: float, of: str) -> Bounds:
         """Return bounds for the population's means."""
         population_only(of)
