@@ -247,7 +247,8 @@ def secret_sample(
     epsilon, delta
         What the release satisfies for the sample.
     rate
-        Fraction of the population that was sampled.
+        Fraction of the population that was sampled. What was released must not depend on the
+        order of the sample: a list in the population's order gains less.
     design
         ``"simple-random"`` (fixed size, without replacement) or ``"poisson"``.
 

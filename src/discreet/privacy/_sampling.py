@@ -16,7 +16,9 @@ keeps both: the worse one at each step is not a dominating pair.
 Sampling without replacement, change-one
 ----------------------------------------
 m of n units, γ = m/n: δ'(ln(1 + γ(e^ε−1))) = γ·δ(ε) with the base under change-one (Balle,
-Barthe & Gaboardi 2018). The relation is symmetric, so one profile does.
+Barthe & Gaboardi 2018). The relation is symmetric, so one profile does. The base must be
+symmetric in the sample: one that keeps its units in the population's order (a list of
+reports, say) is not, and its loss can exceed ε'.
 
 Poisson sampling, change-one
 ----------------------------
