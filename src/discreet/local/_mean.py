@@ -65,6 +65,7 @@ _FINE = 32
 """Bits of the fine grid that values are quantised to before they are rounded at random."""
 
 _HUGE = sys.float_info.max
+_ENDS = Fraction(0), Fraction(1)
 
 METHODS = ("duchi", "piecewise", "hybrid")
 
@@ -179,8 +180,7 @@ class LocalMean(LocalProtocol):
         Parameters
         ----------
         value
-            A point of the grid (others add at most a quarter of a squared grid step);
-            left out: the worst case.
+            A point of the range; left out: the worst case, rounding to the grid included.
         n
             Number of reports.
         """
@@ -192,9 +192,14 @@ class LocalMean(LocalProtocol):
         """Return a variance on [−1, 1], at a value or at its worst, in units of the range."""
         half = (self.high - self.low) / 2
         if value is None:
-            spread = max(at(Fraction(0)), at(Fraction(1)))
+            spread = worst(at)
         else:
-            spread = at((_exact.decimal(value, "value") - self.low) / half - 1)
+            point = _exact.decimal(value, "value")
+            if not self.low <= point <= self.high:
+                raise ParameterError(
+                    "value must lie in the public range", hint=Hint("value", float(self.low))
+                )
+            spread = at((point - self.low) / half - 1)
         return float(spread * half**2) / rat.read_whole(n, "n", most=1 << 62)
 
     def unit(self, t: Any) -> Any:
@@ -202,7 +207,11 @@ class LocalMean(LocalProtocol):
         return float(self.low) + float(self.high - self.low) / 2 * (t + 1)
 
     def variance_at(self, t: Fraction) -> Fraction:
-        return self.share * self.law.variance(t) + (1 - self.share) * (1 / self.duchi**2 - t * t)
+        """Return the exact variance of one report at any point of [−1, 1]."""
+        part = t * self.law.steps % 1
+        rounding = self.law.kappa * part * (1 - part) * self.law.scale**2
+        steps = self.law.variance(t) + rounding
+        return self.share * steps + (1 - self.share) * (1 / self.duchi**2 - t * t)
 
     @property
     def gain(self) -> float:
@@ -281,7 +290,9 @@ class LocalMean(LocalProtocol):
         n0, plus, _, sum_y, sum_yy = state.T.astype(np.float64)
         worth, scale = float(1 / self.duchi) * lift, float(self.law.scale) * lift
         mean = ((2 * plus - n0) * worth + sum_y * scale) / n
-        spread = np.maximum((n0 * worth**2 + sum_yy * scale**2) / n - mean**2, 0.0) / n
+        # no population spreads less than people who all stand at the middle or at an end
+        least = min(lift * float(self.variance_at(t) + t * t) - float(t) for t in _ENDS)
+        spread = np.maximum((n0 * worth**2 + sum_yy * scale**2) / n - mean**2, least) / n
         half = float(self.high - self.low) / 2
         return self.unit(mean), half * np.sqrt(spread)
 
@@ -323,6 +334,20 @@ class LocalMean(LocalProtocol):
                     drawn = rng.multinomial(some, chances)
                     state[2:] += [some, int(drawn @ outputs), int(drawn @ outputs**2)]
         return state
+
+
+def worst(at: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the largest variance over [0, 1], hence over [−1, 1].
+
+    Between two points of the grid the second moment is linear: the variance is c + st − t²
+    there, and largest at t = s/2 or at an end.
+    """
+    found = at(Fraction(0))
+    for j in range(STEPS):
+        a, b = Fraction(j, STEPS), Fraction(j + 1, STEPS)
+        slope = (at(b) - at(a)) * STEPS + a + b
+        found = max(found, at(min(max(slope / 2, a), b)))
+    return found
 
 
 def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:

@@ -31,14 +31,17 @@ from discreet.local._bits import Counts, read_items
 from discreet.local._categorical import OptimizedUnary
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._frequency import read_shares
 from discreet.local._intervals import (
     CHERNOFF,
     POPULATION,
     Floats,
     Interval,
+    bits_covariance,
     bits_reach,
     bits_variance,
 )
+from discreet.local._postprocess import norm_sub
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 from discreet.local._wire import Columns, Field
@@ -154,9 +157,6 @@ class Hierarchy(LocalProtocol):
         T, constant = self._reading(people)
         seen = np.flatnonzero(people).tolist()
         rates = [tally.state[i, : self.width(i)] / people[i] for i in seen]
-        spreads = [
-            r * (1 - r) / people[i] / (0.5 - q) ** 2 for i, r in zip(seen, rates, strict=True)
-        ]
         found = T @ ((np.concatenate(rates) - q) / (0.5 - q)) + constant
 
         def band(error: float, cumulative: bool) -> tuple[Floats, Floats]:
@@ -166,10 +166,15 @@ class Hierarchy(LocalProtocol):
             )
             return centre - above, centre + below
 
+        def covariance() -> Floats:
+            return bits_covariance(
+                self._weights(T, people), people[seen].tolist(), [self._nodes(i) for i in seen],
+                norm_sub(found), (0.5, q),
+            )  # fmt: skip
+
         return DistributionEstimate(
-            self, tally, found, found, lambda: (T * np.concatenate(spreads)) @ T.T, band,
-            CHERNOFF, approximate=False,
-        )  # fmt: skip
+            self, tally, found, found, covariance, band, CHERNOFF, approximate=False
+        )
 
     def _weights(self, reading: Floats, people: NDArray[Any]) -> list[Floats]:
         """Return what a reported 1 adds to each reading, by level that has people."""
@@ -218,9 +223,7 @@ class Hierarchy(LocalProtocol):
             Of cumulative shares instead.
         """
         size = self.domain
-        f = np.full(size, 1 / size) if frequencies is None else np.asarray(frequencies, float)
-        if f.shape != (size,):
-            raise ParameterError(f"frequencies must be {size} shares")
+        f = read_shares(np.full(size, 1 / size) if frequencies is None else frequencies, size)
         people = np.full(self.levels, read_whole(n, "n", most=1 << 62) / self.levels)
         T, _ = self._reading(people)
         reading = self._weights(np.cumsum(T, axis=0) if cumulative else T, people)
