@@ -29,6 +29,9 @@ from discreet.local._intervals import EXACT, INVERTED, Floats
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 
+_SUSPECT = 3e-12
+"""Chance below which totals of honest reports are suspected."""
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class FrequencyProtocol(LocalProtocol):
@@ -87,7 +90,9 @@ class FrequencyProtocol(LocalProtocol):
     ) -> FrequencyEstimate:
         """Read shares of some items from the numbers of reports that support them."""
         rate, p, q = counts / tally.n, float(self.p), float(self.q)
-        error = np.sqrt(rate * (1 - rate) / tally.n) / (p - q)
+        # the true rate lies between q and p, whatever the people hold: no error is 0
+        likely = np.clip(rate, q, p)
+        error = np.sqrt(likely * (1 - likely) / tally.n) / (p - q)
         return FrequencyEstimate(self, tally, counts, (rate - q) / (p - q), error, labels)
 
     def share_interval(
@@ -107,6 +112,18 @@ class FrequencyProtocol(LocalProtocol):
     def likelihood(self, tally: Tally, counts: Counts) -> Floats:
         """Return the shares of maximum likelihood (of the items' counts, taken as independent)."""
         return _postprocess.bits_likelihood(counts, tally.n, float(self.p), float(self.q))
+
+    def sum_tail(self, estimate: FrequencyEstimate) -> float:
+        """Return the chance that the shares of honest reports sum to so much or so little.
+
+        Given their values, the bits of `n` people are `n` that are 1 with probability p and
+        n·(domain − 1) with probability q: the tails are exact.
+        """
+        n, every, ones = estimate.n, estimate.n * self.domain, int(estimate.supports.sum())
+        p, q = float(self.p), float(self.q)
+        more = _intervals.tail(ones, n, every, p, q)
+        fewer = _intervals.tail(every - ones, n, every, 1 - p, 1 - q)
+        return 2 * min(more, fewer)
 
     def suspicions(self, tally: Tally) -> list[str]:  # noqa: ARG002 - most have nothing to add
         """Name totals that honest reports of this protocol do not have."""
@@ -163,15 +180,20 @@ class FrequencyEstimate(Estimate):
     def suspicions(self) -> list[str]:
         """Name signs of manipulation or breakage that the totals show (see docs/local.md)."""
         out: list[str] = self.protocol.suspicions(self.tally)
-        spread = math.sqrt(float(np.sum(self.standard_errors**2)))
-        off = abs(float(np.sum(self.frequencies)) - 1)
-        # |Σf̂−1| > 7 sd: below 3e-12 for honest reports; k-ary sums are 1 by construction
-        if self.labels is None and off > 7 * spread + 1e-9:
+        # below 3e-12 for honest reports; k-ary sums are 1 by construction
+        if self.labels is None and self.protocol.sum_tail(self) < _SUSPECT:
             out.append(f"the shares sum to {np.sum(self.frequencies):.3f} instead of 1")
         dropped = sum(self.refused.values())
         if dropped > 0.01 * self.n:
             out.append(f"{dropped} reports were refused")
         return out
+
+
+def bernstein_tail(estimate: FrequencyEstimate, reach: float) -> float:
+    """Bound the chance of the shares' sum where one report adds at most `reach` to n times it."""
+    off = abs(float(np.sum(estimate.frequencies)) - 1)
+    spread = float(np.sum(estimate.standard_errors**2))
+    return 2 * math.exp(-(off**2) / (2 * spread + 2 * reach * off / (3 * estimate.n)))
 
 
 class BinaryEstimate(FrequencyEstimate):

@@ -37,7 +37,12 @@ from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
 from discreet.local._estimate import population_only
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, read_share
+from discreet.local._frequency import (
+    FrequencyEstimate,
+    FrequencyProtocol,
+    bernstein_tail,
+    read_share,
+)
 from discreet.local._intervals import TWICE, Floats, clopper_pearson
 from discreet.local._postprocess import norm_sub
 from discreet.local._wire import Columns, Field
@@ -145,9 +150,11 @@ class HadamardResponse(FrequencyProtocol):
         """Read shares from what was tallied."""
         sides = self.supports(tally)
         own, rest = sides
-        mean = (own - rest) / tally.n
-        error = np.sqrt(((own + rest) / tally.n - mean**2) / tally.n)
-        kappa = float(self.kappa)
+        mean, kappa = (own - rest) / tally.n, float(self.kappa)
+        # the item's share lies in [0, 1], its block's between that and 1: no error is 0
+        likely, outside = np.clip(mean, 0, kappa), (1 - kappa) / self.blocks
+        within = np.clip((own + rest) / tally.n, outside + likely, outside + kappa)
+        error = np.sqrt((within - likely**2) / tally.n)
         return FrequencyEstimate(self, tally, sides, mean / kappa, error / kappa)
 
     def variance(
@@ -228,6 +235,10 @@ class HadamardResponse(FrequencyProtocol):
             if moved < _STILL:
                 break
         return shares
+
+    def sum_tail(self, estimate: FrequencyEstimate) -> float:
+        """Bound the chance of so large or so small a sum: one report may support all items."""
+        return bernstein_tail(estimate, self.domain * self.gain)
 
     def suspicions(self, tally: Tally) -> list[str]:
         """Name a column 0 that too many chose: it supports every item of its block."""

@@ -38,7 +38,12 @@ from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
 from discreet.local._draws import Rng
 from discreet.local._estimate import population_only
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, independent_bits
+from discreet.local._frequency import (
+    FrequencyEstimate,
+    FrequencyProtocol,
+    bernstein_tail,
+    independent_bits,
+)
 from discreet.local._intervals import Floats, clopper_pearson
 from discreet.local._wire import Columns, Field
 
@@ -175,6 +180,12 @@ class LocalHashing(FrequencyProtocol):
         """Read shares; with public seeds, standard errors include collisions."""
         found = FrequencyProtocol.read_supports(self, tally, counts, labels)
         return found if self.shared is None else self.shared.widened(found)
+
+    def sum_tail(self, estimate: FrequencyEstimate) -> float:
+        """Return the chance of the shares' sum; bounded where seeds are shared."""
+        if self.shared is None:
+            return FrequencyProtocol.sum_tail(self, estimate)
+        return bernstein_tail(estimate, self.domain * self.gain)
 
     @property
     def shared(self) -> SharedHashes | None:

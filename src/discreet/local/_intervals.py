@@ -280,6 +280,25 @@ def bits_variance(
     return total
 
 
+def bits_covariance(
+    weights: Sequence[Floats],
+    people: Sequence[float],
+    designs: Sequence[Floats],
+    shares: Floats,
+    rates: tuple[float, float],
+) -> Floats:
+    """Return the covariance whose diagonal is :func:`bits_variance`."""
+    one, zero = rates
+    total = np.zeros((len(weights[0]), len(weights[0])))
+    for a, n, marks in zip(weights, people, designs, strict=True):
+        rate = marks @ shares
+        coins = rate * one * (1 - one) + (1 - rate) * zero * (1 - zero)
+        mean = (one - zero) * (a @ marks)
+        drawn = mean @ shares
+        total += n * ((a * coins) @ a.T + (mean * shares) @ mean.T - np.outer(drawn, drawn))
+    return total
+
+
 # -- the people who answered --------------------------------------------------------------
 
 
@@ -298,11 +317,11 @@ def respondents(
 def _least(c: int, n: int, p: float, q: float, alpha: float) -> int:
     """Return the least K that the test against larger counts does not reject: P_K(C ≥ c) > α."""
     low, high = -1, n
-    if _tail(c, n, n, p, q) <= alpha:
+    if tail(c, n, n, p, q) <= alpha:
         return n
     while high - low > 1:
         mid = (low + high) // 2
-        low, high = (low, mid) if _tail(c, mid, n, p, q) > alpha else (mid, high)
+        low, high = (low, mid) if tail(c, mid, n, p, q) > alpha else (mid, high)
     return high
 
 
@@ -311,7 +330,7 @@ def _most(c: int, n: int, p: float, q: float, alpha: float) -> int:
     return n - _least(n - c, n, 1 - q, 1 - p, alpha)
 
 
-def _tail(c: int, k: int, n: int, p: float, q: float) -> float:
+def tail(c: int, k: int, n: int, p: float, q: float) -> float:
     """Return P(Bin(k, p) + Bin(n−k, q) ≥ c).
 
     The sum runs over the larger-variance window of the first term; what lies

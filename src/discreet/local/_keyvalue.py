@@ -245,8 +245,10 @@ class KeyValueEstimate(Estimate):
     @property
     def standard_errors(self) -> Floats:
         """Standard errors of the shares."""
-        rate = self.tally.state[0] / self.n
-        return np.asarray(self._factors[1] * np.sqrt(rate * (1 - rate) / self.n))
+        b, share, _ = self._factors
+        # the true rate lies between those of a key that nobody and that everybody holds
+        rate = np.clip(self.tally.state[0] / self.n, b, b + 1 / share)
+        return np.asarray(share * np.sqrt(rate * (1 - rate) / self.n))
 
     @property
     def means(self) -> Floats:

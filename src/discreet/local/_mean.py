@@ -65,6 +65,7 @@ _FINE = 32
 """Bits of the fine grid that values are quantised to before they are rounded at random."""
 
 _HUGE = sys.float_info.max
+_ENDS = Fraction(0), Fraction(1)
 
 METHODS = ("duchi", "piecewise", "hybrid")
 
@@ -281,7 +282,9 @@ class LocalMean(LocalProtocol):
         n0, plus, _, sum_y, sum_yy = state.T.astype(np.float64)
         worth, scale = float(1 / self.duchi) * lift, float(self.law.scale) * lift
         mean = ((2 * plus - n0) * worth + sum_y * scale) / n
-        spread = np.maximum((n0 * worth**2 + sum_yy * scale**2) / n - mean**2, 0.0) / n
+        # no population spreads less than people who all stand at the middle or at an end
+        least = min(lift * float(self.variance_at(t) + t * t) - float(t) for t in _ENDS)
+        spread = np.maximum((n0 * worth**2 + sum_yy * scale**2) / n - mean**2, least) / n
         half = float(self.high - self.low) / 2
         return self.unit(mean), half * np.sqrt(spread)
 

@@ -36,9 +36,11 @@ from discreet.local._intervals import (
     POPULATION,
     Floats,
     Interval,
+    bits_covariance,
     bits_reach,
     bits_variance,
 )
+from discreet.local._postprocess import norm_sub
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 from discreet.local._wire import Columns, Field
@@ -154,9 +156,6 @@ class Hierarchy(LocalProtocol):
         T, constant = self._reading(people)
         seen = np.flatnonzero(people).tolist()
         rates = [tally.state[i, : self.width(i)] / people[i] for i in seen]
-        spreads = [
-            r * (1 - r) / people[i] / (0.5 - q) ** 2 for i, r in zip(seen, rates, strict=True)
-        ]
         found = T @ ((np.concatenate(rates) - q) / (0.5 - q)) + constant
 
         def band(error: float, cumulative: bool) -> tuple[Floats, Floats]:
@@ -166,10 +165,15 @@ class Hierarchy(LocalProtocol):
             )
             return centre - above, centre + below
 
+        def covariance() -> Floats:
+            return bits_covariance(
+                self._weights(T, people), people[seen].tolist(), [self._nodes(i) for i in seen],
+                norm_sub(found), (0.5, q),
+            )  # fmt: skip
+
         return DistributionEstimate(
-            self, tally, found, found, lambda: (T * np.concatenate(spreads)) @ T.T, band,
-            CHERNOFF, approximate=False,
-        )  # fmt: skip
+            self, tally, found, found, covariance, band, CHERNOFF, approximate=False
+        )
 
     def _weights(self, reading: Floats, people: NDArray[Any]) -> list[Floats]:
         """Return what a reported 1 adds to each reading, by level that has people."""

@@ -47,7 +47,7 @@ from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, Words, item_words, read_items
 from discreet.local._draws import Rng
 from discreet.local._estimate import population_only
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol
+from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, bernstein_tail
 from discreet.local._hashing import SHARED, SharedHashes
 from discreet.local._intervals import Floats
 from discreet.local._protocol import stated_parameters
@@ -158,6 +158,10 @@ class _Sketch(FrequencyProtocol):
         """Read shares; standard errors include the collisions of shared hash functions."""
         found = FrequencyProtocol.read_supports(self, tally, counts, labels)
         return self.shared.widened(found)
+
+    def sum_tail(self, estimate: FrequencyEstimate) -> float:
+        """Bound the chance of so large or so small a sum: one report may support all items."""
+        return bernstein_tail(estimate, self.domain * self.gain)
 
     @property
     def shared(self) -> SharedHashes:
