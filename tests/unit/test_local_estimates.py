@@ -246,7 +246,7 @@ ALL = (
     ("task", "domain", "name", "why"),
     [
         ("vector", 10, "LocalVector", "each mean"),
-        ("quantile", 256, "Hierarchy", "below the median"),
+        ("quantile", 256, "Hierarchy", "cumulative share"),
         ("key-value", 20, "KeyValue", "only protocol"),
         ("heavy-hitters", 2**32, "HeavyHitters", "levels"),
         ("sketch", None, "CountMeanSketch", "collisions"),
@@ -752,7 +752,7 @@ def test_splitting_epsilon_over_all_coordinates_is_far_worse():
         local.LocalVector(10, 4, reported=1).variance() > 1.1 * local.LocalVector(10, 4).variance()
     )
     # the paper's hybrid has .219 at ε = 4, which gives 1.438; the integer law's .156 gives less
-    one = local.LocalMean(4).variance()
+    one = local.LocalMean(4).variance(1)
     assert pytest.approx(1.438) == 2 * (0.219 + 1) - 1
     assert local.LocalVector(2, 4, reported=1).variance() == pytest.approx(2 * (one + 1) - 1)
 
@@ -786,6 +786,43 @@ def test_values_outside_the_range_are_moved_to_its_ends_and_missing_ones_refused
         local.LocalMean(1, 1, 0)
     with pytest.raises(ParameterError):
         local.LocalMean(1, method="laplace")
+
+
+@pytest.mark.parametrize("epsilon", [2, 5, 8, 12])
+def test_the_worst_variance_of_means_includes_rounding_to_the_grid(epsilon):
+    """Against the laws of the two grid points that a value is rounded to."""
+    protocol = local.LocalMean(epsilon)
+    law, a = protocol.law, float(protocol.share)
+    reach = law.steps + law.window
+    worths = np.arange(-reach, reach + 1) * float(law.scale)
+    seconds = [np.array([float(w) for w in law.law(j)]) @ worths**2 for j in range(33)]
+    t = np.linspace(0, 1, 32 * 64 + 1)
+    second = a * np.interp(t * 32, range(33), seconds) + (1 - a) / float(protocol.duchi) ** 2
+    exact = second - t**2
+    assert protocol.variance() == pytest.approx(exact.max(), rel=1e-4)
+    assert protocol.variance() >= exact.max() * (1 - 1e-12)
+    assert protocol.variance(str(t[2001])) == pytest.approx(exact[2001], rel=1e-9)
+    for outside in (2, -1.5):
+        with pytest.raises(ParameterError):
+            protocol.variance(outside)
+
+
+def test_variances_refuse_what_are_no_shares():
+    for protocol in (local.Hierarchy(3, 1), local.SquareWave(3, 1)):
+        for wrong in ([1, 1, 1], [-1, 1, 1], [math.nan, 0, 0], [0.5, 0.5]):
+            with pytest.raises(ParameterError):
+                protocol.variance(wrong)
+    with pytest.raises(ParameterError):
+        local.Rappor(16, 2, 2).variance([2, 0], 10, candidates=["a", "b"])
+
+
+@pytest.mark.parametrize(("domain", "epsilon"), [(10, 1), (36, 1), (50, 2)])
+@pytest.mark.parametrize("task", ["distribution", "quantile"])
+def test_best_tries_every_fanout(task, domain, epsilon):
+    found = local.best(domain, epsilon, task)
+    made = [local.Hierarchy(domain, epsilon, f) for f in range(2, domain + 1)]
+    least = min(h.variance(cumulative=True).mean() for h in made)
+    assert found.ranking[0].variance == pytest.approx(least)
 
 
 # -- manipulation ----------------------------------------------------------------------

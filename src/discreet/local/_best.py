@@ -25,7 +25,8 @@ from discreet.local._vector import LocalVector
 _TIE = 1.01
 _LARGE = 256
 """Bytes that a report must save for a protocol within 1 % of the best to be preferred."""
-_FANOUTS = (2, 3, 4, 5, 8, 16)
+_FANOUTS, _SMALL = 64, 256
+"""Largest fanout tried; above _SMALL values, where each costs a second, the largest is 10."""
 _WIDTHS = (256, 1024, 4096)
 _STEPS = (1, 2, 4, 8)
 _ASKED = 1 << 16
@@ -36,7 +37,7 @@ ABOUT = {
     "mean": "in the worst case",
     "vector": "for each mean in the worst case",
     "distribution": "for a cumulative share, on average",
-    "quantile": "for the share below the median",
+    "quantile": "for a cumulative share, on average",
     "key-value": "for rare keys",
     "heavy-hitters": "for rare values, people being spread over the levels",
     "sketch": "for rare values, plus collisions that more people do not remove",
@@ -118,9 +119,7 @@ def best(
         )
     made = _protocols(domain_size, eps, task)
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
-    fitting = [
-        Candidate(p, _variance(p, task), p.report_bytes) for p in made if p.report_bytes <= cap
-    ]
+    fitting = [Candidate(p, _variance(p), p.report_bytes) for p in made if p.report_bytes <= cap]
     if not fitting:
         shortest = min(p.report_bytes for p in made)
         raise ParameterError(
@@ -139,11 +138,11 @@ def best(
     return Choice(chosen.protocol, _why(chosen, others, task), (chosen, *others))
 
 
-def _variance(protocol: Any, task: str) -> float:
+def _variance(protocol: Any) -> float:
     """Return what protocols are compared by, for one report."""
     if isinstance(protocol, Hierarchy):
-        found = protocol.variance(cumulative=True)
-        return float(found.mean() if task == "distribution" else found[(len(found) - 1) // 2])
+        # on average over the cuts: at one cut a fanout may be lucky
+        return float(protocol.variance(cumulative=True).mean())
     return float(protocol.variance())
 
 
@@ -156,7 +155,8 @@ def _protocols(domain_size: int | None, eps: Any, task: str) -> list[LocalProtoc
         return [kind(eps, width=m, hashes=1 << 16) for kind in kinds for m in _WIDTHS]
     if task in ("distribution", "quantile"):
         size = read_whole(domain_size, "domain_size", least=2, most=1024)
-        return [Hierarchy(size, eps, fanout=f) for f in _FANOUTS if f <= size]
+        most = min(size, _FANOUTS if size <= _SMALL else 10)
+        return [Hierarchy(size, eps, fanout=f) for f in range(2, most + 1)]
     if task == "frequency":
         return _frequency_protocols(read_whole(domain_size, "domain_size", least=2), eps)
     if task == "vector":

@@ -229,7 +229,7 @@ def decode(
     errors[chosen] = np.sqrt(
         bits_variance(
             [reading[chosen, j] for j in range(shape[0])], people.tolist(),
-            design[:, chosen].reshape(*shape, -1), held, shares.rates,
+            list(design[:, chosen].reshape(*shape, chosen.size)), held, shares.rates,
         )
     )  # fmt: skip
     out = np.setdiff1d(np.arange(len(names)), chosen)

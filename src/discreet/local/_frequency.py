@@ -223,6 +223,15 @@ def line_variance(p: Fraction, q: Fraction, frequency: Number, n: int, of: str) 
     return float(spread / (p - q) ** 2 / read_whole(n, "n", most=1 << 62))
 
 
+def read_shares(x: Any, size: int) -> Floats:
+    """Parse the shares of `size` values: none negative, at most 1 in all."""
+    shares = np.asarray(x, dtype=np.float64)
+    # NaN fails every comparison
+    if shares.shape != (size,) or not (shares >= 0).all() or not shares.sum() <= 1 + 1e-9:
+        raise ParameterError(f"frequencies must be {size} shares, none negative, at most 1 in all")
+    return shares
+
+
 def read_share(x: Number) -> Fraction:
     """Parse a share in [0, 1]."""
     value = _exact.decimal(x, "frequency")

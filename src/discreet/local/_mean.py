@@ -180,8 +180,7 @@ class LocalMean(LocalProtocol):
         Parameters
         ----------
         value
-            A point of the grid (others add at most a quarter of a squared grid step);
-            left out: the worst case.
+            A point of the range; left out: the worst case, rounding to the grid included.
         n
             Number of reports.
         """
@@ -193,9 +192,14 @@ class LocalMean(LocalProtocol):
         """Return a variance on [−1, 1], at a value or at its worst, in units of the range."""
         half = (self.high - self.low) / 2
         if value is None:
-            spread = max(at(Fraction(0)), at(Fraction(1)))
+            spread = worst(at)
         else:
-            spread = at((_exact.decimal(value, "value") - self.low) / half - 1)
+            point = _exact.decimal(value, "value")
+            if not self.low <= point <= self.high:
+                raise ParameterError(
+                    "value must lie in the public range", hint=Hint("value", float(self.low))
+                )
+            spread = at((point - self.low) / half - 1)
         return float(spread * half**2) / rat.read_whole(n, "n", most=1 << 62)
 
     def unit(self, t: Any) -> Any:
@@ -203,7 +207,11 @@ class LocalMean(LocalProtocol):
         return float(self.low) + float(self.high - self.low) / 2 * (t + 1)
 
     def variance_at(self, t: Fraction) -> Fraction:
-        return self.share * self.law.variance(t) + (1 - self.share) * (1 / self.duchi**2 - t * t)
+        """Return the exact variance of one report at any point of [−1, 1]."""
+        part = t * self.law.steps % 1
+        rounding = self.law.kappa * part * (1 - part) * self.law.scale**2
+        steps = self.law.variance(t) + rounding
+        return self.share * steps + (1 - self.share) * (1 / self.duchi**2 - t * t)
 
     @property
     def gain(self) -> float:
@@ -326,6 +334,20 @@ class LocalMean(LocalProtocol):
                     drawn = rng.multinomial(some, chances)
                     state[2:] += [some, int(drawn @ outputs), int(drawn @ outputs**2)]
         return state
+
+
+def worst(at: Callable[[Fraction], Fraction]) -> Fraction:
+    """Return the largest variance over [0, 1], hence over [−1, 1].
+
+    Between two points of the grid the second moment is linear: the variance is c + st − t²
+    there, and largest at t = s/2 or at an end.
+    """
+    found = at(Fraction(0))
+    for j in range(STEPS):
+        a, b = Fraction(j, STEPS), Fraction(j + 1, STEPS)
+        slope = (at(b) - at(a)) * STEPS + a + b
+        found = max(found, at(min(max(slope / 2, a), b)))
+    return found
 
 
 def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:

@@ -31,6 +31,7 @@ from discreet.local._bits import Counts, read_items
 from discreet.local._categorical import OptimizedUnary
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
+from discreet.local._frequency import read_shares
 from discreet.local._intervals import (
     CHERNOFF,
     POPULATION,
@@ -222,9 +223,7 @@ class Hierarchy(LocalProtocol):
             Of cumulative shares instead.
         """
         size = self.domain
-        f = np.full(size, 1 / size) if frequencies is None else np.asarray(frequencies, float)
-        if f.shape != (size,):
-            raise ParameterError(f"frequencies must be {size} shares")
+        f = read_shares(np.full(size, 1 / size) if frequencies is None else frequencies, size)
         people = np.full(self.levels, read_whole(n, "n", most=1 << 62) / self.levels)
         T, _ = self._reading(people)
         reading = self._weights(np.cumsum(T, axis=0) if cumulative else T, people)

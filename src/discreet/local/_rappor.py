@@ -49,7 +49,7 @@ from discreet.local import _bits, _decode, _draws
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, Words
 from discreet.local._draws import Rng
-from discreet.local._frequency import line_variance
+from discreet.local._frequency import line_variance, read_shares
 from discreet.local._intervals import Floats, bits_variance
 from discreet.local._protocol import Client, LocalProtocol
 from discreet.local._rationals import log_up, read_mark, read_probability, read_whole
@@ -195,7 +195,7 @@ class Rappor(LocalProtocol):
         reading = np.linalg.pinv(design) / (people * (one - zero))
         return bits_variance(
             np.split(reading, self.cohorts, axis=1), [people] * self.cohorts,
-            np.split(design, self.cohorts), np.asarray(frequency, dtype=np.float64), (one, zero),
+            np.split(design, self.cohorts), read_shares(frequency, design.shape[1]), (one, zero),
         )  # fmt: skip
 
     @property

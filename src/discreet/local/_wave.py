@@ -31,6 +31,7 @@ from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, adds_up, read_items
 from discreet.local._draws import Rng
+from discreet.local._frequency import read_shares
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
 from discreet.local._ordinal import DistributionEstimate
 from discreet.local._protocol import LocalProtocol
@@ -151,7 +152,7 @@ class SquareWave(LocalProtocol):
             Of cumulative shares instead.
         """
         f = np.full(self.domain, 1 / self.domain) if frequencies is None else frequencies
-        reading, law = _unbiased(self), self.matrix() @ np.asarray(f, dtype=np.float64)
+        reading, law = _unbiased(self), self.matrix() @ read_shares(f, self.domain)
         if cumulative:
             reading = np.cumsum(reading, axis=0)
         spread = reading**2 @ law - (reading @ law) ** 2
