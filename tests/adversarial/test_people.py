@@ -14,7 +14,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from discreet import audit, plan
+from discreet import audit, plan, sql
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import FoldKind
 from discreet.policy import Budget, Category, Integer, Policy, Table
@@ -179,6 +179,13 @@ def excesses(text, meaning, rules, seeds):
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_people_are_counted_and_protected(text, neighbours):
     assert list(excesses(text, QUESTIONS[text], policy(neighbours), range(6))) == []
+
+
+@pytest.mark.parametrize("text", QUESTIONS)
+def test_plans_about_people_can_be_read(text):
+    """A preview describes its plan; a newcomer's first one failed."""
+    words = plan.describe(sql.parse(text, policy(Neighbours.ADD_REMOVE)).query)
+    assert "group by person" in words
 
 
 @pytest.mark.long

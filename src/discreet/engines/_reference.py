@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from discreet.engines._protocol import check_joins
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan, ingest, run
 from discreet.verify import Table as Held
@@ -27,6 +28,7 @@ class Reference:
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
+        check_joins(aggregate, self.fanout)
         return run(aggregate, self._tables, salt)
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:  # noqa: ARG002 - no SQL here

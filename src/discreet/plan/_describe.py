@@ -7,6 +7,7 @@ from typing import Final
 from discreet._exact import show
 from discreet.plan._expr import plain_column
 from discreet.plan._nodes import quoted
+from discreet.plan._per_unit import PerUnit
 from discreet.plan._query import Apply, KeyValue, Number, OutputExpr, Query, StatisticValue, Text
 from discreet.plan._relation import (
     Filter,
@@ -98,9 +99,14 @@ def _relation(relation: Relation) -> list[str]:
             times = _plural(fanout, "match") if fanout == 1 else f"{fanout} matches"
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
-        case JoinUnit(below, other, _):
+        case JoinUnit(below, other, _, how):
             side = " ".join(reversed(_relation(other))).removeprefix("scan ")
-            return [f"join {side} on the unit", *_relation(below)]
+            return [f"{'left ' * (how == 'left')}join {side} on the unit", *_relation(below)]
+        case PerUnit(below, keys, folds):
+            names = [base(below).table.unit or "row", *(n for n, _ in keys)]
+            values = ", ".join(f"{n} = {f.kind}({f.expr.describe()})" for n, f in folds)
+            each = f"group by {', '.join(names)}" + (f": {values}" if values else "")
+            return [each, *_relation(below)]
         case LimitRows(below, n):
             limit = f"limit each {base(below).table.unit} to {_plural(n, 'row')}"
             return [limit, *_relation(below)]
