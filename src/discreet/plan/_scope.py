@@ -374,7 +374,7 @@ class Scope:
 
     def having(self, other: Scope, *, where: bool) -> Scope:
         """Keep the rows of units that have (or have not) a row in another private relation."""
-        prefix = f"\0{len(self.relation.nodes)}."
+        prefix = f"elsewhere {len(self.relation.nodes)}."
         one = Constant.number(Fraction(1))
         if where:
             return replace(
