@@ -266,8 +266,17 @@ def lowered(store, question):
         return None
 
 
-def statements(stores, seed, count, first=()):
+def written(store, aggregate):
+    """Statement of an aggregate; None where it is refused before anything is paid."""
+    try:
+        return store.engine.sql(aggregate)
+    except UnprovenStatementError:
+        return None
+
+
+def statements(stores, seed, count, first=(), refused=None):
     """Statements of questions that are asked: store, plan, aggregate, text; each text once."""
+    refused = [] if refused is None else refused
     source, seen, asked = Questions(seed), set(), 0
     questions = itertools.chain(first, iter(source.sentence, None))
     while asked < count:
@@ -275,7 +284,9 @@ def statements(stores, seed, count, first=()):
         for store in itertools.chain(*stores.values()):
             low = found.setdefault(store.rules, lowered(store, question))
             for aggregate in low.aggregates if low else ():
-                text = store.engine.sql(aggregate) if aggregate.measures else ""
+                text = written(store, aggregate) if aggregate.measures else ""
+                if text is None:
+                    refused.append(question)
                 if text and (store.rules, text) not in seen:
                     seen.add((store.rules, text))
                     yield store, low, aggregate, text
@@ -288,10 +299,18 @@ def largest(text):
 
 
 def check(stores, seed, count):
-    """Every statement is proved, limits as is declared, and does on extremes what is read."""
-    checked = 0
-    for store, low, aggregate, text in statements(stores, seed, count):
-        check_statements(store.engine, low)
+    """What is proved limits as is declared, and does on extremes what is read.
+
+    The verifier may refuse what it cannot prove, before anything is paid: at most one
+    statement in twenty (in most blocks none; aggregates of what is always NULL).
+    """
+    checked, refused = 0, []
+    for store, low, aggregate, text in statements(stores, seed, count, refused=refused):
+        try:
+            check_statements(store.engine, low)
+        except UnprovenStatementError:
+            refused.append(text)
+            continue
         proof = store.proof(text)
         for measure, reading in zip(aggregate.measures, proof.measures, strict=True):
             d = plan.sensitivity(aggregate, measure)
@@ -299,6 +318,7 @@ def check(stores, seed, count):
             assert reading.within(*norms, aggregate.neighbours.value), (d, reading, text)
         assert store.fault(largest(text), proof) is None, text
         checked += 1
+    assert len(refused) <= checked // 20, refused
     return checked
 
 
