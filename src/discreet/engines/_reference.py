@@ -43,11 +43,10 @@ class Reference:
         table = public.table
         if not table.public:
             raise SchemaError(f"table {table.name!r} is not public")
-        keys = Counter(
-            tuple(ingest(table.columns[c], row[c]) for c in columns)
-            for row in self._tables[table.name]
-        )
-        return max(keys.values(), default=1)
+        rows = self._tables[table.name]
+        keys = (tuple(ingest(table.columns[c], row[c]) for c in columns) for row in rows)
+        # NULL meets nothing in a join
+        return max(Counter(k for k in keys if None not in k).values(), default=1)
 
     def close(self) -> None:
         """Nothing to release."""
