@@ -13,14 +13,16 @@ from fractions import Fraction
 from functools import cached_property
 from math import prod
 
+from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._relation import (
+    JoinUnit,
     Key,
     Limits,
     Relation,
+    Scan,
     base,
     digest,
-    multiplied_tables,
     rows_of_unit,
 )
 from discreet.plan._statistics import Statistic
@@ -110,6 +112,16 @@ class Query:
         from discreet.plan._describe import describe  # noqa: PLC0415 - it imports this module
 
         return describe(self)
+
+
+def multiplied_tables(relation: Relation) -> list[pol.Table]:
+    """Private tables whose rows multiply each other; one row for each unit does not."""
+    if isinstance(relation, Scan):
+        return [relation.table]
+    inputs = relation.inputs
+    if isinstance(relation, JoinUnit) and relation.other.m == 1:
+        inputs = (relation.below,)
+    return [table for i in inputs for table in multiplied_tables(i)]
 
 
 def limits_of(relation: Relation, *, grouped: bool) -> Limits:

@@ -401,16 +401,6 @@ def private_tables(relation: Relation) -> list[pol.Table]:
     return [node.table for node in relation.nodes if isinstance(node, Scan)]
 
 
-def multiplied_tables(relation: Relation) -> list[pol.Table]:
-    """Private tables whose rows multiply each other; one row for each unit does not."""
-    if isinstance(relation, Scan):
-        return [relation.table]
-    inputs = relation.inputs
-    if isinstance(relation, JoinUnit) and relation.other.m == 1:
-        inputs = (relation.below,)
-    return [table for i in inputs for table in multiplied_tables(i)]
-
-
 def rows_of_unit(table: pol.Table) -> int:
     """Most rows of one unit that the policy lets into an aggregate."""
     if table.max_rows_per_unit is not None:
