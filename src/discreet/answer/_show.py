@@ -39,6 +39,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     low, high = ends
     if isinstance(value, str):
         return visible(value)
+    if math.isnan(value):
+        return "NULL"
     if exact:
         return f"{number(float(value))} (exact)"
     margin = (high - low) / 2

@@ -15,7 +15,7 @@ from discreet import sql as front
 from discreet._exact import Number, floor_decimal
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _stored
+from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._external import external_job
@@ -128,8 +128,10 @@ class Curator:
                     "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
                 ),
             )
-        parsed = self._question(query)
+        parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        if isinstance(parsed, front.United):
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
@@ -143,9 +145,17 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        parsed = self._question(query)
+        parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
-        plan = self._plan(parsed.query, offer)
+        if isinstance(parsed, front.United):
+            plans, cost = _united.plans(self, parsed, offer)
+            first, *others = (self._quote(plan, offer) for plan in plans)
+            return _united.UnionQuote(
+                first.plan, first.sql, first.left, first.confidence, cost, tuple(others)
+            )
+        return self._quote(self._plan(parsed.query, offer), offer)
+
+    def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         return Quote(plan, statements, self._left(), offer.confidence)
 
@@ -359,6 +369,12 @@ class Curator:
         return f"Curator({', '.join(self.policy.tables)}; left {self._left()})"
 
     # -- machinery --------------------------------------------------------------------
+
+    def _read(self, question: str | frame.Table) -> Parsed | front.United:
+        """Read what may be several questions with UNION ALL between them."""
+        if isinstance(question, str) and not self._closed:
+            return front.parse_any(question, self.policy, public_fanout=self._fanout)
+        return self._question(question)
 
     def _question(self, question: str | frame.Table) -> Parsed:
         """Read SQL text or a fluent question under this curator's own policy.

@@ -12,15 +12,26 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Assembly, Expr, OutputExpr, Query, Scan, Scope, base, build
+from discreet.plan import (
+    Assembly,
+    Expr,
+    OutputExpr,
+    Query,
+    Scan,
+    Scope,
+    base,
+    build,
+    windows_of,
+)
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._parsed import Fanout, Parsed
+from discreet.sql._grouping import levels
+from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
 from discreet.sql._text import identifier, label, only, refuse, tree
 
-__all__ = ["Parsed", "lower", "parse"]
+__all__ = ["Parsed", "lower", "parse", "parse_any"]
 
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
@@ -78,7 +89,25 @@ def parse(
     discreet.errors.UnknownNameError: there is no column "aeg"; known: sex, age
         try: age
     """
+    found = parse_any(text, policy, public_fanout=public_fanout, other=other)
+    if isinstance(found, United):
+        raise refuse("UNION here", "one SELECT")
+    return found
+
+
+def parse_any(
+    text: str,
+    policy: pol.Policy,
+    *,
+    public_fanout: Fanout | None = None,
+    other: str | None = None,
+) -> Parsed | United:
+    """Read one SELECT, or several with UNION ALL between them."""
     root = tree(text)
+    if isinstance(root, exp.Union):
+        from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
+
+        return unite(root, policy, public_fanout)
     if not isinstance(root, exp.Select):
         raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
     return lower(root, policy, public_fanout, other)
@@ -420,15 +449,16 @@ class _Select:
         group = self.node.args.get("group")
         if group is None:
             return
-        only(group, "expressions", "all", hint="GROUP BY sex, age")
-        nodes: list[exp.Expr] = list(group.expressions)
-        if group.args.get("all"):
-            nodes += [value for value, _, _ in items if not has_aggregate(value)]
-        for node in nodes:
-            value, name = self._key(assembly.scope, node.unnest(), items)
-            if has_aggregate(value):
-                raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
-            assembly.group(name, rows.expr(value, "GROUP BY"))
+        every = [value for value, _, _ in items if not has_aggregate(value)]
+        more = tuple(every) if group.args.get("all") else ()
+        for level in levels(group):
+            names: dict[str, None] = {}
+            for node in (*level, *more):
+                value, name = self._key(assembly.scope, node.unnest(), items)
+                if has_aggregate(value):
+                    raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
+                names[assembly.group(name, rows.expr(value, "GROUP BY")).name] = None
+            assembly.levels[tuple(names)] = None
 
     def _key(
         self, scope: Scope, node: exp.Expr, items: list[tuple[exp.Expr, str, bool]]
@@ -455,13 +485,12 @@ class _Select:
         return node, default_name(node, len(items) + 1)
 
     def _show(self, outputs: Outputs, items: list[tuple[exp.Expr, str, bool]]) -> None:
-        aliases: dict[str, OutputExpr] = {}
         for value, name, chosen in items:
             out = outputs.lower(value)
             outputs.assembly.show(name, out)
             if chosen or not isinstance(value, exp.Column):
-                aliases[name.casefold()] = out
-        outputs.aliases = aliases
+                outputs.aliases[name.casefold()] = out
+        outputs.reading = False
 
     # --- after the noise -------------------------------------------------------------------
 
@@ -477,7 +506,7 @@ class _Select:
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
-            limit=_limit(args.get("limit")),
+            limit=limit_of(args.get("limit")),
             other=self.other,
             rows=options.rows,
             groups=options.groups,
@@ -486,6 +515,11 @@ class _Select:
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
         out = outputs.lower(node)
+        if windows_of(out):
+            raise UnsupportedQueryError(
+                "HAVING decides row by row, before windows (OVER) are computed",
+                hint="ORDER BY 1 LIMIT 10",
+            )
         if outputs.kind(out) not in ("truth", "flag"):
             raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
         return out
@@ -521,7 +555,8 @@ def _member_query(part: exp.Expr) -> tuple[bool, exp.In | None]:
     return True, None
 
 
-def _limit(node: exp.Expr | None) -> int | None:
+def limit_of(node: exp.Expr | None) -> int | None:
+    """How many rows LIMIT keeps."""
     if node is None:
         return None
     only(node, "expression", hint="LIMIT 10")
