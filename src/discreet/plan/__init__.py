@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
+from discreet.plan import _curves as curves
 from discreet.plan import _expr as expr
 from discreet.plan import _functions as functions
 from discreet.plan import _words as words
@@ -171,6 +172,7 @@ __all__ = [
     "check_label",
     "choosing",
     "corners",
+    "curves",
     "damaged",
     "describe",
     "digest",

@@ -23,6 +23,7 @@ from discreet.plan import (
     build,
     windows_of,
 )
+from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
@@ -119,7 +120,7 @@ def lower(
     """Lower the tree of one SELECT, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return _Select(root, policy, public_fanout, other).parse()
+        return Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
@@ -128,7 +129,7 @@ def lower(
 
 
 @dataclass
-class _Select:
+class Select:
     node: exp.Select
     policy: pol.Policy
     fanout: Fanout | None
@@ -271,30 +272,14 @@ class _Select:
         test = where.this
         plain = []
         for part in test.flatten() if isinstance(test, exp.And) else [test]:
-            wanted, inner = _member_query(part)
-            if inner is None:
-                if has_aggregate(part):
-                    raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
-                plain.append(part)
-            else:
-                scope = self._having_rows(scope, inner, part, where=wanted)
+            wanted, inner = elsewhere.test_of(part)
+            if inner is not None:
+                scope = scope.having(elsewhere.rows(self, scope, inner), where=wanted)
+                continue
+            if has_aggregate(part):
+                raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
+            plain.append(part)
         return scope.where(*(Rows(scope).condition(part) for part in plain))
-
-    def _having_rows(self, scope: Scope, inner: exp.In, part: exp.Expr, *, where: bool) -> Scope:
-        """Keep rows by whether their unit occurs in a subquery."""
-        column, query = inner.this, inner.args["query"]
-        query = query.this if isinstance(query, exp.Subquery) else query
-        unit = scope.unit or "the unit"
-        hint = f"{unit} IN (SELECT {unit} …)"
-        table = identifier(column.args.get("table"))
-        if not (isinstance(column, exp.Column) and scope.is_unit(column.name, table)):
-            raise refuse(f"{label(part)} of a subquery on other than the unit", hint)
-        if not isinstance(query, exp.Select) or len(query.expressions) != 1:
-            raise refuse("IN of this subquery", hint)
-        other = self.rows_of(query, "subquery")
-        if other.sources[0].columns:
-            raise refuse("IN of a subquery that selects other than the unit", hint)
-        return scope.having(other, where=where)
 
     def _projected(self, scope: Scope, items: Sequence[exp.Expr]) -> dict[str, Expr]:
         columns: dict[str, Expr] = {}
@@ -545,14 +530,6 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
-
-
-def _member_query(part: exp.Expr) -> tuple[bool, exp.In | None]:
-    """A test of membership in a subquery, and whether it is asserted."""
-    inner = part.this if isinstance(part, exp.Not) else part
-    if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-        return not isinstance(part, exp.Not), inner
-    return True, None
 
 
 def limit_of(node: exp.Expr | None) -> int | None:
