@@ -85,6 +85,52 @@ def test_statistics_of_groups(statistic, noise):
         check(inside, level)
 
 
+WINDOWS = {
+    "SUM(COUNT(*)) OVER ()": 400,
+    "AVG(COUNT(*)) OVER ()": 200,
+    "COUNT(*) / SUM(COUNT(*)) OVER ()": len(BY["F"]) / 400,
+    "SUM(SUM(age)) OVER (ORDER BY sex DESC)": sum(map(sum, BY.values())),
+    "COUNT(*) - LEAD(COUNT(*)) OVER (ORDER BY sex)": len(BY["F"]) - len(BY["M"]),
+    "RANK() OVER (ORDER BY COUNT(*) DESC)": 1,
+    "MAX(COUNT(*)) OVER ()": len(BY["F"]),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1)])
+def test_windows_over_the_rows_of_an_answer(window, epsilon):
+    got = answers(f"SELECT sex, {window} AS x FROM people GROUP BY sex", pl.Ask(epsilon))
+    inside = sum(
+        low - 1e-9 <= WINDOWS[window] <= high + 1e-9
+        for a in got
+        for low, high in [a.interval(0.9)[0]["x"]]
+    )
+    check(inside, 0.9)
+
+
+@pytest.mark.parametrize("statistic", ["COUNT(*)", "SUM(age)", "AVG(age)"])
+def test_totals_of_levels(statistic):
+    got = answers(
+        f"SELECT sex, {statistic} AS x FROM people GROUP BY ROLLUP (sex)", pl.Ask(Fraction(1, 10))
+    )
+    truth = CASES[statistic]([*BY["F"], *BY["M"]])
+    rows = [a.interval(0.9)[2]["x"] for a in got]
+    check(sum(low - 1e-9 <= truth <= high + 1e-9 for low, high in rows), 0.9)
+
+
+def test_the_harness_rejects_totals_with_the_noise_of_one_cell():
+    """Mutant: the margin of one of sixteen cells for their total (four times too short)."""
+    text = "SELECT age / 7 AS k, SUM(COUNT(*)) OVER () AS x FROM people GROUP BY 1"
+    got = answers(text, pl.Ask(Fraction(1, 10)))
+    inside = 0
+    for a in got:
+        part = a._record.parts[0]
+        inside += abs(sum(part.values) - 400) <= part.law.interval(0.9).high
+    with pytest.raises(AssertionError):
+        check(inside, 0.9)
+    check(sum(low <= 400 <= high for a in got for low, high in [a.interval(0.9)[0]["x"]]), 0.9)
+
+
 @pytest.mark.parametrize(("q", "level"), list(itertools.product([0, 0.1, 0.5, 0.9, 1], [0.5, 0.9])))
 def test_quantiles(q, level):
     got = answers(f"SELECT QUANTILE(age, {q}) AS x FROM people", pl.Ask(Fraction(1)), n=150)

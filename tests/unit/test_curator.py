@@ -89,7 +89,7 @@ def test_preview_touches_neither_data_nor_budget():
     asked._engine = Untouchable({"people": []})
     quote = asked.preview(GROUPED, epsilon="0.5")
     assert asked.budget.spent["epsilon"] == 0
-    assert "cost    ε=0.5" in repr(quote)
+    assert "cost    ε 0.5" in repr(quote)
     assert set(quote.error()) == {"n", "pay"}
 
 
@@ -363,8 +363,8 @@ def test_text_and_html_show_margin_cost_and_rest():
     answer = curator().sql(GROUPED, epsilon="0.5")
     text = repr(answer)
     assert "±" in text
-    assert "cost ε=0.5" in text
-    assert "left ε=9.5 of 10" in text
+    assert "cost ε 0.5" in text
+    assert "9.5 of 10 left (≈ 19 more like this)" in text
     assert "<table>" in answer._repr_html_()
 
 

@@ -2,60 +2,191 @@
 
 The same small language is evaluated twice: on estimates, and by interval
 arithmetic on boxes that hold jointly with a stated probability. Comparisons and
-logic (HAVING) are only evaluated on estimates.
+logic (HAVING) are only evaluated on estimates. Windows look at several rows of the
+answer (``_windows``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.plan import Apply, Box, KeyValue, Number, OutputExpr, StatisticValue, Text, corners
+from discreet.answer import _windows
+from discreet.noise import Law
+from discreet.plan import (
+    Apply,
+    Box,
+    Grouping,
+    KeyValue,
+    Number,
+    OutputExpr,
+    StatisticValue,
+    Text,
+    Window,
+    corners,
+    statistics_of,
+)
 
 Column = NDArray[Any]
-Estimates = Callable[[int], Column]
-Boxes = Callable[[int], Box]
 
 
-def evaluate(
-    out: OutputExpr, statistic: Estimates, keys: Mapping[str, Column], cells: int
-) -> Column:
-    """Value of an output in every cell."""
+class Source(Protocol):
+    """What outputs are computed from: keys, statistics and the rows that HAVING keeps."""
+
+    @property
+    def cells(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def keys(self) -> Mapping[str, Column]:
+        """Values of the keys, row by row."""
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Rows that windows look at."""
+
+    def grouping(self, name: str) -> Column:
+        """1 in rows that add up over a key."""
+
+    def statistic(self, index: int) -> Column:
+        """Estimates of one statistic."""
+
+    def box(self, index: int, level: float) -> Box:
+        """Ends of one statistic, if every statement about noise holds with `level`."""
+
+    def added(self, index: int) -> tuple[Law | None, float] | None:
+        """Law and step of a statistic whose rows have independent noise and may be added up."""
+
+    def statements(self, statistics: set[int]) -> int:
+        """Independent statements about noise behind some statistics."""
+
+
+def evaluate(out: OutputExpr, source: Source) -> Column:
+    """Value of an output in every row."""
     match out:
         case StatisticValue(index):
-            return statistic(index)
+            return source.statistic(index)
         case KeyValue(name):
-            return keys[name]
+            return source.keys[name]
+        case Grouping(name):
+            return source.grouping(name)
         case Number(value):
-            return np.full(cells, float(value))
+            return np.full(source.cells, float(value))
         case Text(value):
-            return np.full(cells, value, dtype=object)
+            return np.full(source.cells, value, dtype=object)
+        case Window():
+            args = [evaluate(a, source) for a in out.args]
+            return _windows.value(out, args, list(_frames(out, source)), source.cells)
         case Apply(op, args):
-            values = [evaluate(a, statistic, keys, cells) for a in args]
+            values = [evaluate(a, source) for a in args]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return OPERATIONS[op].value(*values)
+                return np.broadcast_to(OPERATIONS[op].value(*values), (source.cells,))
     raise AssertionError(out)
 
 
-def bounds(out: OutputExpr, statistic: Boxes, cells: int) -> Box | None:
-    """Range of an output over the statistics' boxes; None if it is not a number."""
+def _frames(window: Window, source: Source) -> Iterator[_windows.Frames]:
+    partition = [evaluate(p, source) for p in window.partition]
+    order = []
+    for out, descending in window.order:
+        values = sortable(evaluate(out, source))
+        order.append(-values if descending else values)
+    return _windows.frames(window, source.kept, partition, order)
+
+
+def sortable(values: Column) -> Column:
+    """Numbers that sort like some values: numbers and dates by value, then texts; NULL last."""
+    if values.dtype != object:
+        return np.asarray(values, dtype=np.float64)
+    places = [(2, "") if v is None else (int(isinstance(v, str)), v) for v in values]
+    try:
+        order = {place: i for i, place in enumerate(sorted(set(places)))}
+    except TypeError:  # a record from elsewhere may mix what has no common order
+        places = [(1, str(v)) for v in values]
+        order = {place: i for i, place in enumerate(sorted(set(places)))}
+    return np.array([order[place] for place in places], dtype=np.float64)
+
+
+def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
+    """Range of an output; None if it is not a number.
+
+    It holds in every row if each statement about noise behind it holds with `level`; a
+    window is one statement.
+    """
     match out:
         case StatisticValue(index):
-            return statistic(index)
-        case Number(value):
-            constant = np.full(cells, float(value))
-            return Box(constant, constant)
+            return source.box(index, level)
+        case Window():
+            return _window(out, source, level)
+        case Number() | Grouping() | KeyValue():
+            return _exact(evaluate(out, source))
         case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
-            boxes = [bounds(a, statistic, cells) for a in args]
+            boxes = [bounds(a, source, level) for a in args]
             if None in boxes:
                 return None
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return box(*boxes)
     return None
+
+
+def _exact(values: Column) -> Box | None:
+    """Public numbers as boxes of width zero."""
+    if values.dtype == object:
+        if not all(isinstance(v, int | float) for v in values):
+            return None
+        values = values.astype(np.float64)
+    return Box(values, values)
+
+
+def _window(window: Window, source: Source, level: float) -> Box | None:
+    """Range of a window, as one statement about noise."""
+    parts = list(_frames(window, source))
+    used = statistics_of(window)
+    if not used:
+        return _exact(evaluate(window, source))
+    narrow = _added(window, source, parts, level)
+    if narrow is not None:
+        return narrow
+    # boxes of all rows at once, unless one row is read whatever the noise
+    rows = 1 if window.op in _windows.NEIGHBOURS and _public(window) else source.cells
+    each = (1 - level) / max(source.statements(used) * rows, 1)
+    boxes = [bounds(a, source, 1 - each) for a in window.args]
+    if any(b is None for b in boxes):
+        return None
+    by = None
+    if window.order:
+        out, descending = window.order[0]
+        by = bounds(out, source, 1 - each)
+        by = by if by is None or descending else _minus_box(by)
+    return _windows.box(window, [b for b in boxes if b], by, parts, source.cells)
+
+
+def _public(window: Window) -> bool:
+    """Whether keys alone order the rows."""
+    return not any(statistics_of(out) for out, _ in window.order)
+
+
+def _added(
+    window: Window, source: Source, parts: list[_windows.Frames], level: float
+) -> Box | None:
+    """Sum of one vector's cells in a public order, by the law of the sum of their noise."""
+    arg = window.args[0] if window.op in ("SUM", "AVG") and _public(window) else None
+    if not isinstance(arg, StatisticValue):
+        return None
+    found = source.added(arg.index)
+    if found is None:
+        return None
+    law, step = found
+    half = np.full(source.cells, np.nan)
+    for f in parts:
+        terms = f.stop - f.start
+        wide = np.zeros(f.size) if law is None else _windows.Sums(law, level).half(terms)
+        half[f.rows] = wide * step / (np.maximum(terms, 1) if window.op == "AVG" else 1)
+    middle = evaluate(window, source)
+    return Box(middle - half, middle + half)
 
 
 def _divide(a: Box, b: Box) -> Box:
@@ -111,6 +242,7 @@ class Operation:
 
 
 OPERATIONS: Final = {
+    "null": Operation(0, 0, lambda: np.full(1, None, dtype=object)),
     "+": Operation(2, 2, np.add, lambda a, b: Box(a.low + b.low, a.high + b.high)),
     "-": Operation(1, 2, _minus, _minus_box),
     "*": Operation(2, 2, np.multiply, lambda a, b: corners(np.multiply, a, b)),

@@ -91,8 +91,9 @@ def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
             whole.accounting,
             {
                 currency: (amount, whole.amounts[currency][1])
-                for currency, amount in charge(state.limits, cost).items()
+                for currency, amount in charge(whole.amounts, cost).items()
             },
+            whole.routes,
         )
         for name, cost in sorted(state.spent.items())
     }
@@ -135,12 +136,11 @@ def _show_head(console: Console, ledger: ChainedLedger) -> None:
 def _show_spenders(
     console: Console, budget: Budget, whole: Balance, spenders: dict[str, Balance]
 ) -> None:
-    main = _main(budget)
-    symbol = _SYMBOLS[main]
+    symbol = _SYMBOLS[whole.currency]
     rows = []
     for who, balance in [*spenders.items(), ("together", whole)]:
-        spent, total = balance.amounts[main]
-        share = float(spent / total) if total else 0.0
+        total, share = balance.total, float(balance.used)
+        spent = total * balance.used
         # without shares everybody draws on the whole: nobody has a total of their own
         own = balance is whole or bool(budget.shares)
         row = [who, short(spent), short(total) if own else "", short(total - spent) if own else ""]
@@ -181,11 +181,12 @@ def _timeline(budget: Budget, debits: Sequence[Line]) -> tuple[str, str, str]:
 
 
 def _main(budget: Budget) -> str:
-    return "rho" if budget.accounting == "zcdp" else "epsilon"
+    return "epsilon" if budget.rho is None else "rho"
 
 
 def _paid(budget: Budget, line: Line) -> Fraction:
-    return charge(budget, line.entry("").cost)[_main(budget)]
+    cost: Fraction = getattr(line.entry("").cost, _main(budget))
+    return cost
 
 
 def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> None:

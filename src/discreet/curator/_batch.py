@@ -19,7 +19,7 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError
-from discreet.plan import Ask, Cost, Lowered, Plan, charge, fits, price
+from discreet.plan import Ask, Cost, Lowered, Plan, Query, charge, fits, price
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -78,6 +78,10 @@ class Batch:
         if self._closed:
             raise ParameterError("this batch has run; start another one")
         query = self._curator._question(question).query  # noqa: SLF001 - its own batch
+        return self.add(query, weight=weight)
+
+    def add(self, query: Query, *, weight: Number = 1) -> Pending:
+        """Add a question that has been read."""
         lowered = self._curator._lowered(query)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
         self._questions.append(_Question(lowered, part, Pending()))
@@ -98,12 +102,16 @@ class Batch:
         questions = tuple(self._questions)
         if not questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
-        plans = self._priced(questions)
-        claim = (self._epsilon, self._delta or Fraction(0))
-        self.cost = charge([loss for plan in plans for loss in plan.losses], claim)
+        plans, self.cost = self.priced()
         answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
         for question, answer in zip(questions, answers, strict=True):
             question.pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
+
+    def priced(self) -> tuple[list[Plan], Cost]:
+        """Price all questions, and what they cost together."""
+        plans = self._priced(tuple(self._questions))
+        claim = (self._epsilon, self._delta or Fraction(0))
+        return plans, charge([loss for plan in plans for loss in plan.losses], claim)
 
     def _priced(self, questions: tuple[_Question, ...]) -> list[Plan]:
         basic = self._epsilon / sum((q.weight for q in questions), Fraction(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ from discreet import sql as front
 from discreet._exact import Number, floor_decimal
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _stored
+from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._external import external_job
@@ -26,7 +26,7 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
-from discreet.ledger import Balance, Ledger, Receipt, least_cost
+from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
 from discreet.plan import (
     Aggregate,
     Ask,
@@ -128,8 +128,10 @@ class Curator:
                     "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
                 ),
             )
-        parsed = self._question(query)
+        parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        if isinstance(parsed, front.United):
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
@@ -143,11 +145,36 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        parsed = self._question(query)
+        parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
-        plan = self._plan(parsed.query, offer)
+        if isinstance(parsed, front.United):
+            plans, cost = _united.plans(self, parsed, offer)
+            first, *others = (self._quote(plan, offer) for plan in plans)
+            return _united.UnionQuote(
+                first.plan,
+                first.sql,
+                first.left,
+                first.confidence,
+                total=cost,
+                others=tuple(others),
+            )
+        return self._quote(self._plan(parsed.query, offer), offer)
+
+    def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        return Quote(plan, statements, self._left(), offer.confidence)
+        left = describe_balance(self._share(), plan.cost)
+        stored = self._road.knows(self._job([plan], plan.cost, str))
+        refused = None if stored else self._refused(plan, offer)
+        return Quote(plan, statements, left, offer.confidence, refused, stored)
+
+    def _refused(self, plan: Plan, offer: Ask) -> str | None:
+        """Why a question would be refused now, and what would fit."""
+        for name, balance in (("the budget", self.ledger.balance()), ("your share", self._share())):
+            refused = refusal(name, balance, plan.cost)
+            if refused is not None:
+                fits = self._what_fits(plan, offer) or refused.hint
+                return refused.message + ("" if fits is None else f"; what fits: {fits}")
+        return None
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -356,9 +383,15 @@ class Curator:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Curator({', '.join(self.policy.tables)}; left {self._left()})"
+        return f"Curator({', '.join(self.policy.tables)}; {self._left()})"
 
     # -- machinery --------------------------------------------------------------------
+
+    def _read(self, question: str | frame.Table) -> Parsed | front.United:
+        """Read what may be several questions with UNION ALL between them."""
+        if isinstance(question, str) and not self._closed:
+            return front.parse_any(question, self.policy, public_fanout=self._fanout)
+        return self._question(question)
 
     def _question(self, question: str | frame.Table) -> Parsed:
         """Read SQL text or a fluent question under this curator's own policy.
@@ -408,10 +441,22 @@ class Curator:
             records.extend(self._measured(plan) for plan in plans)
             return _stored.write(records)
 
+        job = self._job(plans, cost, run)
+        name = None if key is None else plain_str(key, "key")
+        outcome = self._road.travel(job, key=name, fresh=fresh)
+        left = describe_balance(self._share(), cost)
+        if outcome.cached:
+            records = _stored.restore(outcome.text, plans)
+        tainted = noise.is_deterministic()
+        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
+
+    @staticmethod
+    def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
         queries = [plan.lowered.query for plan in plans]
         tables = [t for q in queries for t in private_tables(q.relation)]
-        job = Job(
-            plan="+".join(query.hash for query in queries),
+        return Job(
+            # found again by what was measured, whatever is done with it afterwards
+            plan="+".join(plan.lowered.measured for plan in plans),
             cost=cost,
             noise=_stored.describe_noise(plans),
             neighbours="+".join(sorted({q.neighbours.value for q in queries})),
@@ -419,13 +464,6 @@ class Curator:
             tables=tuple(sorted({t.name for t in tables})),
             run=run,
         )
-        name = None if key is None else plain_str(key, "key")
-        outcome = self._road.travel(job, key=name, fresh=fresh)
-        left = self._left()
-        if outcome.cached:
-            records = _stored.restore(outcome.text, plans)
-        tainted = noise.is_deterministic()
-        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
 
     @property
     def _road(self) -> Road:
@@ -448,14 +486,12 @@ class Curator:
         balances = (self._share(), self.ledger.balance())
         if offer.epsilon is None or "rho" not in balances[0].amounts:
             return None
-        room = min(balance.left("rho") for balance in balances)
-        if room <= 0:
-            return None
         low, high = Fraction(0), offer.epsilon
         for _ in range(24):
             middle = (low + high) / 2
             cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
-            low, high = (middle, high) if cost.rho <= room else (low, middle)
+            fits = all(b.after(cost).fits for b in balances)
+            low, high = (middle, high) if fits else (low, middle)
         digits = floor_decimal(low)
         return Hint("epsilon", digits) if digits else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from discreet._exact import show
+from discreet._print import short
 from discreet.plan import Plan, StatisticValue, describe, level_of_each
 
 
@@ -19,6 +21,10 @@ class Quote:
     sql: tuple[str, ...]
     left: str
     confidence: float = 0.95
+    refused: str | None = None
+    """Why the question would be refused now, and what would fit; None: it would be answered."""
+    stored: bool = False
+    """Whether the same question has been answered: it would be free."""
 
     @property
     def cost(self) -> dict[str, str]:
@@ -39,7 +45,12 @@ class Quote:
 
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
-        lines = [f"cost    {plan.cost}", f"left    {self.left}", f"noise   {plan.why}"]
+        cost = f"ρ {short(plan.cost.rho)}" if self.left.startswith("ρ") else None
+        cost = cost or f"ε {show(plan.cost.epsilon)}"
+        lines = [f"cost    {'free: answered before' if self.stored else cost}"]
+        if self.refused is not None and not self.stored:
+            lines.append(f"        would be refused: {self.refused}")
+        lines += [f"budget  {self.left}", f"noise   {plan.why}"]
         level = f"{100 * self.confidence:.4g} %"
         lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
         limits = query.limits

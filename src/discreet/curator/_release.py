@@ -44,6 +44,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         having=query.having,
         order=query.order,
         limit=query.limit,
+        levels=query.levels,
         cost=plan.cost.to_dict(),
         statement={
             "plan": query.hash,

@@ -33,11 +33,21 @@ def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
 
 
 def _typed(record: Record, plan: Plan) -> Record:
-    keys = dict(record.keys)
+    """Keys in their types, and what follows the noise as this question wants it."""
+    query, keys = plan.lowered.query, dict(record.keys)
     for key in plan.lowered.query.keys:
         if key.name in keys and key.expr.type.kind.value in {"date", "timestamp"}:
             keys[key.name] = tuple(_moment(v, key.expr.type.kind.value) for v in keys[key.name])
-    return replace(record, keys=keys)
+    return replace(
+        record,
+        keys=keys,
+        formulas=plan.lowered.formulas,
+        outputs=query.outputs,
+        having=query.having,
+        order=query.order,
+        limit=query.limit,
+        levels=query.levels,
+    )
 
 
 def _moment(value: object, kind: str) -> object:

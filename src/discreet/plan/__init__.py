@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
+from discreet.plan import _curves as curves
 from discreet.plan import _expr as expr
 from discreet.plan import _functions as functions
 from discreet.plan import _words as words
@@ -33,6 +34,7 @@ from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
     Apply,
+    Grouping,
     KeyValue,
     Number,
     OutputColumn,
@@ -40,7 +42,10 @@ from discreet.plan._query import (
     Query,
     StatisticValue,
     Text,
+    Window,
     limits_of,
+    parts_of,
+    windows_of,
 )
 from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
@@ -78,6 +83,7 @@ from discreet.plan._statistics import (
 from discreet.plan._target import (
     choosing,
     level_of_each,
+    outside_windows,
     shares_noise,
     statistics_of,
 )
@@ -110,6 +116,7 @@ __all__ = [
     "Fold",
     "FoldKind",
     "Formula",
+    "Grouping",
     "Groups",
     "JoinPublic",
     "JoinUnit",
@@ -154,6 +161,7 @@ __all__ = [
     "Text",
     "Total",
     "Type",
+    "Window",
     "Word",
     "aggregate",
     "base",
@@ -164,6 +172,7 @@ __all__ = [
     "check_label",
     "choosing",
     "corners",
+    "curves",
     "damaged",
     "describe",
     "digest",
@@ -179,6 +188,8 @@ __all__ = [
     "limits_of",
     "lower",
     "of_column",
+    "outside_windows",
+    "parts_of",
     "plain",
     "price",
     "private_tables",
@@ -188,5 +199,6 @@ __all__ = [
     "shares_noise",
     "statistic",
     "statistics_of",
+    "windows_of",
     "words",
 ]

@@ -28,6 +28,7 @@ from discreet.plan._relation import (
     aggregate,
     base,
     combinations,
+    digest,
 )
 from discreet.plan._stability import Sensitivity, linear_sensitivity, sensitivity
 from discreet.plan._target import rows_of_one_unit, target
@@ -54,6 +55,11 @@ class Lowered:
     formulas: tuple[Formula, ...]  # one per statistic
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+
+    @cached_property
+    def measured(self) -> str:
+        """Identity of what is measured: neither names of outputs nor what follows the noise."""
+        return digest((self.aggregates, self.parts, self.selector, self.labels))
 
     @cached_property
     def target(self) -> list[str]:

@@ -72,6 +72,8 @@ class Statistic(ABC):
     """Whether open keys are shown, hence selected."""
     ordered: ClassVar[bool] = False
     """Whether WITHIN GROUP may name its expression."""
+    adds_up: ClassVar[bool] = False
+    """Whether its parts in a union of groups are the sums of those of each."""
     known: ClassVar[list[type[Statistic]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -127,6 +129,7 @@ class Statistic(ABC):
 class Count(Statistic):
     """Rows; with an expression, rows where it is not NULL."""
 
+    adds_up = True
     word = "count"
     needs_expr = False
     names = (Name("COUNT"), Name("COUNTIF"), Name("COUNT_IF"))
@@ -186,6 +189,7 @@ class CountUnits(Statistic):
 class Sum(Statistic):
     """The sum of a column, clamped to its bounds."""
 
+    adds_up = True
     word = "sum"
     suits = _NUMBERS
     must = "a number"
@@ -202,6 +206,7 @@ class Sum(Statistic):
 class Average(Statistic):
     """Mean of the values that are not NULL."""
 
+    adds_up = True
     word = "avg"
     suits = _NUMBERS
     must = "a number"
@@ -234,6 +239,7 @@ class Average(Statistic):
 class Variance(Statistic):
     """Variance, divided by n − 1 (``sample``) or by n."""
 
+    adds_up = True
     sample: bool = True
 
     word = "var"

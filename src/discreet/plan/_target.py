@@ -20,7 +20,7 @@ from discreet._print import number
 from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
-from discreet.plan._query import Apply, OutputExpr, Query, StatisticValue
+from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of
 from discreet.plan._relation import (
     Aggregate,
     Filter,
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 
 def statistics_of(out: OutputExpr) -> set[int]:
     """Indices of the statistics an output reads."""
-    match out:
-        case StatisticValue(index):
-            return {index}
-        case Apply(_, args):
-            return set().union(*(statistics_of(a) for a in args))
-    return set()
+    own = {out.index} if isinstance(out, StatisticValue) else set()
+    return own.union(*(statistics_of(part) for part in parts_of(out)))
+
+
+def outside_windows(out: OutputExpr) -> set[int]:
+    """Statistics that an output reads in its own row."""
+    if isinstance(out, Window):
+        return set()
+    own = {out.index} if isinstance(out, StatisticValue) else set()
+    return own.union(*(outside_windows(part) for part in parts_of(out)))
 
 
 def choosing(

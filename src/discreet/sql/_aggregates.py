@@ -18,6 +18,7 @@ from discreet.plan import (
     CountDistinct,
     CountUnits,
     Expr,
+    Grouping,
     KeyValue,
     Kind,
     Null,
@@ -33,6 +34,7 @@ from discreet.plan import (
     statistic,
 )
 from discreet.sql._bounds import Bounds, read_bounds
+from discreet.sql._over import window
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
@@ -66,6 +68,11 @@ class Outputs:
     rows: Rows
     bounds: Bounds
     aliases: dict[str, OutputExpr] = field(default_factory=dict)
+    reading: bool = True
+
+    def _is_column(self, name: str) -> bool:
+        sources = self.assembly.scope.sources
+        return any(name.casefold() == c.casefold() for s in sources for c in s.columns)
 
     def lower(self, node: exp.Expr) -> OutputExpr:
         """Lower an output expression."""
@@ -73,7 +80,9 @@ class Outputs:
         if isinstance(node, exp.Filter | exp.WithinGroup) or name in AGGREGATES:
             return self.assembly.measure(self.aggregate(node))
         if isinstance(node, exp.Window):
-            raise refuse("a window (OVER)", "GROUP BY sex")
+            return window(self, node)
+        if name == "GROUPING":
+            return self._grouping(node)
         if name in _REFUSED:
             raise refuse(name or "", _REFUSED[name or ""])
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
@@ -96,12 +105,15 @@ class Outputs:
         """A key, an alias or a constant; None if the node must be taken apart first."""
         if isinstance(node, exp.Column) and not node.args.get("table"):
             alias = self.aliases.get(node.name.casefold())
-            if alias is not None:
+            # while SELECT is read, an earlier item's name stands behind the table's own
+            if alias is not None and not (self.reading and self._is_column(node.name)):
                 return alias
         if isinstance(node, exp.Literal):
             return Text(str(node.this)) if node.is_string else self._number(node)
         if isinstance(node, exp.Boolean):
             return Number(Fraction(int(node.this)))
+        if isinstance(node, exp.Null):
+            return Apply("null", ())
         expr = self._row(node)
         for key in self.assembly.keys:
             if expr is not None and key.expr == expr:
@@ -149,6 +161,8 @@ class Outputs:
 
     def kind(self, out: OutputExpr) -> str:
         """What an output is: a number, text, a truth value, a flag (0 or 1), or a date."""
+        if isinstance(out, Apply) and out.op == "null":
+            return "null"
         if isinstance(out, Apply):
             return "number" if out.op in "+-*/" or out.op in ("round", "abs") else "truth"
         if isinstance(out, Text):
@@ -161,6 +175,13 @@ class Outputs:
                 return LISTED
             return "number" if asked.result is None else _kind(asked.result)
         return "number"
+
+    def _grouping(self, node: exp.Expr) -> OutputExpr:
+        arity("GROUPING", node.expressions, 1)
+        key = self.lower(node.expressions[0])
+        if not isinstance(key, KeyValue):
+            raise QueryError("GROUPING takes a key", hint="GROUP BY ROLLUP (…)")
+        return Grouping(key.name)
 
     def _rounded(self, node: exp.Expr) -> OutputExpr:
         args = node.expressions
@@ -353,7 +374,7 @@ def default_name(node: exp.Expr, place: int) -> str:
     """Readable name of an output without alias: count, avg_income, year_joined."""
     if isinstance(node, exp.Column):
         return str(node.name)
-    if isinstance(node, exp.Filter | exp.WithinGroup):
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.Window):
         inner = node.this
         return default_name(inner if inner.expressions or inner.this else node, place)
     words: list[str] = []

@@ -69,6 +69,12 @@ class _Parser(parser.Parser):
 class _Dialect(Dialect):
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
+        KEYWORDS = {  # noqa: RUF012 - likewise
+            **tokens.Tokenizer.KEYWORDS,
+            "~": tokens.TokenType.RLIKE,
+            "~*": tokens.TokenType.IRLIKE,
+            "REGEXP": tokens.TokenType.RLIKE,
+        }
 
     Parser = _Parser
 
