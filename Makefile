@@ -8,7 +8,8 @@ BENCH  := .venv-bench
 STAMP  := $(VENV)/.installed
 BSTAMP := $(BENCH)/.installed
 # the tests run side by side already: linear algebra with threads of its own only gets in their way
-ONE    := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# (and what is compiled is kept, so that the programs which tests start need not compile it again)
+ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 .PHONY: help demo test test-long races mutants check format bench bench-release clean
 

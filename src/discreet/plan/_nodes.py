@@ -155,7 +155,7 @@ class Binary(Expr):
     right: Expr
     loose = True
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, int]:
         """Integers by which the codes are multiplied to stand on one grid."""
         unit = common_step(self.left.type, self.right.type)
