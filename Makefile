@@ -32,13 +32,13 @@ demo: $(STAMP)   ## see it all in ten seconds, on made-up data
 	@$(BIN)/python -m discreet demo
 
 test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
-	$(ONE) $(BIN)/python -m pytest -n auto -m "not long"
+	$(ONE) $(BIN)/python -m pytest -n auto --dist worksteal -m "not long"
 
 test-long: $(STAMP)  ## soak and high-power statistical runs
-	DISCREET_FRESH=1 $(ONE) $(BIN)/python -m pytest -n auto -m long
+	DISCREET_FRESH=1 $(ONE) $(BIN)/python -m pytest -n auto --dist worksteal -m long
 
 races: $(STAMP)  ## what depends on processes, threads, clocks or servers, 30 times in a row
-	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto -m "(races or fresh) and not long" || exit 1; done
+	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "(races or fresh) and not long" || exit 1; done
 
 mutants: $(STAMP)  ## plant small faults one at a time, count those that tests see (hours; ARGS="--count 50")
 	$(ONE) $(BIN)/python -m mutants $(ARGS)

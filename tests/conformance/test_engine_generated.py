@@ -135,9 +135,23 @@ def duck():
     connection.close()
 
 
-@settings(max_examples=100)
-@given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
+GENERATED = given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
+
+
+@settings(max_examples=40)
+@GENERATED
 def test_generated_aggregates_agree(duck, chosen, rows, key):
+    agree(duck, chosen, rows, key)
+
+
+@pytest.mark.long
+@settings(max_examples=2000)
+@GENERATED
+def test_generated_aggregates_agree_at_length(duck, chosen, rows, key):
+    agree(duck, chosen, rows, key)
+
+
+def agree(duck, chosen, rows, key):
     choices, asked = chosen
     duck.execute("DELETE FROM t")
     if rows:

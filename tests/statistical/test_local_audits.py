@@ -580,13 +580,9 @@ PAIRS = [{0: 0.5, 1: -1.0}, {1: 0.0}, {}]
     ],
 )
 def test_simulated_states_follow_the_clients(make, values):
-    """The joint law of the state: 5 people, 1200 collections, and a mutant of another ε.
-
-    Two laws at total variation t differ by χ² ≥ 2·runs·t² on average, which 1200 runs show
-    from t = ¼ on; between ε = 2 and ε = 8 it is more than ½ for every protocol here.
-    """
+    """The joint law of the state: 5 people, 3000 collections, and a mutant of another ε."""
     protocol = make(2)
-    who, runs = [0, 0, 0, 1, 2], 1200
+    who, runs = [0, 0, 0, 1, 2], 3000
     people = [values[i] for i in who]
     reports = protocol.randomize(people * runs)
     encoded = []
