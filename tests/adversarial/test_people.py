@@ -207,13 +207,13 @@ def test_wrong_rules_are_found(monkeypatch):
 
     assert list(excesses(text, meaning, rules, range(8))) == []
     monkeypatch.setattr(plan.PerUnit, "most", lambda *_: 1)
-    assert list(excesses(text, meaning, rules, range(8))) != []
+    assert list(excesses(text, meaning, rules, range(3))) != []
 
 
 def test_a_cap_that_is_not_rendered_is_found(monkeypatch):
     text = f"SELECT SUM(n) FROM ({PER}) t"
     monkeypatch.setattr(plan.expr.Capped, "sql", lambda self, w: w.value(self.arg))
-    assert list(excesses(text, QUESTIONS[text], policy(Neighbours.ADD_REMOVE), range(8))) != []
+    assert list(excesses(text, QUESTIONS[text], policy(Neighbours.ADD_REMOVE), range(3))) != []
 
 
 @pytest.mark.parametrize(
