@@ -132,7 +132,7 @@ def plan_of(text, limits, relation, epsilon="1", delta="1e-6"):
 
 @pytest.mark.parametrize("relation", list(Neighbours))
 @pytest.mark.parametrize("limits", LIMITS)
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(text=questions(), seed=st.integers(0, 2**32))
 def test_replay_of_generated_plans(text, limits, relation, seed):
     replayed(text, limits, relation, seed)

@@ -159,7 +159,7 @@ def check(text, rows):
     return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(SELECTS, ROWS)
 def test_values_lie_within_the_bounds_they_are_priced_by(text, rows):
     check(text, rows)

@@ -169,13 +169,13 @@ SELECTS = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=1500)
 @given(SOUP)
 def test_token_soup(text):
     survives(text)
 
 
-@settings(max_examples=200)
+@settings(max_examples=500)
 @given(SELECTS)
 def test_selects_that_look_right(text):
     survives(text)
@@ -188,7 +188,7 @@ def test_much_more_of_both(text):
     survives(text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(st.text(max_size=60))
 def test_any_text_anywhere(text):
     survives(text)

@@ -138,7 +138,7 @@ def duck():
 GENERATED = given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @GENERATED
 def test_generated_aggregates_agree(duck, chosen, rows, key):
     agree(duck, chosen, rows, key)

@@ -171,7 +171,7 @@ ANY_COLUMN = given(
 
 
 @ANY_COLUMN
-@settings(max_examples=150)
+@settings(max_examples=400)
 def test_any_column_is_a_column_or_a_policy_error(kind, keys):
     load_column(kind, keys)
 
@@ -217,7 +217,7 @@ ANY_TABLE = given(
 
 
 @ANY_TABLE
-@settings(max_examples=100)
+@settings(max_examples=300)
 def test_any_table_and_budget_is_refused_politely(table, budget):
     load_table(table, budget)
 
