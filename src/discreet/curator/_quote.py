@@ -37,7 +37,7 @@ class Quote:
         lowered = self.plan.lowered
         return {
             output.name: lowered.formulas[output.expr.index].margin(
-                self.plan.parts, level_of_each(lowered, output.expr, level)
+                self.plan.outlets, level_of_each(lowered, output.expr, level)
             )
             for output in lowered.query.outputs
             if isinstance(output.expr, StatisticValue)

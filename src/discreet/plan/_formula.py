@@ -153,10 +153,11 @@ class Mean(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of sum and count; how it divides depends on private counts."""
-        split = 1 - (1 - confidence) / 2
+        both = priced[self.total].noise and priced[self.count].noise
+        split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
         rows = number(_half(priced[self.count], split))
-        return f"± about {number(margin, margin)}/n (and ± {rows} on n rows)"
+        return f"± about {number(margin, margin)}/n" + f" (and ± {rows} on n rows)" * bool(both)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""

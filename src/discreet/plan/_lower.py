@@ -1,22 +1,34 @@
 """Lowering: from statistics to the fewest parts that answer them.
 
-Equal vectors are measured once: two averages over columns without NULL share
-their count, a variance shares both sums with the average of the same column.
-Several quantiles of one expression share one tree.
+Counts, sums, averages and variances of one expression share one joint part
+(``_families``); equal vectors are measured once. Several quantiles of one expression share
+one tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from typing import Final
 
 from discreet.errors import ParameterError
-from discreet.plan._expr import Arithmetic, AsNumber, Constant, Expr, IsNull, Not, Rescale
-from discreet.plan._formula import Formula
+from discreet.plan._expr import (
+    Arithmetic,
+    AsNumber,
+    Constant,
+    Expr,
+    IsNull,
+    Not,
+    Rescale,
+    Square,
+)
+from discreet.plan._families import Family, Moment, Sums
+from discreet.plan._formula import Formula, Total
+from discreet.plan._joint import Joint
+from discreet.plan._means import WeightedSum
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._query import Query
@@ -25,12 +37,18 @@ from discreet.plan._relation import (
     Key,
     Measure,
     MeasureKind,
+    Scan,
     aggregate,
     base,
     combinations,
     digest,
 )
-from discreet.plan._stability import Sensitivity, linear_sensitivity, sensitivity
+from discreet.plan._stability import (
+    Sensitivity,
+    linear_sensitivity,
+    partition_sensitivity,
+    sensitivity,
+)
 from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
@@ -68,8 +86,13 @@ class Lowered:
 
     @cached_property
     def rows_of_one_unit(self) -> list[list[int | None]]:
-        """Most rows of one unit behind one number, and behind all numbers, of every part."""
-        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.parts]
+        """Most rows of one unit behind one number, and behind all numbers, of every release."""
+        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.outlets]
+
+    @cached_property
+    def outlets(self) -> tuple[Part, ...]:
+        """The part behind every release; formulas name releases."""
+        return tuple([part for part in self.parts for _ in range(part.outlets)])
 
 
 def lower(query: Query) -> Lowered:
@@ -85,12 +108,19 @@ class Lowering:
     measures: list[Measure] = field(default_factory=list)
     extra: list[Aggregate] = field(default_factory=list)
     slots: list[_Slot] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    """Slot behind every release."""
     known: dict[object, int] = field(default_factory=dict)
+    wanted: dict[Expr | None, set[Moment]] = field(default_factory=dict)
+    families: dict[Expr, Family] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     def run(self) -> Lowered:
         """Lower all statistics, then the selection of keys."""
         query = self.query
+        for s in query.statistics:
+            if s.moment is not None:
+                self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
         formulas = tuple(s.lower(self) for s in query.statistics)
         selector = self._selector()
         self._check_other(selector)
@@ -104,8 +134,7 @@ class Lowering:
     def vector(self, measure: Measure) -> int:
         """One integer per cell."""
         if measure not in self.known:
-            place = len(self.measures)
-            self.measures.append(measure)
+            place = self._place(measure)
 
             def slot(main: Aggregate) -> Part:
                 moves = sensitivity(main, measure)
@@ -120,9 +149,7 @@ class Lowering:
 
     def count(self, expr: Expr | None) -> int:
         """Rows, or rows where a value is not NULL."""
-        if expr is None or not expr.type.nullable:
-            return self.sum(ONE)
-        return self.sum(self.number(Not(IsNull(expr))))
+        return self.vector(self._counting(expr))
 
     def units(self) -> int:
         """Units: by their column, or as rows where each row is one."""
@@ -131,6 +158,13 @@ class Lowering:
     def number(self, expr: Expr) -> Expr:
         """Read a condition as 0 or 1; leave numbers alone."""
         return AsNumber(expr) if expr.type.kind is Kind.BOOLEAN else expr
+
+    def centred(self, expr: Expr) -> tuple[Expr, int]:
+        """Subtract the middle of the public range, so that a unit moves a sum by half of it."""
+        t = expr.type
+        centre = (t.lo + t.hi) // 2
+        middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
+        return Arithmetic("-", expr, middle), centre
 
     def tree(self, expr: Expr) -> int:
         """A tree of counts over the range of an expression."""
@@ -195,11 +229,138 @@ class Lowering:
         self.labels = labels
         return self._add(lambda main: part(main, place, sensitivity(main, main.measures[place])))
 
+    # -- families -------------------------------------------------------------------
+
+    def total(self, expr: Expr | None, moment: Moment) -> Formula:
+        """A count or a sum: off its family, or as a vector of its own."""
+        key = self._name(expr)
+        if key is None:
+            host = self._host
+            return (
+                Total(self.count(None), Fraction(1)) if host is None else self.family(host).rows()
+            )
+        if not self._is_family(key):
+            if moment is Moment.COUNT:
+                return Total(self.count(key), Fraction(1))
+            if len(self.wanted[key]) > 1 and not key.type.nullable:
+                # a mean or a variance measures the centred sum already, and rows are public
+                about, centre = self.centred(key)
+                step = key.type.step
+                return WeightedSum((self.sum(about), self.count(None)), (step, centre * step))
+            return Total(self.sum(key), key.type.step)
+        family = self.family(key)
+        return family.count() if moment is Moment.COUNT else family.sum()
+
+    def joint(self, expr: Expr) -> Family | None:
+        """The family of an expression; None where its number of values is public."""
+        key = self._name(expr)
+        return self.family(key) if key is not None and self._is_family(key) else None
+
+    def family(self, expr: Expr) -> Family:
+        """The joint part of an expression."""
+        if expr in self.families:
+            return self.families[expr]
+        degree = self._degree(expr)
+        null = expr.type.nullable and self._host == expr
+        alone = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
+        family = Family(expr, degree, null, turned=alone and degree == 1 and not null)
+        at = self._sums(family)
+
+        def slot(main: Aggregate) -> Part:
+            moves = partition_sensitivity(main, family.total, turned=family.turned)
+            forms = family.forms(at)
+            places = dict.fromkeys(m for form in forms for m, _ in form)
+            read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+            return Joint(0, moves, family.size * self._coordinates(main), forms, read)
+
+        start = self._add(slot, family.size)
+        self.families[expr] = replace(family, start=start)
+        return self.families[expr]
+
+    def _sums(self, family: Family) -> Sums:
+        """Ask the engine for the sums that a family needs."""
+        expr = family.expr
+        count = self._place(self._counting(expr))
+        rows = self._place(self._counting(None)) if family.null else count
+        if family.degree == 0:
+            return Sums(rows, count)
+        first = self._place(Measure(MeasureKind.SUM, expr))
+        if family.degree == 1:
+            return Sums(rows, count, first)
+        squares = Measure(MeasureKind.SUM, Square(self.centred(expr)[0]))
+        return Sums(rows, count, first, self._place(squares))
+
+    def _name(self, expr: Expr | None) -> Expr | None:
+        """One name for what is counted or added up; None: rows."""
+        return None if expr is None else self.number(expr)
+
+    def _degree(self, expr: Expr) -> int:
+        if expr.type.kind is not Kind.NUMBER or expr.type.lo == expr.type.hi:
+            return 0
+        moments = self.wanted[expr]
+        return 2 if Moment.SPREAD in moments else int(moments != {Moment.COUNT})
+
+    def _is_family(self, expr: Expr) -> bool:
+        """Whether an expression's statistics need a joint part."""
+        moments = self.wanted[expr]
+        if self._public and not expr.type.nullable:
+            return False
+        if Moment.SPREAD in moments and self._degree(expr) < 2:
+            return False  # all values are equal
+        return (
+            self._host == expr
+            or len(moments) > 1
+            or Moment.MEAN in moments
+            or (Moment.SPREAD in moments)
+        )
+
+    @cached_property
+    def _public(self) -> bool:
+        """Whether the number of rows is public."""
+        query = self.query
+        fixed = isinstance(query.relation, Scan) and query.relation.table.unit is None
+        return fixed and not query.keys and query.neighbours is Neighbours.CHANGE_ONE
+
+    @cached_property
+    def _host(self) -> Expr | None:
+        """The expression off whose family the number of all rows is read; None: none."""
+        if None not in self.wanted or self._public or self._selects_by_rows:
+            return None
+        found = [e for e in self.wanted if e is not None and not self._is_constant_spread(e)]
+        return min(
+            found,
+            key=lambda e: (self._degree(e) + e.type.nullable, e.type.hi - e.type.lo),
+            default=None,
+        )
+
+    def _is_constant_spread(self, expr: Expr) -> bool:
+        return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2
+
+    @property
+    def _selects_by_rows(self) -> bool:
+        """Whether rows are counted already, to select keys."""
+        if all(k.codes is not None for k in self.query.keys):
+            return False
+        return self._units().kind is MeasureKind.SUM
+
     # -- machinery ------------------------------------------------------------------
 
-    def _add(self, slot: _Slot) -> int:
+    def _add(self, slot: _Slot, outlets: int = 1) -> int:
         self.slots.append(slot)
-        return len(self.slots) - 1
+        self.owners += [len(self.slots) - 1] * outlets
+        return len(self.owners) - outlets
+
+    def _place(self, measure: Measure) -> int:
+        """Where a measure stands; equal ones stand once."""
+        if measure not in self.measures:
+            self.measures.append(measure)
+        return self.measures.index(measure)
+
+    def _counting(self, expr: Expr | None) -> Measure:
+        """Rows, or rows where a value is not NULL."""
+        if expr is None or not expr.type.nullable:
+            return Measure(MeasureKind.SUM, ONE)
+        return Measure(MeasureKind.SUM, self.number(Not(IsNull(expr))))
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
@@ -239,8 +400,8 @@ class Lowering:
             coordinates = self._coordinates(main)
             return Keys(0, moves, coordinates, place, column, main.reach, self.query.other)
 
-        self.slots[index] = slot
-        return index
+        self.slots[self.owners[index]] = slot
+        return self.owners[index]
 
     def _check_other(self, selector: int | None) -> None:
         """Refuse a bucket of other keys where it would have no clear meaning."""

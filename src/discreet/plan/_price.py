@@ -90,6 +90,11 @@ class Plan:
         return [loss for priced in self.parts for loss in priced.losses]
 
     @cached_property
+    def outlets(self) -> tuple[Priced, ...]:
+        """The priced part behind every release."""
+        return tuple([priced for priced in self.parts for _ in range(priced.part.outlets)])
+
+    @cached_property
     def cost(self) -> Cost:
         """What the parts' own losses cost together."""
         cost = charge(self.losses, self.claim)
