@@ -39,7 +39,7 @@ class Quote:
             output.name: lowered.formulas[output.expr.index].margin(
                 self.plan.outlets, level_of_each(lowered, output.expr, level)
             )
-            for output in lowered.query.outputs
+            for output in lowered.outputs
             if isinstance(output.expr, StatisticValue)
         }
 

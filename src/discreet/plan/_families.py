@@ -88,6 +88,14 @@ class Family:
         ends = _plus(_plus({at.count: r * r}, once, -2 * r), twice, 1)
         return [ends, _plus(_plus({}, once, 2 * r), twice, -2), twice]
 
+    def shares(self) -> dict[int, dict[int, Fraction]]:
+        """Every release in shares of rows, which are named by the releases too."""
+        d = Fraction(self.total)
+        if self.turned:
+            p, q = self.cells
+            return {p: {p: d, q: -d}, q: {p: d, q: d}}
+        return {cell: {cell: d} for cell in self.cells}
+
     # -- statistics -----------------------------------------------------------------------
 
     @property

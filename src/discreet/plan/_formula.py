@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._print import number
-from discreet.plan._parts import Floats, Priced, Release
+from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
 from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
@@ -107,6 +107,11 @@ class Total(Formula):
         """Turn the box of the noise into units of the column."""
         box, step = read(releases, self.vector, Numbers).box(level), float(self.step)
         return Box(box.low * step, box.high * step)
+
+    def half(self, laws: Sequence[Law | None], level: float) -> float:
+        """Half-width of its noise, where these are the laws of all releases."""
+        law = laws[self.vector]
+        return 0.0 if law is None else float(law.interval(level).high) * float(self.step)
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Half-width of the noise."""

@@ -7,11 +7,12 @@ one tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
+from math import lcm
 from typing import Final
 
 from discreet.errors import ParameterError
@@ -26,12 +27,20 @@ from discreet.plan._expr import (
     Square,
 )
 from discreet.plan._families import Family, Moment, Sums
+from discreet.plan._fold import linear, quotient, uses, weighted, weights
 from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
 from discreet.plan._means import WeightedSum
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
-from discreet.plan._query import Query
+from discreet.plan._query import (
+    Apply,
+    Number,
+    OutputColumn,
+    OutputExpr,
+    Query,
+    StatisticValue,
+)
 from discreet.plan._relation import (
     Aggregate,
     Key,
@@ -45,6 +54,7 @@ from discreet.plan._relation import (
 )
 from discreet.plan._stability import (
     Sensitivity,
+    form_sensitivity,
     linear_sensitivity,
     partition_sensitivity,
     sensitivity,
@@ -70,7 +80,8 @@ class Lowered:
     query: Query
     aggregates: tuple[Aggregate, ...]
     parts: tuple[Part, ...]
-    formulas: tuple[Formula, ...]  # one per statistic
+    formulas: tuple[Formula, ...]  # one per statistic, then those of whole outputs
+    outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
 
@@ -113,6 +124,8 @@ class Lowering:
     known: dict[object, int] = field(default_factory=dict)
     wanted: dict[Expr | None, set[Moment]] = field(default_factory=dict)
     families: dict[Expr, Family] = field(default_factory=dict)
+    alone: dict[int, Formula] = field(default_factory=dict)
+    """Statistics that one output alone names, with the formula of that output."""
     labels: tuple[str, ...] | None = None
 
     def run(self) -> Lowered:
@@ -121,13 +134,17 @@ class Lowering:
         for s in query.statistics:
             if s.moment is not None:
                 self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
-        formulas = tuple(s.lower(self) for s in query.statistics)
+        self._find_alone()
+        formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
+        outputs = tuple(replace(o, expr=self._folded(o.expr, formulas)) for o in query.outputs)
         selector = self._selector()
         self._check_other(selector)
         main = self._aggregate(query.keys, tuple(self.measures))
         parts = tuple(slot(main) for slot in self.slots)
         _check_size(query, parts)
-        return Lowered(query, (main, *self.extra), parts, formulas, selector, self.labels)
+        return Lowered(
+            query, (main, *self.extra), parts, tuple(formulas), outputs, selector, self.labels
+        )
 
     # -- what statistics ask for ----------------------------------------------------
 
@@ -277,6 +294,86 @@ class Lowering:
         self.families[expr] = replace(family, start=start)
         return self.families[expr]
 
+    # -- whole outputs --------------------------------------------------------------
+
+    def _find_alone(self) -> None:
+        """Measure a·SUM(x) + b·COUNT as one vector where nothing else is asked of x."""
+        query, named = self.query, uses(self.query)
+        if self._public or self._selects_by_rows:
+            return
+        for out in query.outputs:
+            read = linear(out.expr)
+            if read is None or len(read[0]) < 2 or any(named[i] > 1 for i in read[0]):
+                continue
+            asked = {i: (self._name(query.statistics[i].expr), c) for i, c in read[0].items()}
+            exprs = {e for e, _ in asked.values() if e is not None}
+            kinds = {query.statistics[i].moment for i in asked}
+            if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
+                self.alone |= dict.fromkeys(asked, self._form(*exprs, asked))
+
+    def _only(self, statistics: Collection[int]) -> bool:
+        """Whether no other statistic counts the same rows or adds up the same values."""
+        names = {self._name(self.query.statistics[i].expr) for i in statistics}
+        return not any(
+            s.moment is not None and i not in statistics and self._name(s.expr) in names
+            for i, s in enumerate(self.query.statistics)
+        )
+
+    def _form(self, expr: Expr, asked: Mapping[int, tuple[Expr | None, Fraction]]) -> Formula:
+        """One integer for each cell: a·x + b for a row with a value, b for one without."""
+        slope = rows = count = Fraction(0)
+        for i, (name, times) in asked.items():
+            if self.query.statistics[i].moment is Moment.SUM:
+                slope += times * expr.type.step
+            elif name is None:
+                rows += times
+            else:
+                count += times
+        whole = lcm(slope.denominator, rows.denominator, count.denominator)
+        a, b, c = (int(x * whole) for x in (slope, rows, count))
+        ends = [a * x + b + c for x in (expr.type.lo, expr.type.hi)]
+        ends += [b] if expr.type.nullable else []
+        form: dict[int, int] = {self._place(Measure(MeasureKind.SUM, expr)): a}
+        for place, k in ((self._counting(None), b), (self._counting(expr), c)):
+            at = self._place(place)
+            form[at] = form.get(at, 0) + k
+
+        def slot(main: Aggregate) -> Part:
+            moves = form_sensitivity(main, min(ends), max(ends))
+            read = tuple((m, sensitivity(main, main.measures[m])) for m in form)
+            return Joint(0, moves, self._coordinates(main), (tuple(form.items()),), read)
+
+        return WeightedSum((self._add(slot),), (Fraction(1, whole),))
+
+    def _folded(self, out: OutputExpr, formulas: list[Formula]) -> OutputExpr:
+        """An output as one formula, where it is a combination or a mean of what is measured."""
+        if isinstance(out, StatisticValue | Number):
+            return out
+        if (read := linear(out)) is not None:
+            found = self._combined(read[0], formulas)
+            value = None if found is None else StatisticValue(_index(formulas, found))
+            if value is None or not read[1]:
+                return out if value is None else value
+            return Apply("+", (value, Number(read[1])))
+        match out:
+            case Apply("/", (a, b)):
+                sides = [linear(a), linear(b)]
+                terms = [weights(x[0], formulas) for x in sides if x is not None and not x[1]]
+                shares = {c: s for f in self.families.values() for c, s in f.shares().items()}
+                if len(terms) == 2 and terms[0] is not None and terms[1] is not None:
+                    mean = quotient(terms[0], terms[1], shares)
+                    return out if mean is None else StatisticValue(_index(formulas, mean))
+        return out
+
+    def _combined(self, terms: Mapping[int, Fraction], formulas: list[Formula]) -> Formula | None:
+        own = {self.alone[i] for i in terms if i in self.alone}
+        if own:
+            return own.pop()
+        found = weights(terms, formulas) if len(terms) > 1 else None
+        if found is None or self._open:
+            return None  # the counts that select keys have intervals of their own
+        return weighted(found)
+
     def _sums(self, family: Family) -> Sums:
         """Ask the engine for the sums that a family needs."""
         expr = family.expr
@@ -339,9 +436,12 @@ class Lowering:
     @property
     def _selects_by_rows(self) -> bool:
         """Whether rows are counted already, to select keys."""
-        if all(k.codes is not None for k in self.query.keys):
-            return False
-        return self._units().kind is MeasureKind.SUM
+        return self._open and self._units().kind is MeasureKind.SUM
+
+    @property
+    def _open(self) -> bool:
+        """Whether keys are selected from the data."""
+        return any(k.codes is None for k in self.query.keys)
 
     # -- machinery ------------------------------------------------------------------
 
@@ -425,6 +525,13 @@ class Lowering:
         """Bound the cells of the question whose histogram one unit can change."""
         cells = counts.reached(len(self.query.keys))
         return cells * self._sides() if self.query.keys else cells
+
+
+def _index(formulas: list[Formula], formula: Formula) -> int:
+    """Place of a formula; it is added where it is not there yet."""
+    if formula not in formulas:
+        formulas.append(formula)
+    return formulas.index(formula)
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:

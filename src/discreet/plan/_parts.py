@@ -271,7 +271,8 @@ class Priced:
     @property
     def noise(self) -> Law | None:
         """Law of the integers that are added, where there are any."""
-        return self.law if isinstance(self.law, Law) else None
+        law = getattr(self.law, "law", self.law)  # a selection of keys holds its law
+        return law if isinstance(law, Law) else None
 
     def releases(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> tuple[Release, ...]:
         """Measure the groups and add the noise that was priced."""

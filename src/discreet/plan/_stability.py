@@ -112,13 +112,27 @@ class _Counts:
 def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     """Exact sensitivity of one measure of an aggregate under its neighbour relation."""
     lo, hi, counts = _per_row(aggregate, measure)
+    certain = not aggregate.keys and always_one_row(aggregate, measure)
+    return _of_rows(aggregate, (lo, hi), counts, certain=certain)
+
+
+def form_sensitivity(aggregate: Aggregate, lo: int, hi: int) -> Sensitivity:
+    """Sensitivity of one integer per group to which a row adds between `lo` and `hi`."""
+    return _of_rows(aggregate, (lo, hi), _counts(aggregate, aggregate.share), certain=False)
+
+
+def _of_rows(
+    aggregate: Aggregate, ends: tuple[int, int], counts: _Counts, *, certain: bool
+) -> Sensitivity:
+    """Sensitivity from the ends of what one row adds; `certain`: every unit has its one row."""
+    lo, hi = ends
     a = max(abs(lo), abs(hi))
     if aggregate.neighbours is Neighbours.ADD_REMOVE:
         return Sensitivity(a * counts.total, a * a * counts.squares, a * counts.largest)
     w = max(hi, 0) + max(-lo, 0)
     move = w * counts.largest
     cells = combinations(aggregate.keys)
-    if not aggregate.keys and always_one_row(aggregate, measure):
+    if certain:
         move = hi - lo
     if cells == 1:
         return Sensitivity(move, move**2, move)

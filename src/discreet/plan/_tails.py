@@ -39,7 +39,7 @@ from functools import lru_cache
 import numpy as np
 
 from discreet._lazy import special
-from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.noise import DiscreteGaussian, DiscreteLaplace, Sum
 from discreet.plan._parts import Floats, Law
 
 _COARSE = 50.0
@@ -169,7 +169,8 @@ def margin(laws: Sequence[Law | None], c: Sequence[float], level: float) -> floa
     law, x = pairs[0]
     if len(pairs) == 1:
         return x * float(law.interval(level).high)
-    if law.std < _COARSE and level < _CERTAIN and all(pair == (law, x) for pair in pairs):
+    small = law.std < _COARSE or isinstance(law, Sum)
+    if small and level < _CERTAIN and all(pair == (law, x) for pair in pairs):
         return x * float((law * len(pairs)).interval(level).high)
     kept, size = [law for law, _ in pairs], np.array([x for _, x in pairs])
     alpha = 1 - level
