@@ -29,6 +29,7 @@ from discreet.curator import Curator
 from discreet.engines import Reference
 from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
+from discreet.plan._joint import Joint
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._trees import Tree
@@ -197,6 +198,7 @@ KINDS = {
     Pick: "SELECT MODE(sex) AS m FROM t",
     Keys: "SELECT town, COUNT(*) AS n FROM t GROUP BY town",
     Image: None,
+    Joint: "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM t GROUP BY sex",
 }
 
 

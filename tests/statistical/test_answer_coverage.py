@@ -171,14 +171,15 @@ def test_counts_of_selected_keys_cover_given_selection():
 
 
 def test_the_harness_rejects_a_mean_that_ignores_the_noise():
-    """Mutant: half the margin of the sum, none of the count."""
+    """Mutant: half the margin of one integer of the pair, none of the other."""
     got = answers("SELECT sex, AVG(age) AS x FROM people GROUP BY sex", pl.Ask(Fraction(1, 10)))
     truth = statistics.fmean(BY["M"])
     inside = 0
     for a in got:
-        total, count = a._record.parts
-        mean = 50 + total.values[1] / max(count.values[1], 1)
-        margin = total.law.interval(0.9).high / max(count.values[1], 1) / 2
+        above, below = a._record.parts
+        n = max(above.values[1] + below.values[1], 100) / 100
+        mean = above.values[1] / n
+        margin = above.law.interval(0.9).high / n / 2
         inside += abs(mean - truth) <= margin
     with pytest.raises(AssertionError):
         check(inside, 0.9)
@@ -263,11 +264,9 @@ def test_plain_intervals_of_chosen_rows_fail_the_same_harness(monkeypatch):
 
 
 def test_columns_of_independent_noise_keep_their_plain_intervals():
-    text = "SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY g ORDER BY n DESC LIMIT 1"
-    got = _chosen(text, pl.Ask(Fraction(1, 10)), 300)
-    whole = _chosen(
-        "SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY g", pl.Ask(Fraction(1, 10)), 1
-    )
+    both = "SELECT g, COUNT(*) AS n, COUNT(DISTINCT x) AS s FROM t GROUP BY g"
+    got = _chosen(f"{both} ORDER BY n DESC LIMIT 1", pl.Ask(Fraction(1, 10)), 300)
+    whole = _chosen(both, pl.Ask(Fraction(1, 10)), 1)
 
     def width(answer, column):
         low, high = answer.interval(0.95)[0][column]

@@ -35,6 +35,7 @@ from discreet.plan import (
     check_label,
     damaged,
     integer,
+    integers,
     parts_of,
     plain,
     rational,
@@ -227,6 +228,8 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "Fraction": rational,
     "bool": _flag,
     "str": _text,
+    "tuple[int, ...]": integers,
+    "tuple[Fraction, ...]": lambda values: tuple(rational(v) for v in values),
 }
 """How a field of a node is read, by its declared type."""
 

@@ -414,7 +414,8 @@ class Curator:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
-        plan = price(self._lowered(query), offer)
+        zcdp = self.policy.budget.accounting == "zcdp"
+        plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
         return replace(plan, least=self._least)
 
     def _lowered(self, query: Query) -> Lowered:

@@ -37,9 +37,9 @@ class Quote:
         lowered = self.plan.lowered
         return {
             output.name: lowered.formulas[output.expr.index].margin(
-                self.plan.parts, level_of_each(lowered, output.expr, level)
+                self.plan.outlets, level_of_each(lowered, output.expr, level)
             )
-            for output in lowered.query.outputs
+            for output in lowered.outputs
             if isinstance(output.expr, StatisticValue)
         }
 

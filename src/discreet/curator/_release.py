@@ -29,7 +29,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         cells = Cells(cells_of(query.keys))
     else:
         cells = plan.parts[lowered.selector].select(groups, draw)
-    releases = [priced.release(groups, cells, draw) for priced in plan.parts]
+    releases = [r for priced in plan.parts for r in priced.releases(groups, cells, draw)]
     keys: dict[str, tuple[object, ...]] = {
         k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.shown])
         for i, k in enumerate(query.keys)
@@ -40,7 +40,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         keys=keys if lowered.labels is None else {"query": lowered.labels},
         parts=tuple(releases),
         formulas=lowered.formulas,
-        outputs=query.outputs,
+        outputs=lowered.outputs,
         having=query.having,
         order=query.order,
         limit=query.limit,

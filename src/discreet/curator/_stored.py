@@ -42,7 +42,7 @@ def _typed(record: Record, plan: Plan) -> Record:
         record,
         keys=keys,
         formulas=plan.lowered.formulas,
-        outputs=query.outputs,
+        outputs=plan.lowered.outputs,
         having=query.having,
         order=query.order,
         limit=query.limit,

@@ -14,7 +14,9 @@ from discreet.plan._describe import describe
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
 from discreet.plan._functions import FUNCTIONS
+from discreet.plan._joint import Joint
 from discreet.plan._lower import Lowered, Lowering, cells_of, lower
+from discreet.plan._means import Dispersion, Quotient, WeightedSum
 from discreet.plan._parts import (
     Cells,
     Cost,
@@ -108,6 +110,7 @@ __all__ = [
     "Count",
     "CountDistinct",
     "CountUnits",
+    "Dispersion",
     "Draw",
     "Exact",
     "Expr",
@@ -120,6 +123,7 @@ __all__ = [
     "Groups",
     "JoinPublic",
     "JoinUnit",
+    "Joint",
     "Key",
     "KeyValue",
     "Kind",
@@ -145,6 +149,7 @@ __all__ = [
     "Project",
     "Query",
     "Question",
+    "Quotient",
     "Range",
     "Relation",
     "Release",
@@ -161,6 +166,7 @@ __all__ = [
     "Text",
     "Total",
     "Type",
+    "WeightedSum",
     "Window",
     "Word",
     "aggregate",

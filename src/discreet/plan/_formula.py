@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._print import number
-from discreet.plan._parts import Floats, Priced, Release
+from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
 from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
@@ -108,6 +108,11 @@ class Total(Formula):
         box, step = read(releases, self.vector, Numbers).box(level), float(self.step)
         return Box(box.low * step, box.high * step)
 
+    def half(self, laws: Sequence[Law | None], level: float) -> float:
+        """Half-width of its noise, where these are the laws of all releases."""
+        law = laws[self.vector]
+        return 0.0 if law is None else float(law.interval(level).high) * float(self.step)
+
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Half-width of the noise."""
         margin = _half(priced[self.vector], confidence) * float(self.step)
@@ -153,10 +158,11 @@ class Mean(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of sum and count; how it divides depends on private counts."""
-        split = 1 - (1 - confidence) / 2
+        both = priced[self.total].noise and priced[self.count].noise
+        split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
         rows = number(_half(priced[self.count], split))
-        return f"± about {number(margin, margin)}/n (and ± {rows} on n rows)"
+        return f"± about {number(margin, margin)}/n" + f" (and ± {rows} on n rows)" * bool(both)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""

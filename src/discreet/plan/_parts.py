@@ -197,6 +197,16 @@ class Part(ABC):
         return 0, self.sensitivity
 
     @property
+    def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
+        """All measures that it reads, and how far one unit moves each."""
+        return (self.reads,)
+
+    @property
+    def outlets(self) -> int:
+        """How many releases it makes; formulas name them, not parts."""
+        return 1
+
+    @property
     def groups(self) -> int | None:
         """Most groups of one unit that its price rests on; None: it rests on none."""
         return None
@@ -209,9 +219,15 @@ class Part(ABC):
         """Cells that it lets out, where it selects keys."""
         raise NotProvedError(f"a {self.kind} does not select keys")
 
-    @abstractmethod
-    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Release:
+    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Release:  # noqa: ARG002 - a hook
         """Add noise to the exact integers of the cells."""
+        raise NotProvedError(f"a {self.kind} does not make one release")
+
+    def releases(
+        self, priced: Priced, groups: Groups, cells: Cells, draw: Draw
+    ) -> tuple[Release, ...]:
+        """Everything that it lets out, in the order of its outlets."""
+        return (self.release(priced, groups, cells, draw),)
 
     @abstractmethod
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
@@ -255,11 +271,12 @@ class Priced:
     @property
     def noise(self) -> Law | None:
         """Law of the integers that are added, where there are any."""
-        return self.law if isinstance(self.law, Law) else None
+        law = getattr(self.law, "law", self.law)  # a selection of keys holds its law
+        return law if isinstance(law, Law) else None
 
-    def release(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> Release:
+    def releases(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> tuple[Release, ...]:
         """Measure the groups and add the noise that was priced."""
-        return self.part.release(self, groups[self.part.aggregate], cells, draw)
+        return self.part.releases(self, groups[self.part.aggregate], cells, draw)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and exact noise, for the ledger."""
