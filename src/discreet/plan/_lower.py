@@ -2,13 +2,13 @@
 
 Equal vectors are measured once: two averages over columns without NULL share
 their count, a variance shares both sums with the average of the same column.
-Several quantiles of one expression share one tree.
+Several quantiles of one expression are one part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
@@ -19,6 +19,7 @@ from discreet.plan._expr import Arithmetic, AsNumber, Constant, Expr, IsNull, No
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
+from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import Query
 from discreet.plan._relation import (
     Aggregate,
@@ -32,7 +33,6 @@ from discreet.plan._relation import (
 )
 from discreet.plan._stability import Sensitivity, linear_sensitivity, sensitivity
 from discreet.plan._target import rows_of_one_unit, target
-from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.privacy import Neighbours
@@ -86,6 +86,7 @@ class Lowering:
     extra: list[Aggregate] = field(default_factory=list)
     slots: list[_Slot] = field(default_factory=list)
     known: dict[object, int] = field(default_factory=dict)
+    levels: dict[object, set[Fraction]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     def run(self) -> Lowered:
@@ -132,31 +133,49 @@ class Lowering:
         """Read a condition as 0 or 1; leave numbers alone."""
         return AsNumber(expr) if expr.type.kind is Kind.BOOLEAN else expr
 
-    def tree(self, expr: Expr) -> int:
-        """A tree of counts over the range of an expression."""
-        if (key := ("tree", expr)) in self.known:
-            return self.known[key]
+    def quantile(self, expr: Expr, at: Fraction) -> int:
+        """A quantile; all quantiles of one expression are one part."""
+        key = ("quantiles", expr)
+        if key not in self.known:
+            self.levels[key] = set()
+            self.known[key] = self._quantiles(expr, self.levels[key])
+        self.levels[key].add(at)
+        return self.known[key]
+
+    def _quantiles(self, expr: Expr, levels: set[Fraction]) -> int:
         t = expr.type
-        levels, leaves = shape_of(t.size)
-        width = -(-t.size // leaves)
+        codes, leaves = lattice_of(t.size, combinations(self.query.keys))
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
         shifted = Arithmetic("-", AsNumber(expr), first)
-        leaf = Rescale(shifted, Fraction(width), mode="floor")
+        leaf = Rescale(shifted, Fraction(codes), mode="floor")
         counts = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
+        place, moves, squares = len(self.extra), *self._moves(counts)
+        whole = self._sides() == 2 and not self.query.keys and leaves > 1
         step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
-        part = Tree(
-            len(self.extra),
-            sensitivity(counts, counts.measures[0]),
-            self._coordinates(counts),
-            levels,
-            leaves,
-            t.lo * step,
-            width * step,
-            t.hi * step,
-            step,
-        )
-        self.known[key] = self._add(lambda _: part)
-        return self.known[key]
+
+        def slot(_: Aggregate) -> Part:
+            return Quantiles(
+                place,
+                moves,
+                self._coordinates(counts),
+                tuple(sorted(levels)),
+                leaves,
+                expr.describe(),
+                squares,
+                moves.l1 // 2 if whole else None,
+                t.lo * step,
+                codes * step,
+                t.hi * step,
+                step,
+            )
+
+        return self._add(slot)
+
+    def _moves(self, counts: Aggregate) -> tuple[Sensitivity, int]:
+        """How far a unit moves a histogram, and a bound on its squared rows by cell."""
+        one = sensitivity(replace(counts, neighbours=Neighbours.ADD_REMOVE), counts.measures[0])
+        squares = self._sides() ** 2 * one.l2_squared
+        return sensitivity(counts, counts.measures[0]), squares
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""
@@ -165,14 +184,15 @@ class Lowering:
         if top > len(codes):
             raise ParameterError(f"MODE asks for {top} of {len(codes)} values")
         counts = self._histogram(Key("\x00value", expr, codes))
+        moves, squares = self._moves(counts)
         part = Pick(
             len(self.extra),
-            sensitivity(counts, counts.measures[0]),
+            moves,
             self._coordinates(counts),
             top,
             codes,
             tuple(t.value(c) for c in codes),
-            self._cells_touched(counts),
+            squares,
         )
         return self._add(lambda _: part)
 
@@ -259,11 +279,6 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
-
-    def _cells_touched(self, counts: Aggregate) -> int:
-        """Bound the cells of the question whose histogram one unit can change."""
-        cells = counts.reached(len(self.query.keys))
-        return cells * self._sides() if self.query.keys else cells
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:
