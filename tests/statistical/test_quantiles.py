@@ -21,7 +21,7 @@ from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan import _quantiles as qu
-from discreet.plan import _tails as tails
+from discreet.plan import _margins as tails
 
 V = 1001
 ROWS = {

@@ -36,7 +36,7 @@ The interval
 A share of the price is kept for a *ladder*: counts of cells with edges at distances 1, 2, 4, … from
 the released points (functions of these alone), each with independent noise. Cells are disjoint, so
 one row moves one count. Noisy D̂ at an edge is D plus a known combination of noise, whose
-quantiles are computed exactly (:mod:`discreet.plan._tails`). A cell is ruled out if D̂ at its
+quantiles are computed exactly (:mod:`discreet.plan._margins`). A cell is ruled out if D̂ at its
 left edge exceeds its margin, or at its right edge falls short of minus its margin. The cell that
 holds the exact quantile is ruled out by two one-sided events of probability β/2 each, whatever the
 data; the interval is the hull of what is left (and of the point).
@@ -70,7 +70,7 @@ from discreet.plan._parts import (
     loss_of,
 )
 from discreet.plan._picks import squares_moved
-from discreet.plan._tails import margin
+from discreet.plan._margins import margin
 from discreet.plan._trees import Tree, typical
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
