@@ -20,8 +20,8 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
-from discreet.plan import _quantiles as qu
 from discreet.plan import _margins as tails
+from discreet.plan import _quantiles as qu
 
 V = 1001
 ROWS = {

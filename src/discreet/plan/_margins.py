@@ -12,8 +12,8 @@ from math import ceil, sqrt
 from typing import Final
 
 import numpy as np
-from scipy import fft, special
 
+from discreet._lazy import fft, special
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan._parts import Floats, Law
 

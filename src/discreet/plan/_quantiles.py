@@ -54,6 +54,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet.plan._choices import Choice, Moves
+from discreet.plan._margins import margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -70,7 +71,6 @@ from discreet.plan._parts import (
     loss_of,
 )
 from discreet.plan._picks import squares_moved
-from discreet.plan._margins import margin
 from discreet.plan._trees import Tree, typical
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational

@@ -27,8 +27,9 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from discreet._lazy import special
+from discreet.plan._margins import tail_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -44,7 +45,6 @@ from discreet.plan._parts import (
     add,
     loss_of,
 )
-from discreet.plan._margins import tail_margin
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._vectors import Box, read_law
