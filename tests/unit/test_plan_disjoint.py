@@ -124,7 +124,7 @@ def test_no_row_has_values_of_two_expressions_that_are_called_disjoint():
         "AVG(CASE WHEN {c} THEN age + 1 WHEN {d} THEN 2 END) AS x",
         "SUM({c}) AS x",
     ]
-    for _ in range(300):
+    for _ in range(700):
         made = []
         for _ in range(2):
             text = rng.choice(shapes).format(c=random_condition(rng, 0), d=random_condition(rng, 0))
