@@ -273,3 +273,97 @@ def truth(name, values, rows):
         "var": spread / (n if "_pop" in name else n - 1),
         "std": (spread / (n - 1)) ** 0.5,
     }[name[:3]]
+
+
+# -- a public number of rows ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "error"), [(25, 0.113137), (100, 0.0282843)])
+def test_a_proportion_with_public_n_has_the_textbook_error(n, error):
+    """Change-one, ε = ½: √2/(nε) for continuous noise; integer noise is a little smaller."""
+    columns = [pol.Category("sex", values=["F", "M"], null="F")]
+    policy = pol.Policy([pol.Table("t", columns, neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT AVG(sex = 'M') AS p, COUNT(*) AS n FROM t", policy).query)
+    plan = pl.price(low, pl.Ask(Fraction(1, 2)))
+    (only,) = [priced for priced in plan.parts if priced.law is not None]
+    assert float(only.law.scale) * 2**0.5 / n == pytest.approx(error, rel=1e-5)
+    assert only.law.std / n <= error
+    # the sum and the public count beside it cost nothing more
+    more = "SELECT AVG(sex = 'M') AS p, SUM(sex = 'M') AS s, COUNT(*) AS n FROM t"
+    assert len([p for p in pl.lower(sql.parse(more, policy).query).parts if p.private]) == 1
+
+
+def test_the_preview_of_a_mean_with_public_n_is_the_interval():
+    columns = [pol.Integer("age", 0, 99, null=0)]
+    policy = pol.Policy([pol.Table("t", columns, neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT AVG(age) AS a FROM t", policy).query)
+    plan = pl.price(low, pl.Ask(Fraction(1, 2)))
+    margin = plan.parts[0].law.interval(0.95).high
+    assert low.formulas[0].margin(plan.outlets, 0.95) == f"± about {margin}/n"
+
+
+# -- margins and laws ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_margins_of_a_count_beside_a_mean_are_met_at_the_least_price(currency):
+    low = lowered("COUNT(*) AS n, AVG(x) AS a", SHAPES[0], "add-remove")
+    ask = pl.Ask(within={"n": Fraction(25)}, currency=currency)
+    plan = pl.price(low, ask)
+    assert plan.noise == ("laplace" if currency == "epsilon" else "gaussian")
+    laws = [priced.noise for priced in plan.outlets]
+    assert low.formulas[0].half(laws, 0.95) <= 25
+    # a price lower by half a thousandth would not do
+    spent = plan.cost.epsilon if currency == "epsilon" else plan.cost.rho
+    less = {currency: spent * Fraction(9995, 10000)}
+    cheaper = pl.price(low, pl.Ask(**less))
+    assert low.formulas[0].half([x.noise for x in cheaper.outlets], 0.95) > 25
+
+
+def test_a_budget_in_rho_takes_the_law_of_less_rho_and_says_so():
+    low = lowered("COUNT(*) AS n", SHAPES[2], "add-remove")
+    ask = pl.Ask(Fraction(1), delta=Fraction(1, 10**6))
+    by_error = pl.price(low, ask)
+    by_rho = pl.price(low, replace(ask, currency="rho"))
+    assert (by_error.noise, by_rho.noise) == ("laplace", "gaussian")
+    assert by_rho.cost.rho < by_error.cost.rho
+    assert by_rho.why == "Gaussian noise costs less ρ here"
+    for plan in (by_error, by_rho):
+        assert (plan.cost.epsilon, plan.cost.delta) <= (1, Fraction(1, 10**6))
+
+
+# -- outputs that are linear -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("shape", SHAPES[1:])
+@pytest.mark.parametrize(
+    "out",
+    ["SUM(x) - 3 * COUNT(*)", "COUNT(*) - COUNT(x) / 2 + 2 * SUM(x)", "(SUM(y) - COUNT(*)) / 4"],
+)
+def test_a_linear_output_asked_alone_is_one_vector(out, shape, relation):
+    low = lowered(f"{out} AS d", shape, relation)
+    (part,) = low.parts
+    assert part.outlets == 1
+    pairs = (
+        [([], [r]) for r in ROWS]
+        if relation == "add-remove"
+        else [([a], [b]) for a, b in itertools.product(ROWS, ROWS)]
+    )
+    found = [moves(part, low.aggregates[0], *pair) for pair in pairs]
+    s = part.sensitivity
+    assert tuple(max(f[i] for f in found) for i in range(3)) == (s.l1, s.l2_squared, s.linf)
+
+
+def test_a_linear_output_beside_others_is_one_combination():
+    low = lowered("SUM(x) - 3 * COUNT(*) + 1 AS d, COUNT(*) AS n", SHAPES[0], "add-remove")
+    assert len(low.parts) == 1
+    assert isinstance(low.formulas[-1], pl.WeightedSum)
+    assert low.outputs[0].expr == pl.Apply("+", (pl.StatisticValue(2), pl.Number(Fraction(1))))
+
+
+def test_a_share_of_counts_is_a_mean_with_one_interval():
+    low = lowered("COUNT(*) FILTER (WHERE x > 0) / COUNT(*) AS p", SHAPES[2], "add-remove")
+    share = low.formulas[low.outputs[1].expr.index]
+    assert isinstance(share, pl.Quotient)
+    assert (share.lo, share.hi) == (0, 1)

@@ -12,6 +12,7 @@ from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
 from discreet.plan._choices import Choice
 from discreet.plan._describe import describe
+from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
 from discreet.plan._functions import FUNCTIONS
@@ -172,6 +173,7 @@ __all__ = [
     "Window",
     "Word",
     "aggregate",
+    "apart",
     "base",
     "build",
     "calendar",

@@ -5,6 +5,12 @@ a mean the first, a variance the second. A family that must know how many values
 is measured as one joint part (:mod:`discreet.plan._joint` proves its price); a sum or a
 count asked alone stays a plain vector, which is cheaper. The number of all rows is read off one
 family, the one that pays least for it, with NULL as one more integer.
+
+Families whose values public types prove to be NULL in each other's rows
+(:mod:`discreet.plan._disjoint`) form a *cluster* under add-remove: one joint part, in which
+every family is brought to one common total D by a whole factor. A row reaches one of them, so it
+adds at most D in absolute value to all integers together, a unit of c rows in a group at most cD,
+and the norms of the proof in ``_joint`` hold, signs included.
 """
 
 from __future__ import annotations
@@ -50,10 +56,21 @@ class Family:
     """Whether two integers are measured as their difference and sum."""
     start: int = 0
     """First of its releases."""
+    times: int = 1
+    """Factor that brings it to the total of its cluster."""
+    plain: bool = False
+    """Whether it is a sum alone, with sign, in a cluster."""
 
     @property
     def total(self) -> int:
         """What one row shares out."""
+        return self.times * self.own
+
+    @property
+    def own(self) -> int:
+        """The same before the factor."""
+        if self.plain:
+            return max(abs(self.expr.type.lo), abs(self.expr.type.hi), 1)
         return int(self._range**self.degree)
 
     @property
@@ -63,19 +80,22 @@ class Family:
     @property
     def size(self) -> int:
         """How many integers there are."""
-        return self.degree + 1 + self.null
+        return 1 if self.plain else self.degree + 1 + self.null
 
     def forms(self, at: Sums) -> tuple[Form, ...]:
         """The integers, as forms over the engine's sums."""
         found = self._shares(at)
         if self.null:
-            found.append({at.rows: self.total, at.count: -self.total})
+            found.append({at.rows: self.own, at.count: -self.own})
         if self.turned:
             u, v = found
             found = [_plus(u, v, -1), _plus(u, v, 1)]
-        return tuple(tuple((m, c) for m, c in form.items() if c) for form in found)
+        t = self.times
+        return tuple(tuple((m, t * c) for m, c in form.items() if c) for form in found)
 
     def _shares(self, at: Sums) -> list[dict[int, int]]:
+        if self.plain:
+            return [{at.first: 1}]
         lo, hi, r = self.expr.type.lo, self.expr.type.hi, self._range
         if self.degree == 0:
             return [{at.count: 1}]
@@ -90,6 +110,8 @@ class Family:
 
     def shares(self) -> dict[int, dict[int, Fraction]]:
         """Every release in shares of rows, which are named by the releases too."""
+        if self.plain:
+            return {}
         d = Fraction(self.total)
         if self.turned:
             p, q = self.cells
@@ -115,6 +137,8 @@ class Family:
     def _values(self) -> list[Fraction]:
         """Value that each share stands for: the ends of the range, and the middle between."""
         t = self.expr.type
+        if self.plain:
+            return [self.own * t.step]
         if self.degree == 0:
             return [t.lo * t.step]
         low, high = t.lo * t.step, t.hi * t.step

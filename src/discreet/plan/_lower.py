@@ -16,6 +16,7 @@ from math import lcm
 from typing import Final
 
 from discreet.errors import ParameterError
+from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
@@ -124,6 +125,8 @@ class Lowering:
     known: dict[object, int] = field(default_factory=dict)
     wanted: dict[Expr | None, set[Moment]] = field(default_factory=dict)
     families: dict[Expr, Family] = field(default_factory=dict)
+    rest: int = -1
+    """Release that counts the rows of no family in a cluster."""
     alone: dict[int, Formula] = field(default_factory=dict)
     """Statistics that one output alone names, with the formula of that output."""
     levels: dict[object, set[Fraction]] = field(default_factory=dict)
@@ -132,10 +135,10 @@ class Lowering:
     def run(self) -> Lowered:
         """Lower all statistics, then the selection of keys."""
         query = self.query
-        for s in query.statistics:
-            if s.moment is not None:
-                self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
         self._find_alone()
+        for i, s in enumerate(query.statistics):
+            if s.moment is not None and i not in self.alone:
+                self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
         outputs = tuple(replace(o, expr=self._folded(o.expr, formulas)) for o in query.outputs)
         selector = self._selector()
@@ -272,10 +275,7 @@ class Lowering:
         """A count or a sum: off its family, or as a vector of its own."""
         key = self._name(expr)
         if key is None:
-            host = self._host
-            return (
-                Total(self.count(None), Fraction(1)) if host is None else self.family(host).rows()
-            )
+            return self.rows()
         if not self._is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
@@ -294,25 +294,57 @@ class Lowering:
         return self.family(key) if key is not None and self._is_family(key) else None
 
     def family(self, expr: Expr) -> Family:
-        """The joint part of an expression."""
-        if expr in self.families:
-            return self.families[expr]
-        degree = self._degree(expr)
-        null = expr.type.nullable and self._host == expr
-        alone = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
-        family = Family(expr, degree, null, turned=alone and degree == 1 and not null)
-        at = self._sums(family)
+        """The joint part of an expression, or its piece of that of a cluster."""
+        if expr not in self.families:
+            self._measure(self._clusters.get(expr, (expr,)))
+        return self.families[expr]
+
+    def rows(self) -> Formula:
+        """All rows, off the family that hosts them."""
+        host = self._host
+        if host is None:
+            return Total(self.count(None), Fraction(1))
+        family = self.family(host)
+        if host not in self._clusters:
+            return family.rows()
+        terms = {self.rest: Fraction(1, family.total)}
+        for each in self._clusters[host]:
+            count = self.families[each].count()
+            terms |= zip(count.cells, count.weights, strict=True)
+        return WeightedSum(tuple(terms), tuple(terms.values()))
+
+    def _made(self, expr: Expr) -> Family:
+        """The family of one expression, by itself."""
+        degree, clustered = self._degree(expr), expr in self._clusters
+        null = expr.type.nullable and self._host == expr and not clustered
+        turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
+        turned = turned and degree == 1 and not null
+        hosts = self._host in self._clusters.get(expr, ())
+        plain = clustered and self.wanted[expr] == {Moment.SUM} and not hosts
+        return Family(expr, degree, null, turned, plain=plain)
+
+    def _measure(self, exprs: Sequence[Expr]) -> None:
+        """Add one joint part for families that no row reaches two of."""
+        made = [self._made(e) for e in exprs]
+        whole = lcm(*(f.own for f in made))
+        made = [replace(f, times=whole // f.own) for f in made]
+        sums = [self._sums(f) for f in made]
+        forms = [form for f, at in zip(made, sums, strict=True) for form in f.forms(at)]
+        if len(exprs) > 1 and self._host in exprs:
+            rows = self._place(self._counting(None))
+            forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
         def slot(main: Aggregate) -> Part:
-            moves = partition_sensitivity(main, family.total, turned=family.turned)
-            forms = family.forms(at)
+            moves = partition_sensitivity(main, whole, turned=made[0].turned)
             places = dict.fromkeys(m for form in forms for m, _ in form)
             read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-            return Joint(0, moves, family.size * self._coordinates(main), forms, read)
+            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), read)
 
-        start = self._add(slot, family.size)
-        self.families[expr] = replace(family, start=start)
-        return self.families[expr]
+        start = self._add(slot, len(forms))
+        for f in made:
+            self.families[f.expr] = replace(f, start=start)
+            start += f.size
+        self.rest = start
 
     # -- whole outputs --------------------------------------------------------------
 
@@ -420,6 +452,8 @@ class Lowering:
     def _is_family(self, expr: Expr) -> bool:
         """Whether an expression's statistics need a joint part."""
         moments = self.wanted[expr]
+        if expr in self._clusters:
+            return True
         if self._public and not expr.type.nullable:
             return False
         if Moment.SPREAD in moments and self._degree(expr) < 2:
@@ -443,12 +477,32 @@ class Lowering:
         """The expression off whose family the number of all rows is read; None: none."""
         if None not in self.wanted or self._public or self._selects_by_rows:
             return None
+        if self._clusters:
+            return max(self._clusters.values(), key=len)[0]
         found = [e for e in self.wanted if e is not None and not self._is_constant_spread(e)]
         return min(
             found,
             key=lambda e: (self._degree(e) + e.type.nullable, e.type.hi - e.type.lo),
             default=None,
         )
+
+    @cached_property
+    def _clusters(self) -> dict[Expr, tuple[Expr, ...]]:
+        """Expressions with values in disjoint rows, by each of them."""
+        if self.query.neighbours is not Neighbours.ADD_REMOVE:
+            return {}
+        groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
+        for expr, moments in self.wanted.items():
+            if expr is None or self._is_constant_spread(expr):
+                continue
+            facts = support(expr, zero=moments == {Moment.SUM} and None not in self.wanted)
+            fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
+            if fitting:
+                fitting[0].append((expr, facts))
+            else:
+                groups.append([(expr, facts)])
+        clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
+        return {e: cluster for cluster in clusters for e in cluster}
 
     def _is_constant_spread(self, expr: Expr) -> bool:
         return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2

@@ -287,7 +287,7 @@ def _least(
             for i, part in enumerate(lowered.outlets)
         ]
         # a hair is left for the rounding of a product of doubles
-        return formula.half(laws, level) <= float(margin) * (1 + 1e-12)
+        return Fraction(formula.half(laws, level)) <= margin * (1 + Fraction(1, 10**12))
 
     low = high = _LEAST
     while not meets(high):
