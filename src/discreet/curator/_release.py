@@ -51,7 +51,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
             "noise": plan.noise,
             "neighbours": query.neighbours.value,
             "unit": lowered.aggregates[0].unit or "row",
-            "target": lowered.target,
+            "target": plan.target,
             "rows_of_one_unit": lowered.rows_of_one_unit,
             # public, and independent of everything: chances that readers must not toss twice
             "coin": noise.random_words(2).tobytes().hex(),

@@ -10,6 +10,7 @@ from discreet.plan import _functions as functions
 from discreet.plan import _words as words
 from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
+from discreet.plan._choices import Choice
 from discreet.plan._describe import describe
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
@@ -105,6 +106,7 @@ __all__ = [
     "Assembly",
     "Box",
     "Cells",
+    "Choice",
     "Code",
     "Cost",
     "Count",

@@ -1,8 +1,8 @@
 """Lowering: from statistics to the fewest parts that answer them.
 
 Counts, sums, averages and variances of one expression share one joint part
-(``_families``); equal vectors are measured once. Several quantiles of one expression share
-one tree.
+(``_families``); equal vectors are measured once. Several quantiles of one expression are
+one part.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from discreet.plan._joint import Joint
 from discreet.plan._means import WeightedSum
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
+from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
     Apply,
     Number,
@@ -60,7 +61,6 @@ from discreet.plan._stability import (
     sensitivity,
 )
 from discreet.plan._target import rows_of_one_unit, target
-from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.privacy import Neighbours
@@ -126,6 +126,7 @@ class Lowering:
     families: dict[Expr, Family] = field(default_factory=dict)
     alone: dict[int, Formula] = field(default_factory=dict)
     """Statistics that one output alone names, with the formula of that output."""
+    levels: dict[object, set[Fraction]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     def run(self) -> Lowered:
@@ -183,31 +184,49 @@ class Lowering:
         middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
         return Arithmetic("-", expr, middle), centre
 
-    def tree(self, expr: Expr) -> int:
-        """A tree of counts over the range of an expression."""
-        if (key := ("tree", expr)) in self.known:
-            return self.known[key]
+    def quantile(self, expr: Expr, at: Fraction) -> int:
+        """A quantile; all quantiles of one expression are one part."""
+        key = ("quantiles", expr)
+        if key not in self.known:
+            self.levels[key] = set()
+            self.known[key] = self._quantiles(expr, self.levels[key])
+        self.levels[key].add(at)
+        return self.known[key]
+
+    def _quantiles(self, expr: Expr, levels: set[Fraction]) -> int:
         t = expr.type
-        levels, leaves = shape_of(t.size)
-        width = -(-t.size // leaves)
+        codes, leaves = lattice_of(t.size, combinations(self.query.keys))
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
         shifted = Arithmetic("-", AsNumber(expr), first)
-        leaf = Rescale(shifted, Fraction(width), mode="floor")
+        leaf = Rescale(shifted, Fraction(codes), mode="floor")
         counts = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
+        place, moves, squares = len(self.extra), *self._moves(counts)
+        whole = self._sides() == 2 and not self.query.keys and leaves > 1
         step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
-        part = Tree(
-            len(self.extra),
-            sensitivity(counts, counts.measures[0]),
-            self._coordinates(counts),
-            levels,
-            leaves,
-            t.lo * step,
-            width * step,
-            t.hi * step,
-            step,
-        )
-        self.known[key] = self._add(lambda _: part)
-        return self.known[key]
+
+        def slot(_: Aggregate) -> Part:
+            return Quantiles(
+                place,
+                moves,
+                self._coordinates(counts),
+                tuple(sorted(levels)),
+                leaves,
+                expr.describe(),
+                squares,
+                moves.l1 // 2 if whole else None,
+                t.lo * step,
+                codes * step,
+                t.hi * step,
+                step,
+            )
+
+        return self._add(slot)
+
+    def _moves(self, counts: Aggregate) -> tuple[Sensitivity, int]:
+        """How far a unit moves a histogram, and a bound on its squared rows by cell."""
+        one = sensitivity(replace(counts, neighbours=Neighbours.ADD_REMOVE), counts.measures[0])
+        squares = self._sides() ** 2 * one.l2_squared
+        return sensitivity(counts, counts.measures[0]), squares
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""
@@ -216,14 +235,15 @@ class Lowering:
         if top > len(codes):
             raise ParameterError(f"MODE asks for {top} of {len(codes)} values")
         counts = self._histogram(Key("\x00value", expr, codes))
+        moves, squares = self._moves(counts)
         part = Pick(
             len(self.extra),
-            sensitivity(counts, counts.measures[0]),
+            moves,
             self._coordinates(counts),
             top,
             codes,
             tuple(t.value(c) for c in codes),
-            self._cells_touched(counts),
+            squares,
         )
         return self._add(lambda _: part)
 
@@ -520,11 +540,6 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
-
-    def _cells_touched(self, counts: Aggregate) -> int:
-        """Bound the cells of the question whose histogram one unit can change."""
-        cells = counts.reached(len(self.query.keys))
-        return cells * self._sides() if self.query.keys else cells
 
 
 def _index(formulas: list[Formula], formula: Formula) -> int:

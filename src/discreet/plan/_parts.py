@@ -26,11 +26,11 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import show
 from discreet.errors import NotProvedError
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.plan._choices import Choice
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
 
@@ -63,9 +63,9 @@ class Draw:
         noise: Ints = law.sample(n)
         return noise
 
-    def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
-        """Pick an index with the exponential mechanism."""
-        return int(m.exponential(scores, sensitivity, epsilon).value)
+    def choose(self, scores: Ints, choice: Choice) -> int:
+        """Choose an index of high score."""
+        return choice.draw(scores)
 
     def answer(self, question: Question, counts: Any) -> Ints:
         """Put a question of a publication to private counts."""
@@ -110,8 +110,16 @@ class Rule(Protocol):
     def epsilon(self) -> Fraction | None:
         """ε of one draw, where a choice needs it; None: not offered."""
 
+    @property
+    def rho(self) -> Fraction | None:
+        """ρ of one draw, where the price is stated in it."""
+
     def law(self, sensitivity: Sensitivity) -> Law:
         """Noise of one draw."""
+        ...
+
+    def times(self, shares: Fraction | int) -> Rule:
+        """The rule of a draw that gets so many shares (of ε, or of ρ)."""
         ...
 
 
@@ -121,6 +129,11 @@ class LaplaceRule:
 
     epsilon: Fraction
     delta: Fraction | None = None
+    rho: Fraction | None = field(default=None, init=False)
+
+    def times(self, shares: Fraction | int) -> LaplaceRule:
+        """So many shares of ε."""
+        return LaplaceRule(self.epsilon * shares, self.delta)
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L1 sensitivity."""
@@ -135,6 +148,15 @@ class GaussianRule:
     constant: Fraction = Fraction(0)
     delta: Fraction | None = None
     epsilon: Fraction | None = field(default=None, init=False)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """What noise of variance ``per_square``·Δ₂² costs; not stated otherwise."""
+        return None if self.constant or not self.per_square else 1 / (2 * self.per_square)
+
+    def times(self, shares: Fraction | int) -> GaussianRule:
+        """So many shares of ρ."""
+        return GaussianRule(self.per_square / shares, self.constant / shares, self.delta)
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L2 sensitivity."""
@@ -210,6 +232,10 @@ class Part(ABC):
     def groups(self) -> int | None:
         """Most groups of one unit that its price rests on; None: it rests on none."""
         return None
+
+    def facts(self, law: Any) -> list[str]:  # noqa: ARG002 - a hook
+        """What its numbers are about, beyond limits and clamps, in words."""
+        return []
 
     @abstractmethod
     def price(self, rule: Rule) -> Priced:

@@ -100,6 +100,12 @@ class Plan:
         """Losses of all draws of all parts."""
         return [loss for priced in self.parts for loss in priced.losses]
 
+    @property
+    def target(self) -> list[str]:
+        """What stands between the table and the numbers, in words."""
+        own = [fact for priced in self.parts for fact in priced.part.facts(priced.law)]
+        return [*self.lowered.target, *own]
+
     @cached_property
     def outlets(self) -> tuple[Priced, ...]:
         """The priced part behind every release."""

@@ -362,8 +362,8 @@ class QuantileOf(Statistic):
         return self._value.type
 
     def lower(self, low: Lowering) -> Formula:
-        """A tree, shared by all quantiles of one expression."""
-        return Quantile(low.tree(self._value), self.at)
+        """A point of a public lattice."""
+        return Quantile(low.quantile(self._value, self.at), self.at)
 
     def _shown(self) -> tuple[str, ...]:
         return (show(self.at),)
