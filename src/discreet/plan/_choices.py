@@ -8,7 +8,9 @@ score of its cell by at most Δ, in either direction. A choice is drawn with a f
 bounds how many rows one unit moves in all. Then the choices of all cells *together* are ε-DP:
 a unit that moves :math:`c_g` rows of cell g moves its scores by :math:`c_g\Delta`, so cell g
 loses :math:`\varepsilon c_g/L` (both mechanisms lose in proportion), cells are drawn
-independently, and :math:`\sum c_g \le L`. A cell costs nothing of its own: no limit on groups
+independently, and :math:`\sum c_g \le L`. (For the exponential mechanism the lengths of the
+intervals within which log-likelihood ratios move add up likewise: all cells together have the
+bounded range ε.) A cell costs nothing of its own: no limit on groups
 enters, only rows. Where every row only raises the scores (``monotone``) the 2 falls away.
 
 Under zCDP the exponential mechanism is used. Its log-likelihood ratio in cell g moves within an
@@ -59,7 +61,8 @@ class Choice:
     def priced(cls, rule: Rule, moves: Moves) -> tuple[Choice, p.PrivacyLoss]:
         """Choice and loss of one draw, in all cells together."""
         if rule.epsilon is not None:
-            return cls(rule.epsilon, flip=True), p.Pure(rule.epsilon)
+            flip, epsilon = rule.flip, rule.epsilon
+            return cls(epsilon, flip=flip), p.Pure(epsilon) if flip else p.BoundedRange(epsilon)
         if rule.rho is None:
             raise NotProvedError("a choice is priced by ε or by ρ")
         square = 8 * rule.rho * moves.rows**2 / moves.squares

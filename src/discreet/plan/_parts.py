@@ -114,6 +114,10 @@ class Rule(Protocol):
     def rho(self) -> Fraction | None:
         """ρ of one draw, where the price is stated in it."""
 
+    @property
+    def flip(self) -> bool:
+        """Whether choices are the most accurate ones; else those that cost the least ρ."""
+
     def law(self, sensitivity: Sensitivity) -> Law:
         """Noise of one draw."""
         ...
@@ -129,11 +133,12 @@ class LaplaceRule:
 
     epsilon: Fraction
     delta: Fraction | None = None
+    flip: bool = True
     rho: Fraction | None = field(default=None, init=False)
 
     def times(self, shares: Fraction | int) -> LaplaceRule:
         """So many shares of ε."""
-        return LaplaceRule(self.epsilon * shares, self.delta)
+        return LaplaceRule(self.epsilon * shares, self.delta, self.flip)
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L1 sensitivity."""
@@ -148,6 +153,7 @@ class GaussianRule:
     constant: Fraction = Fraction(0)
     delta: Fraction | None = None
     epsilon: Fraction | None = field(default=None, init=False)
+    flip: bool = field(default=False, init=False)
 
     @property
     def rho(self) -> Fraction | None:

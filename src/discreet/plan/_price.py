@@ -128,7 +128,9 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     if ask.rho is not None:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
-    rule = LaplaceRule(ask.epsilon / max(_draws(lowered), 1), ask.delta)
+    rule = LaplaceRule(
+        ask.epsilon / max(_draws(lowered), 1), ask.delta, flip=ask.currency == "epsilon"
+    )
     why = "Laplace noise: a pure guarantee"
     claim = None if ask.delta is None else (ask.epsilon, ask.delta)
     laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why, claim)

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet._lazy import special
+from discreet._lazy import optimize, special
 from discreet.plan._margins import tail_margin
 from discreet.plan._parts import (
     Cells,
@@ -194,27 +194,56 @@ class Levels(Release):
             parent = node
         return total
 
+    def _fit(self) -> Floats:
+        """Number of values left of every boundary by least squares, never falling.
+
+        Every node is measured once by itself and once as the sum of what is measured below it;
+        weighting both by their variances, then sharing out what is left of each sum, is the least
+        squares fit (Hay et al. 2010). What falls is pooled (isotonic regression).
+        """
+        b = self.branching
+        levels = [counts.astype(np.float64) for counts in self._counts]
+        fits, variance = [levels[-1]], 1.0
+        for level in levels[-2::-1]:
+            below = fits[0].reshape(len(level), -1, b).sum(axis=2)
+            weight = b * variance / (1 + b * variance)
+            fits.insert(0, weight * level + (1 - weight) * below)
+            variance = weight
+        fit = fits[0]
+        for finer in fits[1:]:
+            children = finer.reshape(len(fit), -1, b)
+            left = (fit - children.sum(axis=2)) / b
+            fit = (children + left[:, :, None]).reshape(len(fit), -1)
+        total = np.concatenate([np.zeros((len(fit), 1)), np.cumsum(fit, axis=1)], axis=1)
+        pooled = [optimize.isotonic_regression(row).x for row in total]
+        return np.array(pooled, dtype=np.float64).reshape(total.shape)
+
+    @cached_property
+    def _fitted(self) -> Floats:
+        return self._fit()
+
     def quantile(self, at: Fraction) -> Floats:
-        """Estimate per cell: the balanced crossing of a monotone fit, interpolated.
+        """Estimate per cell: where the fit crosses the quantile's rank, interpolated.
 
         The values of a leaf reach from its left end to one step before its right end, so
-        that is where the estimate lies: a leaf of one value gives that value. It lies
-        within its leaf, and so in every interval that holds the leaf.
+        that is where the estimate lies: a leaf of one value gives that value.
         """
-        q, cumulative = float(at), self._cumulative()
-        rising = (
-            np.maximum.accumulate(cumulative, axis=1)
-            + np.minimum.accumulate(cumulative[:, ::-1], axis=1)[:, ::-1]
-        ) / 2
-        # the measured total, not the fit's end: running maxima of noise only ever add to that
-        target = q * np.maximum(cumulative[:, -1:], 0)
+        leaf, share = self._crossing(float(at))
+        return self._value(leaf + share * float(1 - self.step / self.width))
+
+    def _crossing(self, q: float) -> tuple[Ints, Floats]:
+        """Leaf of a quantile, and how far into it the quantile lies."""
+        rising = self._fitted
+        target = q * np.maximum(rising[:, -1:], 0)
         leaf = np.clip((rising <= target).sum(axis=1) - 1, 0, self.leaves - 1)
+        # where the fit is level, the middle of what is as good
+        first = np.clip((rising < target).sum(axis=1) - 1, 0, self.leaves - 1)
+        leaf = (leaf + first) // 2
         rows = np.arange(leaf.size)
         left, right = rising[rows, leaf], rising[rows, leaf + 1]
-        share = np.where(
-            right > left, (target[:, 0] - left) / np.where(right > left, right - left, 1), 0.5
-        )
-        return self._value(leaf + np.clip(share, 0, 1) * float(1 - self.step / self.width))
+        steep = right > left
+        share = np.where(steep, (target[:, 0] - left) / np.where(steep, right - left, 1), 0.5)
+        return leaf, np.clip(share, 0, 1)
 
     def interval(self, at: Fraction, confidence: float) -> Box:
         """Ends per cell of an interval for the true quantile of the clamped values."""
@@ -228,7 +257,8 @@ class Levels(Release):
         last = np.where(
             nothing, self.leaves - 1, self.leaves - 1 - possible[:, ::-1].argmax(axis=1)
         )
-        return Box(self._value(first), self._value(last + 1))
+        leaf, _ = self._crossing(q)
+        return Box(self._value(np.minimum(first, leaf)), self._value(np.maximum(last, leaf) + 1))
 
     def place(self, at: Fraction) -> int:
         """Any level can be read off a tree."""
