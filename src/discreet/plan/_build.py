@@ -274,9 +274,18 @@ def _bare(operand: Operand) -> bool:
 
 
 def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
+    if op not in ("=", "<>") and numeric_labels(left.type):
+        limit = constant_value(right)
+        if limit is None:
+            return compare(op, labels_as_numbers(left), right)
+        labels = ((c, _exact_label(left.type.labels[c])) for c in left.possible)
+        return OneOf(left, tuple(c for c, n in labels if COMPARE[op](n, limit)))
     if op not in ("=", "<>"):
+        listed = left.type.labels[:2]
+        shown = ", ".join(f"'{x}'" if isinstance(x, str) else str(x) for x in listed)
         raise UnsupportedQueryError(
-            f"a {left.type.kind} has no order: {op}", hint=f"{name_of(left)} IN ('a', 'b')"
+            f"a {left.type.kind} has no order: {op}",
+            hint=f"{name_of(left)} IN ({shown})" if listed else None,
         )
     test = one_of(left, [right])
     return test if op == "=" else negate(test)
@@ -365,12 +374,33 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     expr = typed(operand, where)
     if expr.type.kind is Kind.BOOLEAN:
         return AsNumber(expr)
+    if numeric_labels(expr.type):
+        return labels_as_numbers(expr)
     if not expr.type.is_numeric:
         raise QueryError(
             f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}",
             hint=_number_hint(where, expr),
         )
     return expr
+
+
+def numeric_labels(t: Type) -> bool:
+    """Whether the labels of a category are numbers."""
+    plain = all(isinstance(x, int | float) and not isinstance(x, bool) for x in t.labels)
+    return t.kind is Kind.CATEGORY and plain
+
+
+def labels_as_numbers(expr: Expr) -> Expr:
+    """Read a category whose labels are numbers as these numbers."""
+    codes = expr.possible
+    if len(codes) > MAX_BUCKETS:
+        raise UnsupportedQueryError(f"{name_of(expr)} has too many values to compute with")
+    values = [(OneOf(expr, (c,)), number(_exact_label(expr.type.labels[c]))) for c in codes]
+    return case(list(values), Null())
+
+
+def _exact_label(label: object) -> Fraction:
+    return Fraction(str(label))
 
 
 def arithmetic(op: str, left: Operand, right: Operand) -> Expr:

@@ -238,7 +238,10 @@ _PARTS: Final[dict[str, Part]] = {
 
 def part(name: str, operand: Operand) -> Expr:
     """Read a calendar part: ISODOW is 1 on Monday and 7 on Sunday, DOW is 0 on Sunday."""
-    word, expr = name.casefold(), _moment(operand, name.upper())
+    word = name.casefold()
+    if word == "epoch" and isinstance(operand, Expr) and operand.type.is_numeric:
+        return operand  # a difference of times is a number of seconds
+    expr = _moment(operand, name.upper())
     if word in ("dow", "dayofweek"):
         weekday = DatePart("weekday", expr)
         return Case(((OneOf(weekday, (7,)), build.number(Fraction(0))),), Clamp(weekday, 1, 6))

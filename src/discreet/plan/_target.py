@@ -56,10 +56,12 @@ def choosing(
     order: Sequence[tuple[OutputExpr, bool]],
     limit: int | None,
     cells: int | None,
+    qualify: OutputExpr | None = None,
 ) -> set[int]:
     """Statistics whose noise decides which of the cells are shown (None: cells are not known)."""
-    found = set() if having is None else statistics_of(having)
-    if limit is not None and (cells is None or limit < cells or having is not None):
+    tests = [test for test in (having, qualify) if test is not None]
+    found = set().union(*(statistics_of(test) for test in tests))
+    if limit is not None and (cells is None or limit < cells or tests):
         found = found.union(*(statistics_of(out) for out, _ in order))
     return found
 
@@ -82,7 +84,7 @@ def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     cells = combinations(query.keys)
     if cells is None:
         return level  # how many cells there will be is not public
-    chosen = choosing(query.having, query.order, query.limit, cells)
+    chosen = choosing(query.having, query.order, query.limit, cells, query.qualify)
     if shares_noise(lowered.formulas, statistics_of(out), chosen):
         return 1 + math.expm1(math.log(level) / max(cells, 1))
     return level

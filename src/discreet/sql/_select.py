@@ -30,12 +30,15 @@ from discreet.sql._grouping import levels
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
+from discreet.sql._scalar import without_scalars
 from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
 
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
+    "qualify",
 )  # fmt: skip
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_OUTPUTS: Final = 200
@@ -137,6 +140,7 @@ class Select:
     subqueries: dict[str, exp.Expr] = field(default_factory=dict)
 
     def parse(self) -> Parsed:
+        self.node = without_scalars(unwrapped(self.node, self.policy))
         only(self.node, *_CLAUSES, hint="GROUP BY sex")
         self._read_with()
         scope = self.tables()
@@ -486,27 +490,32 @@ class Select:
                 "PUBLIC_GROUPS needs public keys, a text column has none",
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
-        having = args.get("having")
+        having, qualify = args.get("having"), args.get("qualify")
         order = args.get("order")
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
             limit=limit_of(args.get("limit")),
             other=self.other,
+            qualify=None if qualify is None else self._test(outputs, qualify.this, "QUALIFY"),
             rows=options.rows,
             groups=options.groups,
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
-        out = outputs.lower(node)
+        out = self._test(outputs, node, "HAVING")
         if windows_of(out):
             raise UnsupportedQueryError(
                 "HAVING decides row by row, before windows (OVER) are computed",
-                hint="ORDER BY 1 LIMIT 10",
+                hint="QUALIFY RANK() OVER (ORDER BY COUNT(*) DESC) <= 3",
             )
+        return out
+
+    def _test(self, outputs: Outputs, node: exp.Expr, clause: str) -> OutputExpr:
+        out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
-            raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
+            raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
         return out
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:

@@ -13,7 +13,7 @@ import re
 from functools import cache
 from typing import Final
 
-from sqlglot import ErrorLevel, exp, parser, tokens
+from sqlglot import ErrorLevel, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -35,7 +35,6 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
 _INSTEAD: Final = {
     "distinct": "GROUP BY sex",
     "offset": "LIMIT 10",
-    "qualify": "HAVING COUNT(*) > 10",
     "sample": "WHERE age >= 18",
     "query": "x IN (1, 2)",
 }
@@ -71,9 +70,9 @@ class _Dialect(Dialect):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
         KEYWORDS = {  # noqa: RUF012 - likewise
             **tokens.Tokenizer.KEYWORDS,
-            "~": tokens.TokenType.RLIKE,
-            "~*": tokens.TokenType.IRLIKE,
-            "REGEXP": tokens.TokenType.RLIKE,
+            "~": TokenType.RLIKE,
+            "~*": TokenType.IRLIKE,
+            "REGEXP": TokenType.RLIKE,
         }
 
     Parser = _Parser
