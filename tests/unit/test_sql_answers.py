@@ -147,3 +147,24 @@ def test_what_was_measured_is_charged_once(curator):
     other = curator.sql("SELECT land, SUM(size) AS n FROM log GROUP BY land", epsilon=3)
     assert not other.cached
     assert not curator.sql("SELECT land, COUNT(*) AS n FROM log GROUP BY land", epsilon=2).cached
+
+
+def test_texts_of_public_tables_are_public_keys():
+    people = dc.policy.Table("people", [dc.policy.Text("town"), dc.policy.Integer("age", 0, 99)])
+    towns = dc.policy.Table("towns", [dc.policy.Text("name"), dc.policy.Text("land")], public=True)
+    policy = dc.policy.Policy([people, towns], dc.policy.Budget("1e6"), name="public texts")
+    data = {
+        "people": pa.table({"town": ["Ulm", "Bern", "Bern", None], "age": [1, 2, 3, 4]}),
+        "towns": pa.table({"name": ["Ulm", "Bern", "Rom"], "land": ["DE", "CH", None]}),
+    }
+    join = "FROM people JOIN towns ON people.town = towns.name"
+    with dc.open(data, policy, ledger=":memory:") as curator:
+        answer = curator.sql(f"SELECT land, COUNT(*) AS n {join} GROUP BY land", epsilon=1000)
+        assert answer.to_dicts() == [{"land": "CH", "n": 2}, {"land": "DE", "n": 1}]
+        count = curator.sql(f"SELECT COUNT(*) AS n {join} WHERE land LIKE 'C%'", epsilon=1000)
+        assert count.to_dicts() == [{"n": 2}]
+        with pytest.raises(DiscreetError, match="delta"):
+            curator.sql("SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=1)
+    with pytest.raises(DiscreetError, match="not public"):
+        engine = curator._engine
+        engine.values(dc.plan.Scan(people), "town", 3)

@@ -31,6 +31,7 @@ from discreet.plan import (
     Type,
     Word,
     build,
+    expr,
     statistic,
 )
 from discreet.sql._bounds import Bounds, read_bounds
@@ -384,6 +385,8 @@ class _Call:
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)
+        if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
+            _check_ratio(operand, self.name, arg)
         return self._filtered(self.bounds.apply(operand, self.limits, self.name))
 
     def _given(self, node: exp.Expr) -> Operand:
@@ -398,6 +401,29 @@ class _Call:
         if isinstance(operand, Word):
             operand = build.number(Fraction(1))
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
+
+
+_FAR: Final = 1_000
+"""A quotient that may be so many times that of the largest values has no usable range."""
+
+
+def _check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
+    """Refuse the average of a quotient whose divisor may come near zero: noise would drown it."""
+    if not isinstance(operand, expr.Divide) or operand.right.type.lo == operand.right.type.hi:
+        return
+    top, bottom, t = operand.left.type, operand.right.type, operand.type
+    usual = Fraction(max(abs(top.lo), abs(top.hi)) * top.step)
+    usual /= max(abs(bottom.lo), abs(bottom.hi)) * bottom.step
+    most = max(abs(t.lo), abs(t.hi)) * t.step
+    if most <= _FAR * usual:
+        return
+    bound = next(b for b in (1, 2, 5, 10, 100, 1_000, 10**4, 10**6, 10**9, 10**18) if b >= usual)
+    raise QueryError(
+        f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
+        "would be as large; say how large the quotient can usefully be, or keep the divisor "
+        "away from zero in WHERE",
+        hint=f"{name}(LEAST({node.sql()}, {bound}))",
+    )
 
 
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {

@@ -15,6 +15,7 @@ from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryEr
 from discreet.plan import (
     Assembly,
     Expr,
+    Kind,
     OutputExpr,
     Query,
     Scan,
@@ -321,6 +322,7 @@ class Select:
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
         pairs = self._pairs(scope, public, alias, join)
+        public = _open_text(public, pairs)
         fanout = self._fanout(table.name, tuple(right for _, right in pairs))
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
@@ -558,6 +560,20 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
         only(item, "this", "alias")
         return item.this.unnest(), item.alias
     return item.unnest(), default_name(item.unnest(), place)
+
+
+def _open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
+    """Read a public column as open text where open text is compared with it."""
+    table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
+    columns = {
+        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
+        for n, c in table.columns.items()
+    }
+    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
+
+
+def _texts(column: pol.Category) -> bool:
+    return column.other is None and all(isinstance(v, str) for v in column.values)
 
 
 def _plain_table(node: exp.Expr) -> str:
