@@ -50,6 +50,8 @@ from discreet.plan._expr import (
     Rescale,
     Square,
     align,
+    labels_as_numbers,
+    numeric_labels,
     plain_column,
 )
 from discreet.plan._logic import COMPARE, MIRROR
@@ -278,7 +280,7 @@ def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
         limit = constant_value(right)
         if limit is None:
             return compare(op, labels_as_numbers(left), right)
-        labels = ((c, _exact_label(left.type.labels[c])) for c in left.possible)
+        labels = ((c, Fraction(str(left.type.labels[c]))) for c in left.possible)
         return OneOf(left, tuple(c for c, n in labels if COMPARE[op](n, limit)))
     if op not in ("=", "<>"):
         listed = left.type.labels[:2]
@@ -382,25 +384,6 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
             hint=_number_hint(where, expr),
         )
     return expr
-
-
-def numeric_labels(t: Type) -> bool:
-    """Whether the labels of a category are numbers."""
-    plain = all(isinstance(x, int | float) and not isinstance(x, bool) for x in t.labels)
-    return t.kind is Kind.CATEGORY and plain
-
-
-def labels_as_numbers(expr: Expr) -> Expr:
-    """Read a category whose labels are numbers as these numbers."""
-    codes = expr.possible
-    if len(codes) > MAX_BUCKETS:
-        raise UnsupportedQueryError(f"{name_of(expr)} has too many values to compute with")
-    values = [(OneOf(expr, (c,)), number(_exact_label(expr.type.labels[c]))) for c in codes]
-    return case(list(values), Null())
-
-
-def _exact_label(label: object) -> Fraction:
-    return Fraction(str(label))
 
 
 def arithmetic(op: str, left: Operand, right: Operand) -> Expr:

@@ -100,6 +100,13 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     for clause in ("with_", "hint"):
         if root.args.get(clause) and not merged.args.get(clause):
             merged.set(clause, root.args[clause].copy())
+    clauses = [
+        *shown,
+        *(merged.args[c] for c in ("having", "qualify", "order") if merged.args.get(c)),
+    ]
+    measured = [n for e in clauses for n in e.walk() if (function_name(n) or "") in CALLS]
+    if all(isinstance(n.parent, exp.Window) for n in measured):
+        raise refuse("a question about the rows of an answer, and not about its numbers", "AVG(n)")
     return merged
 
 
