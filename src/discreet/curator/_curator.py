@@ -418,6 +418,9 @@ class Curator:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
+        if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
+            # the least price is charged anyway: it buys as much accuracy
+            offer = replace(offer, epsilon=self._least.epsilon)
         zcdp = self.policy.budget.accounting == "zcdp"
         plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
         return replace(plan, least=self._least)

@@ -218,6 +218,21 @@ class Coalesce(Expr):
         return f"COALESCE({', '.join(map(w.value, self.args))})"
 
 
+def never(test: Expr) -> bool:
+    """Whether a condition is true for no public value."""
+    match test:
+        case Compare(op, left, Constant(int(code))):
+            t = left.type
+            return (op == "<" and code <= t.lo) or (op == ">" and code >= t.hi)
+        case OneOf(_, ()):
+            return True
+        case Logic("and", args):
+            return any(map(never, args))
+        case Logic("or", args):
+            return bool(args) and all(map(never, args))
+    return False
+
+
 _MOST_LABELS: Final = 1_000
 
 

@@ -28,6 +28,7 @@ from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
+from discreet.sql._hints import own_hints
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
@@ -108,14 +109,15 @@ def parse_any(
     other: str | None = None,
 ) -> Parsed | United:
     """Read one SELECT, or several with UNION ALL between them."""
-    root = tree(text)
-    if isinstance(root, exp.Union):
-        from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
+    with own_hints(policy):
+        root = tree(text)
+        if isinstance(root, exp.Union):
+            from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
 
-        return unite(root, policy, public_fanout)
-    if not isinstance(root, exp.Select):
-        raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
-    return lower(root, policy, public_fanout, other)
+            return unite(root, policy, public_fanout)
+        if not isinstance(root, exp.Select):
+            raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
+        return lower(root, policy, public_fanout, other)
 
 
 def lower(

@@ -26,6 +26,7 @@ MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _HALF: Final = re.compile("[\0\ud800-\udfff]")
 _CHAINS: Final = (exp.And, exp.Or)
+_WORDS: Final = re.compile("[A-Z][a-z]*")
 INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.LT: "<", exp.LTE: "<=",
     exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.And: "and", exp.Or: "or",
@@ -181,7 +182,8 @@ def label(node: exp.Expr) -> str:
     """Name of a node as its author would write it."""
     if isinstance(node, exp.Anonymous):
         return str(node.name).upper()
-    return node.key.replace("_", " ").upper()
+    words = _WORDS.findall(type(node).__name__)
+    return ("_" if words[0] == "Current" else " ").join(words).upper()
 
 
 def function_name(node: exp.Expr) -> str | None:
