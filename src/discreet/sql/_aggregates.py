@@ -49,6 +49,7 @@ _REFUSED: Final = {
     "ARRAY_AGG": "GROUP BY sex",
     "STRING_AGG": "GROUP BY sex",
     "LISTAGG": "GROUP BY sex",
+    "HISTOGRAM": "COUNT(*), with GROUP BY BIN(age, 10)",
     "CORR": "AVG(x * y)",
     "COVAR_POP": "AVG(x * y) - AVG(x) * AVG(y)",
     "COVAR_SAMP": "AVG(x * y) - AVG(x) * AVG(y)",
