@@ -68,3 +68,14 @@ def test_decisions_ask_at_a_terminal(policy, command, monkeypatch):
 def test_raise_never_lowers(policy):
     run("ask", "SELECT COUNT(*) FROM people", "-e", "0.5", "--policy", policy)
     assert run("budget", "--policy", policy, "raise", "-e", "1").exit_code != 0
+
+
+def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
+    (policy.parent / "people.csv").write_text("age\n" + "31\n,\n200\nabc\n" * 500)
+    free = run("check", policy)
+    assert "No cell was read" in free.stdout
+    done = run("check", policy, "--spend", "2", "--json")
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)["result"]["shares"]["people"]
+    assert row["age: missing"] == pytest.approx(0.5, abs=0.2)
+    assert row["age: at an end"] == pytest.approx(0.25, abs=0.2)

@@ -174,10 +174,20 @@ def check(
     schema: Annotated[
         bool, typer.Option("--schema/--no-schema", help="Compare with the data's schema.")
     ] = True,
+    spend: Annotated[
+        str | None,
+        typer.Option(
+            "--spend", metavar="NUMBER", help="ε for the shares of missing and clamped values."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a policy and the schema of its data, and sum both up."""
-    deliver("check", lambda: module("_check").run(policy, source, schema=schema), as_json=as_json)
+    deliver(
+        "check",
+        lambda: module("_check").run(policy, source, schema=schema, spend=spend),
+        as_json=as_json,
+    )
 
 
 @app.command()

@@ -51,8 +51,10 @@ class Quote:
         if any(expr.never(test) for test in tests):
             said.append("the condition excludes every value that the policy allows: all noise")
         for formula in lowered.formulas:
-            law = self.plan.parts[formula.vector].noise if isinstance(formula, Total) else None
-            if law is not None and formula.step == 1 and lowered.query.keys:
+            if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
+                continue
+            law = self.plan.parts[formula.vector].noise
+            if law is not None:
                 rows = 2 * law.interval(self.confidence).high
                 said.append(f"a group of fewer than about {rows:g} would be mostly noise")
                 break

@@ -15,7 +15,7 @@ from discreet.plan._nodes import Binary, Constant, Expr, Unary, Writer, need, sh
 from discreet.plan._types import Code, Kind, Type
 
 Comparison = Choice["<", "<=", "=", "<>", ">=", ">"]
-COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
+COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt, "<=": operator.le, "=": operator.eq,
     "<>": operator.ne, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
