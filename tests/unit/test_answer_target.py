@@ -42,7 +42,11 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
     answer = curator(max_rows_per_unit=2).sql(
         "SELECT sex, AVG(income) AS m FROM people WHERE height > 150 GROUP BY sex", epsilon=1
     )
-    facts = ("at most 2 rows per id kept", "income clamped to 0…200 000")
+    facts = (
+        "at most 2 rows per id kept",
+        "income clamped to 0…200 000",
+        "rows without sex in no group",
+    )
     assert answer.target == facts
     for text in (answer.covers, repr(answer), answer._repr_html_()):
         assert all(fact in text for fact in facts)
@@ -56,7 +60,10 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
 def test_limits_of_groups_and_of_units():
     asked = curator(max_groups_per_unit=1, max_rows_per_group=3)
     answer = asked.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
-    assert answer.target == ("at most 3 rows per id and group kept", "at most 1 group per id kept")
+    assert answer.target[:2] == (
+        "at most 3 rows per id and group kept",
+        "at most 1 group per id kept",
+    )
     units = curator(max_rows_per_unit=2).sql(
         "SELECT COUNT(DISTINCT id) AS n FROM people", epsilon=1
     )
@@ -69,7 +76,7 @@ def test_days_are_printed_as_days():
 
 
 def test_nothing_is_said_where_nothing_limits():
-    answer = curator(None).sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
+    answer = curator(None).sql("SELECT COUNT(*) AS n FROM people", epsilon=1)
     assert answer.target == ()
     assert "covers noise only" not in repr(answer)
 

@@ -302,7 +302,7 @@ def test_json_is_strict():
 def test_check_sums_a_policy_up():
     out = call("check", "people.toml").stdout
     assert "protects each person_id, at most 2 rows (add-remove)" in out
-    assert "min=0, max=99" in out
+    assert "min = 0, max = 99" in out
     told = data("check")["result"]
     assert told["schema"] == "fits"
     assert told["policy"]["tables"]["people"]["unit"] == "person_id"

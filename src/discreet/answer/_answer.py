@@ -136,7 +136,7 @@ class Answer:
 
     def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
-        by = choosing(r.having, r.order, r.limit, self._source.cells)
+        by = choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
         return shares_noise(r.formulas, statistics_of(out), by)
 
     @property
@@ -174,6 +174,8 @@ class Answer:
     def _rows(self) -> NDArray[np.int64]:
         """Cells shown, in order, after HAVING, ORDER BY and LIMIT."""
         rows = self._source.kept
+        if self._record.qualify is not None:
+            rows = rows[self._evaluate(self._record.qualify)[rows].astype(bool)]
         for out, descending in reversed(self._record.order):
             values = _outputs.sortable(self._evaluate(out))[rows]
             rows = rows[np.argsort(-values if descending else values, kind="stable")]

@@ -123,6 +123,14 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
             return _window(out, source, level)
         case Number() | Grouping() | KeyValue():
             return _exact(evaluate(out, source))
+        case Apply("case", (_, yes, no)):
+            ends = [bounds(a, source, level) for a in (yes, no)]
+            both = [b for b in ends if b is not None]
+            if len(both) < len(ends) and not _is_null(no):
+                return None
+            # which branch is taken may rest on noise: both are possible
+            low, high = (np.array([getattr(b, e) for b in both]) for e in ("low", "high"))
+            return Box(low.min(axis=0), high.max(axis=0))
         case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
             boxes = [bounds(a, source, level) for a in args]
             if None in boxes:
@@ -130,6 +138,10 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return box(*boxes)
     return None
+
+
+def _is_null(out: OutputExpr) -> bool:
+    return isinstance(out, Apply) and out.op == "null"
 
 
 def _exact(values: Column) -> Box | None:
@@ -224,6 +236,38 @@ def _rounded_box(a: Box, digits: Box | None = None) -> Box:
     return Box(_rounded(a.low, places), _rounded(a.high, places))
 
 
+def _rising(of: Callable[[Column], Column]) -> Operation:
+    """An operation that rises with its argument."""
+    return Operation(1, 1, of, lambda a: Box(of(a.low), of(a.high)))
+
+
+def _root(a: Column) -> Column:
+    return np.sqrt(np.maximum(a, 0.0))
+
+
+def _logarithm(of: np.ufunc) -> Callable[[Column], Column]:
+    return lambda a: np.where(a > 0, of(np.maximum(a, 1e-300)), -np.inf)
+
+
+def _either(of: np.ufunc) -> Operation:
+    """The least or the greatest of several."""
+
+    def box(*boxes: Box) -> Box:
+        return Box(of.reduce([b.low for b in boxes]), of.reduce([b.high for b in boxes]))
+
+    return Operation(1, 100, lambda *values: of.reduce(values), box)
+
+
+def _filled(a: Column, b: Column) -> Column:
+    return np.where(np.isnan(a), b, a)
+
+
+def _chosen(test: Column, yes: Column, no: Column) -> Column:
+    if yes.dtype != no.dtype:  # NULL beside numbers
+        yes, no = (np.full(1, np.nan) if v.dtype == object else v for v in (yes, no))
+    return np.where(test.astype(bool), yes, no)
+
+
 def _test(compare: np.ufunc) -> Callable[..., Column]:
     return lambda a, b: np.asarray(compare(a, b), dtype=bool)
 
@@ -249,6 +293,19 @@ OPERATIONS: Final = {
     "/": Operation(2, 2, _quotient, _divide),
     "abs": Operation(1, 1, np.abs, _absolute_box),
     "round": Operation(1, 2, _rounded, _rounded_box),
+    "sqrt": _rising(_root),
+    "ln": _rising(_logarithm(np.log)),
+    "log": _rising(_logarithm(np.log10)),
+    "exp": _rising(np.exp),
+    "floor": _rising(np.floor),
+    "ceil": _rising(np.ceil),
+    "least": _either(np.minimum),
+    "greatest": _either(np.maximum),
+    "coalesce": Operation(
+        2, 2, _filled, lambda a, b: Box(_filled(a.low, b.low), _filled(a.high, b.high))
+    ),
+    "nullif": Operation(2, 2, lambda a, b: np.where(a == b, np.nan, a), lambda a, _: a),
+    "case": Operation(3, 3, _chosen),
     "not": Operation(1, 1, np.logical_not),
     "and": Operation(1, 10_000, lambda *values: np.logical_and.reduce(values)),
     "or": Operation(1, 10_000, lambda *values: np.logical_or.reduce(values)),

@@ -75,6 +75,7 @@ class Record:
     cost: Mapping[str, str]
     statement: Mapping[str, object]  # relation, unit, policy, plan, noise, when…
     levels: tuple[tuple[str, ...], ...] = ()  # keys of each level of totals; (): all keys
+    qualify: OutputExpr | None = None
 
     @property
     def cells(self) -> int:
@@ -104,6 +105,7 @@ class Record:
             "cost": dict(self.cost),
             "statement": dict(self.statement),
             **({"levels": encode(self.levels)} if self.levels else {}),
+            **({} if self.qualify is None else {"qualify": encode(self.qualify)}),
         }
 
 
@@ -178,6 +180,7 @@ def _read(data: Mapping[str, Any]) -> Record:
         cost=dict(data["cost"]),
         statement=dict(data["statement"]),
         levels=tuple(tuple(map(str, names)) for names in data.get("levels", ())),
+        qualify=_decode(data.get("qualify")),
     )
 
 
@@ -260,7 +263,7 @@ def _check_outputs(record: Record) -> None:
     names = [o.name for o in record.outputs if isinstance(o, OutputColumn)]
     if not names or len(names) != len(record.outputs) or len(set(names)) != len(names):
         raise damaged("its outputs are missing or not distinct")
-    having = [] if record.having is None else [record.having]
+    having = [test for test in (record.having, record.qualify) if test is not None]
     for out in (*(o.expr for o in record.outputs), *having, *(o for o, _ in record.order)):
         _check_out(out, record, 0)
     if record.having is not None and windows_of(record.having):

@@ -137,6 +137,8 @@ def moments(c: Columns) -> Iterator[Any]:
         yield plan.calendar.part("isoyear", c[name])
         yield plan.calendar.named(c[name], "%b")
         yield plan.calendar.shifted(c[name], plan.calendar.span("-3 days", None))
+        yield plan.calendar.shifted(c[name], plan.calendar.span("1 month", None))
+        yield plan.calendar.shifted(c[name], plan.calendar.span("-13 months", None))
     for name in ("moment", "hour", "zoned"):
         yield from (plan.calendar.truncated(unit, c[name]) for unit in ("hour", "minute"))
         yield plan.calendar.elapsed(c[name], c["day"])

@@ -75,8 +75,12 @@ class Curator:
         ledger: Ledger,
         analyst: str | None = None,
         source: str | None = None,
+        *,
+        complete: pol.Policy | None = None,
     ) -> None:
         self.policy = policy
+        # with the values of public tables that the policy does not list
+        self._complete = policy if complete is None else complete
         self.ledger = ledger
         self.analyst = None if analyst is None else plain_str(analyst, "analyst")
         self._engine = engine
@@ -181,7 +185,7 @@ class Curator:
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         own = self.policy.table(plain_str(name, "a table's name", QueryError))
-        return frame.Table(own.name, self.policy, self, self._fanout)
+        return frame.Table(own.name, self._complete, self, self._fanout)
 
     def ask(
         self,
@@ -390,7 +394,7 @@ class Curator:
     def _read(self, question: str | frame.Table) -> Parsed | front.United:
         """Read what may be several questions with UNION ALL between them."""
         if isinstance(question, str) and not self._closed:
-            return front.parse_any(question, self.policy, public_fanout=self._fanout)
+            return front.parse_any(question, self._complete, public_fanout=self._fanout)
         return self._question(question)
 
     def _question(self, question: str | frame.Table) -> Parsed:
@@ -401,10 +405,10 @@ class Curator:
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(question, self.policy, public_fanout=self._fanout)
+            return front.parse(question, self._complete, public_fanout=self._fanout)
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        return frame.parse(question, self.policy, self._fanout)
+        return frame.parse(question, self._complete, self._fanout)
 
     def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
@@ -414,6 +418,9 @@ class Curator:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
+        if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
+            # the least price is charged anyway: it buys as much accuracy
+            offer = replace(offer, epsilon=self._least.epsilon)
         zcdp = self.policy.budget.accounting == "zcdp"
         plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
         return replace(plan, least=self._least)

@@ -45,6 +45,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         order=query.order,
         limit=query.limit,
         levels=query.levels,
+        qualify=query.qualify,
         cost=plan.cost.to_dict(),
         statement={
             "plan": query.hash,

@@ -47,6 +47,7 @@ def _typed(record: Record, plan: Plan) -> Record:
         order=query.order,
         limit=query.limit,
         levels=query.levels,
+        qualify=query.qualify,
     )
 
 

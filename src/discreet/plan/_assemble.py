@@ -98,6 +98,7 @@ class Assembly:
         order: tuple[tuple[OutputExpr, bool], ...] = (),
         limit: int | None = None,
         other: str | None = None,
+        qualify: OutputExpr | None = None,
         **asked: int | None,
     ) -> Query:
         """Close the question, under the limits that :meth:`limits` gives."""
@@ -122,6 +123,7 @@ class Assembly:
             limit,
             other,
             levels,
+            qualify,
         )
 
     def _check_levels(self) -> None:

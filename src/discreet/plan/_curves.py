@@ -9,7 +9,7 @@ engines and the reference agree on every row. The type of the result states the 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -70,6 +70,13 @@ def _search(w: Writer, x: str, edges: tuple[int, ...], values: tuple[int, ...]) 
     lower = _search(w, x, edges[:middle], values[: middle + 1])
     upper = _search(w, x, edges[middle + 1 :], values[middle + 1 :])
     return f"CASE WHEN {x} < {w.integer(edges[middle])} THEN {lower} ELSE {upper} END"
+
+
+def table(x: Expr, values: Sequence[int], name: str) -> Expr:
+    """A value for each code of a whole number, in order from its lowest."""
+    places = [i for i in range(1, len(values)) if values[i] != values[i - 1]]
+    edges = tuple(x.type.lo + i for i in places)
+    return Curve(x, edges, (values[0], *(values[i] for i in places)), Fraction(1), name)
 
 
 _Real = Callable[[Decimal], Decimal]

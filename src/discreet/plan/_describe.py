@@ -83,6 +83,8 @@ def _after(query: Query) -> list[str]:
     lines = [] if query.limit is None else [f"first {query.limit} rows"]
     if query.order:
         lines.append("order by " + ", ".join(_ordered(query, *item) for item in query.order))
+    if query.qualify is not None:
+        lines.append("qualify " + _out(query, query.qualify))
     if query.having is not None:
         lines.append("having " + _out(query, query.having))
     return lines
@@ -155,7 +157,7 @@ def _out(query: Query, out: OutputExpr) -> str:
             return f"grouping({name})"
         case Window(op, args):
             return f"{op.lower()}({', '.join(_out(query, a) for a in args)}) {_over(query, out)}"
-        case Apply("round" | "abs" as op, args):
+        case Apply(str(op), args) if op.isalpha() and op not in ("and", "or", "not"):
             return f"{op}({', '.join(_out(query, a) for a in args)})"
         case Apply("null"):
             return "NULL"

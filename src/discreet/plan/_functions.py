@@ -172,6 +172,13 @@ def _sign(x: Operand) -> Operand:
     return build.case([*tests, (build.is_null(x), Null())], zero)
 
 
+def _bin(x: Operand, width: Fraction) -> Operand:
+    """Lower end of the bin of a width in which a number falls: histograms by GROUP BY."""
+    if width <= 0:
+        raise QueryError("BIN takes a positive width", hint="GROUP BY BIN(age, 10)")
+    return build.scaled(build.floor(build.scaled(build.as_number(x, "BIN"), 1 / width)), width)
+
+
 PARTS: Final = (
     "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
     "WEEK", "WEEKOFYEAR", "ISOYEAR", "DOY", "DAYOFYEAR", "MINUTE", "SECOND", "EPOCH",
@@ -193,6 +200,7 @@ _ALL: Final = (
     Function(("EXP",), ("value",), curves.exp),
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
     Function(("SIGN",), ("value",), _sign),
+    Function(("BIN", "BUCKET"), ("value", "number"), _bin),
     Function(("SQUARE",), ("value",), lambda x: _power(x, Fraction(2))),
     Function(("MOD",), ("value", "number"), _remainder),
     Function(("DATE_PART",), ("word", "moment"), calendar.part),

@@ -130,6 +130,7 @@ class Query:
     limit: int | None = None
     other: str | None = None  # label of a bucket for unselected open keys
     levels: tuple[tuple[str, ...], ...] = ()  # keys of each level of totals; (): all keys
+    qualify: OutputExpr | None = None  # a test of windows, after HAVING
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.outputs]

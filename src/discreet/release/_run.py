@@ -80,7 +80,7 @@ class Preview:
             lines += [f"    UNPROTECTED: {MEANINGS[what]}" for what in table.unprotected]
         total = self.cost
         lines.append(f"  cost      ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})")
-        lines.append(f"  left      {self.left}")
+        lines.append(f"  budget    {self.left}")
         return "\n".join(lines)
 
 

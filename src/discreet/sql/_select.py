@@ -15,6 +15,7 @@ from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryEr
 from discreet.plan import (
     Assembly,
     Expr,
+    Kind,
     OutputExpr,
     Query,
     Scan,
@@ -27,15 +28,19 @@ from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
+from discreet.sql._hints import own_hints
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
+from discreet.sql._scalar import without_scalars
 from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
 
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
+    "qualify",
 )  # fmt: skip
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_OUTPUTS: Final = 200
@@ -104,14 +109,15 @@ def parse_any(
     other: str | None = None,
 ) -> Parsed | United:
     """Read one SELECT, or several with UNION ALL between them."""
-    root = tree(text)
-    if isinstance(root, exp.Union):
-        from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
+    with own_hints(policy):
+        root = tree(text)
+        if isinstance(root, exp.Union):
+            from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
 
-        return unite(root, policy, public_fanout)
-    if not isinstance(root, exp.Select):
-        raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
-    return lower(root, policy, public_fanout, other)
+            return unite(root, policy, public_fanout)
+        if not isinstance(root, exp.Select):
+            raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
+        return lower(root, policy, public_fanout, other)
 
 
 def lower(
@@ -137,6 +143,7 @@ class Select:
     subqueries: dict[str, exp.Expr] = field(default_factory=dict)
 
     def parse(self) -> Parsed:
+        self.node = without_scalars(unwrapped(self.node, self.policy))
         only(self.node, *_CLAUSES, hint="GROUP BY sex")
         self._read_with()
         scope = self.tables()
@@ -317,6 +324,7 @@ class Select:
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
         pairs = self._pairs(scope, public, alias, join)
+        public = _open_text(public, pairs)
         fanout = self._fanout(table.name, tuple(right for _, right in pairs))
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
@@ -486,27 +494,32 @@ class Select:
                 "PUBLIC_GROUPS needs public keys, a text column has none",
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
-        having = args.get("having")
+        having, qualify = args.get("having"), args.get("qualify")
         order = args.get("order")
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
             limit=limit_of(args.get("limit")),
             other=self.other,
+            qualify=None if qualify is None else self._test(outputs, qualify.this, "QUALIFY"),
             rows=options.rows,
             groups=options.groups,
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
-        out = outputs.lower(node)
+        out = self._test(outputs, node, "HAVING")
         if windows_of(out):
             raise UnsupportedQueryError(
                 "HAVING decides row by row, before windows (OVER) are computed",
-                hint="ORDER BY 1 LIMIT 10",
+                hint="QUALIFY RANK() OVER (ORDER BY COUNT(*) DESC) <= 3",
             )
+        return out
+
+    def _test(self, outputs: Outputs, node: exp.Expr, clause: str) -> OutputExpr:
+        out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
-            raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
+            raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
         return out
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
@@ -549,6 +562,20 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
         only(item, "this", "alias")
         return item.this.unnest(), item.alias
     return item.unnest(), default_name(item.unnest(), place)
+
+
+def _open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
+    """Read a public column as open text where open text is compared with it."""
+    table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
+    columns = {
+        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
+        for n, c in table.columns.items()
+    }
+    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
+
+
+def _texts(column: pol.Category) -> bool:
+    return column.other is None and all(isinstance(v, str) for v in column.values)
 
 
 def _plain_table(node: exp.Expr) -> str:
