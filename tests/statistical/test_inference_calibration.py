@@ -459,9 +459,63 @@ def _naive_independence(rng, replicates):
     return rejected
 
 
+def _naive_centre(rng, replicates):
+    # the mean of u ∈ [−1, 1] taken for that of x = 50 + 50 u: the centre of the range is lost
+    template = inf.moments([5.0], 0, 100, 1)
+    rejected = 0
+    for _ in range(replicates):
+        u = np.clip(rng.normal(30, 10, 200), 0, 100) / 50 - 1
+        exact = [u.size, u.sum(), (u**2 - 0.5).sum()]
+        noisy = [
+            inf.Noisy(value + law.simulate(rng, 1)[0], law)
+            for value, law in zip(exact, template.laws, strict=True)
+        ]
+        lost = inf.Moments(*noisy, -50, 50)
+        rejected += inf.mean_test(lost, 30, draws=99, rng=rng).pvalue <= ALPHA
+    return rejected
+
+
+def _people(rng, people=100, rows=4):
+    """People with as many rows each, all alike: a flag of theirs, and a value around 5."""
+    return np.repeat(rng.random(people) < 0.3, rows), np.repeat(rng.normal(5, 1, people), rows)
+
+
+def _naive_rows_fit(rng, replicates):
+    rejected = 0
+    for _ in range(replicates):
+        flag, _ = _people(rng)
+        z = np.array([flag.sum(), (~flag).sum()]) + rng.laplace(0, 4, 2)
+        found = inf.chisquare_gof(z, [0.3, 0.7], law=inf.Laplace(4), draws=99, rng=rng)
+        rejected += found.pvalue <= ALPHA
+    return rejected
+
+
+def _naive_rows_proportion(rng, replicates):
+    missed = 0
+    for _ in range(replicates):
+        flag, _ = _people(rng)
+        z = flag.sum() + rng.laplace(0, 4)
+        found = inf.proportion_interval(z, flag.size, law=inf.Laplace(4))
+        missed += not found.low <= 0.3 <= found.high
+    return missed
+
+
+def _naive_rows_two_samples(rng, replicates):
+    template = inf.moments([5.0], 0, 10, 4)
+    rejected = 0
+    for _ in range(replicates):
+        groups = [_moments(rng, _people(rng)[1], template) for _ in range(2)]
+        rejected += inf.two_sample_test(*groups, draws=99, rng=rng).pvalue <= ALPHA
+    return rejected
+
+
 @pytest.mark.parametrize(
     "naive",
     [
+        _naive_centre,
+        _naive_rows_fit,
+        _naive_rows_proportion,
+        _naive_rows_two_samples,
         _naive_proportion,
         _naive_chisquare,
         _naive_mean,
@@ -471,8 +525,9 @@ def _naive_independence(rng, replicates):
     ],
 )
 def test_naive_versions_fail_the_same_harness(naive):
-    errors = naive(np.random.default_rng(1), 1000)
-    assert errors > most(1000, 0.15), errors / 1000
+    n = 300 if "rows" in naive.__name__ or "centre" in naive.__name__ else 1000
+    errors = naive(np.random.default_rng(1), n)
+    assert errors > most(n, 0.15), errors / n
 
 
 def _told_half_the_noise(procedure):

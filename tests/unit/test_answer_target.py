@@ -96,7 +96,8 @@ def test_margins_promised_for_chosen_rows_are_those_that_are_shown():
     ((low, high),) = (row["n"] for row in answer.interval(0.95))
     assert (high - low) / 2 <= 20
     quote = asked.preview(text, within={"n": 20})
-    assert quote.error()["n"] == f"± {(high - low) // 2:.0f}"
+    # the promise is for all rows at once; given the choice the interval may be shorter
+    assert (high - low) / 2 <= float(quote.error()["n"].removeprefix("± "))
 
 
 def test_preview_states_the_rank_error_at_its_confidence():

@@ -79,8 +79,8 @@ def footer(answer: Answer, level: str = "95 %") -> str:
     lines = [" · ".join(parts)]
     if answer.target:
         lines.append(", ".join(answer.target) + "; ± covers noise only")
-    if answer.chosen:
-        lines.append("rows chosen by noisy numbers: ± holds for all that could be shown at once")
+    if selection := answer.selection:
+        lines.append(f"rows chosen by noisy numbers: {selection}")
     return "\n".join(lines)
 
 

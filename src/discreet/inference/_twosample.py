@@ -59,6 +59,7 @@ from discreet.inference._inputs import (
     find_cell,
     noisy,
     output_formula,
+    repeatable,
     rows_of,
     sampled,
     shared,
@@ -374,7 +375,8 @@ def _mean_test(
     rng: Rng,
 ) -> TestResult:
     """Test that one mean is `null`, or that two means differ by it."""
-    source, draws = generator(rng), read_draws(draws)
+    parts = [part for g in groups for part in (g.count, g.first, g.second)]
+    source, draws = repeatable(rng, *parts), read_draws(draws)
     released = [
         Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2, g.mix)
         for g in groups
