@@ -19,6 +19,7 @@ from discreet.answer._record import UNION, Record, parsed, read
 from discreet.answer._selected import Bar, bar_of
 from discreet.plan import (
     Box,
+    Numbers,
     OutputExpr,
     Release,
     choosing,
@@ -128,10 +129,19 @@ class Answer:
 
     @property
     def target(self) -> tuple[str, ...]:
-        """Limits and clamps between the stored table and these numbers, in words."""
+        """What stands between the stored table and these numbers, in words.
+
+        Limits, clamps, what became of missing and unlisted values, which keys are shown.
+        """
         stated = self._record.statement.get("target")
-        facts = stated if isinstance(stated, list | tuple) else []
-        return tuple(visible(fact) for fact in facts if isinstance(fact, str))
+        facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
+        unit = self._record.statement.get("unit")
+        facts += [
+            f"only keys shown whose noisy number of {unit}s reached {part.threshold}"
+            for part in self._record.parts
+            if isinstance(part, Numbers) and part.threshold is not None
+        ]
+        return tuple(visible(fact) for fact in facts)
 
     @property
     def chosen(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
+from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
@@ -15,6 +16,7 @@ from discreet.curator._road import Job, Road
 __all__ = [
     "Batch",
     "Budget",
+    "Coverage",
     "Curator",
     "Job",
     "Pending",

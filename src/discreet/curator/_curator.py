@@ -18,6 +18,7 @@ from discreet.answer import Answer, Record
 from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._coverage import Coverage, coverage_query
 from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
@@ -243,6 +244,32 @@ class Curator:
         query = linear_query(self, matrix, over, table=table, where=where, labels=labels)
         offer = read_offer(None, epsilon, delta, rho)
         return self._ask(query, offer, key=None, fresh=False)
+
+    def coverage(
+        self,
+        question: str | frame.Table,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        key: str | None = None,
+        fresh: bool = False,
+    ) -> Coverage:
+        """Buy how much a question's row limit leaves out: units that lose rows, and rows.
+
+        Intervals of answers cover the table *after* its limits; this says how far that is
+        from the table itself. One unit is in one bucket of the histogram, so it is cheap.
+
+        Parameters
+        ----------
+        question
+            The question whose limit is meant; its WHERE and joins count.
+        epsilon, delta, rho, key, fresh
+            As in :meth:`sql`.
+        """
+        query, limit, least, most = coverage_query(self, question)
+        offer = read_offer(None, epsilon, delta, rho)
+        return Coverage(self._ask(query, offer, key=key, fresh=fresh), limit, least, most)
 
     def publication(
         self,
