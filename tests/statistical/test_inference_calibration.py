@@ -6,7 +6,7 @@ that miss. The count must not pass the point that a binomial of R trials and the
 nominal level passes with probability 1e-9; asymptotic procedures (marked by a
 slack) are allowed 15 % more than nominal (5.75 % instead of 5 %) before that. The
 default run has the same data and noise every time (seeded by the case's name); the
-long run draws both afresh, and of its 45 cases a sound package fails one by chance
+long run draws both afresh, and of its 47 cases a sound package fails one by chance
 with probability below 1e-7. Procedures that claim to be exact must not be lazy either: where a case
 states a floor, fewer errors than that (again at 1e-9) also fail.
 
@@ -250,6 +250,19 @@ def _unequal(*sizes, alternative="greater"):
     return _rejections(pvalue)
 
 
+def _anova(epsilon, *sizes):
+    """Groups of one mean and unequal variances."""
+    template = inf.moments([5.0], 0, 10, epsilon)
+
+    def pvalue(rng):
+        groups = [
+            _moments(rng, rng.normal(5, 0.5 + i / 2, n), template) for i, n in enumerate(sizes)
+        ]
+        return inf.anova_test(groups, draws=199, rng=rng).pvalue
+
+    return _rejections(pvalue)
+
+
 def _spread(sd, n):
     return lambda rng: rng.normal(5, sd, n)
 
@@ -335,6 +348,8 @@ ASYMPTOTIC = {
     "two samples, skewed, 3000 and 100, ε=.1": _unequal(3000, 100),
     "two samples, skewed, 100 and 3000, ε=.1": _unequal(100, 3000),
     "two samples, skewed, 3000 and 200, ε=.1": _unequal(3000, 200),
+    "analysis of variance, three groups, ε=1": _anova(1, 300, 500, 200),
+    "analysis of variance, four groups, ε=.2": _anova(0.2, 400, 2000, 300, 800),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),
@@ -509,9 +524,21 @@ def _naive_rows_two_samples(rng, replicates):
     return rejected
 
 
+def _naive_anova(rng, replicates):
+    # noisy means and variances, then Fisher's test as if they were exact
+    rejected = 0
+    for _ in range(replicates):
+        groups = [rng.normal(5, 1, 200) for _ in range(3)]
+        means = np.array([g.mean() + rng.laplace(0, 10 / (200 * 0.5)) for g in groups])
+        between = 200 * means.var(ddof=1) / np.mean([g.var(ddof=1) for g in groups])
+        rejected += stats.f.sf(between, 2, 597) <= ALPHA
+    return rejected
+
+
 @pytest.mark.parametrize(
     "naive",
     [
+        _naive_anova,
         _naive_centre,
         _naive_rows_fit,
         _naive_rows_proportion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from discreet.answer import _outputs, _show
 from discreet.answer._levels import Rows
 from discreet.answer._record import UNION, Record, parsed, read
 from discreet.answer._selected import Bar, bar_of
+from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Box,
     Numbers,
@@ -229,7 +230,12 @@ class Answer:
     # -- intervals ----------------------------------------------------------------
 
     def interval(
-        self, confidence: Number = 0.95, *, simultaneous: bool = False
+        self,
+        confidence: Number = 0.95,
+        *,
+        simultaneous: bool = False,
+        target: Literal["query", "population"] = "query",
+        size: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return, row by row, ``(low, high)`` for every number and keys as they are.
 
@@ -237,10 +243,31 @@ class Answer:
         ----------
         confidence
             Probability with which each interval (or, `simultaneous`, all of them
-            together) contains the exact value.
+            together) contains what it is about.
+        target
+            "query": the exact value of the query on the clamped and limited table.
+            "population": that of the population from which the people in the table
+            were drawn; see :func:`discreet.inference.population_interval`.
+        size
+            Rows of the population, for the population value of counts and sums.
         """
+        if target == "population":
+            from discreet import inference  # noqa: PLC0415 - only for those who ask
+
+            return inference.population_interval(
+                self, confidence, size=size, simultaneous=simultaneous
+            )
+        if target != "query":
+            raise ParameterError(
+                f"an interval is about the query or about the population, not {target!r}",
+                hint=Hint("target", "population"),
+            )
         level = _exact.confidence(confidence)
         ends = {name: self._ends(name, level, simultaneous=simultaneous) for name in self.columns}
+        return self.rows_of(ends)
+
+    def rows_of(self, ends: Mapping[str, Box | None]) -> list[dict[str, Any]]:
+        """Lay ends of all cells out by the rows that are shown; None: values as they are."""
         rows = []
         for row in self._rows:
             shown: dict[str, Any] = {}
@@ -253,6 +280,11 @@ class Answer:
                 )
             rows.append(shown)
         return rows
+
+    @property
+    def full_record(self) -> Record:
+        """The record, read; :meth:`record` gives it as plain data."""
+        return self._record
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)

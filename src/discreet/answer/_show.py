@@ -43,6 +43,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         return "NULL"
     if exact:
         return f"{number(float(value))} (exact)"
+    if low == -math.inf and high == math.inf:
+        return "not determined at this ε"
     margin = (high - low) / 2
     if not math.isfinite(margin):
         return f"{number(float(value))} [{number(low)}, {number(high)}]"

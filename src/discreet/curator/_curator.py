@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from discreet import engines, noise
 from discreet import policy as pol
@@ -26,7 +26,7 @@ from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
+from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
 from discreet.plan import (
     Aggregate,
@@ -45,7 +45,7 @@ from discreet.plan import (
 
 if TYPE_CHECKING:
     from discreet import frame, release
-    from discreet.inference import ErrorEstimate
+    from discreet.inference import ErrorEstimate, Logistic, Regression
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
 
@@ -270,6 +270,50 @@ class Curator:
         query, limit, least, most = coverage_query(self, question)
         offer = read_offer(None, epsilon, delta, rho)
         return Coverage(self._ask(query, offer, key=key, fresh=fresh), limit, least, most)
+
+    def regression(
+        self,
+        formula: str,
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        family: Literal["ols", "logistic"] = "ols",
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        fresh: bool = False,
+    ) -> Regression | Logistic:
+        """Fit a line or log-odds, with inference that accounts for the noise.
+
+        Parameters
+        ----------
+        formula
+            ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
+            first value being the reference.
+        table, where
+            Which table (needed when the policy has several) and which rows, as in SQL.
+            Rows in which one of the columns is NULL are left out.
+        family
+            "ols": least squares. "logistic": log-odds of a truth value, or of the second
+            of two categories, from counts; every value of a predictor is counted.
+        epsilon, delta, rho, fresh
+            As in :meth:`sql`. With several predictors ``rho=`` is the better currency.
+
+        Notes
+        -----
+        Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        def ask(text: str) -> Answer:
+            return self.sql(text, epsilon=epsilon, delta=delta, rho=rho, fresh=fresh)
+
+        if family not in ("ols", "logistic"):
+            raise ParameterError(
+                f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
+            )
+        fit = inference.least_squares if family == "ols" else inference.logistic
+        return fit(self, formula, table=table, where=where, ask=ask)
 
     def publication(
         self,

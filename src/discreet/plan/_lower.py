@@ -32,6 +32,7 @@ from discreet.plan._fold import linear, quotient, uses, weighted, weights
 from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
 from discreet.plan._means import WeightedSum
+from discreet.plan._moments import Scaled, Tensor, cells_of_pair, joint_sensitivity
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
@@ -61,7 +62,7 @@ from discreet.plan._stability import (
     partition_sensitivity,
     sensitivity,
 )
-from discreet.plan._target import rows_of_one_unit, target
+from discreet.plan._target import rows_of_one_unit, statistics_of, target
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.privacy import Neighbours
@@ -105,6 +106,15 @@ class Lowered:
     def outlets(self) -> tuple[Part, ...]:
         """The part behind every release; formulas name releases."""
         return tuple([part for part in self.parts for _ in range(part.outlets)])
+
+    @cached_property
+    def values_of_one_row(self) -> list[list[str] | None]:
+        """Least and greatest number that one row adds to every statistic that adds rows up."""
+        # where an output of several statistics is one formula, it stands for them no more
+        pairs = zip(self.query.outputs, self.outputs, strict=True)
+        folded = set().union(*(statistics_of(a.expr) for a, b in pairs if a.expr != b.expr))
+        ends = [None if i in folded else s.row_values for i, s in enumerate(self.query.statistics)]
+        return [None if e is None else [str(v) for v in e] for e in ends]
 
 
 def lower(query: Query) -> Lowered:
@@ -230,6 +240,26 @@ class Lowering:
         one = sensitivity(replace(counts, neighbours=Neighbours.ADD_REMOVE), counts.measures[0])
         squares = self._sides() ** 2 * one.l2_squared
         return sensitivity(counts, counts.measures[0]), squares
+
+    def tensor(self, x: Scaled, y: Scaled) -> int:
+        """Nine cells of two columns, at the price of one."""
+        key = ("tensor", x, y)
+        if key not in self.known:
+            cells, first = cells_of_pair(x, y), len(self.measures)
+            self.measures += cells
+            whole = (x.top * y.top) ** 2
+
+            def slot(main: Aggregate) -> Part:
+                return Tensor(
+                    0,
+                    joint_sensitivity(main, whole),
+                    len(cells) * self._coordinates(main),
+                    tuple(range(first, first + len(cells))),
+                    tuple(sensitivity(main, cell) for cell in cells),
+                )
+
+            self.known[key] = self._add(slot)
+        return self.known[key]
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""

@@ -126,7 +126,7 @@ def _left_out(query: Query) -> Iterator[str]:
 
 def _clamps(query: Query) -> Iterator[str]:
     exprs: list[Expr] = [k.expr for k in query.keys]
-    exprs += [s.expr for s in query.statistics if s.expr is not None]
+    exprs += [e for s in query.statistics for e in s.exprs]
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
