@@ -170,7 +170,11 @@ def bar_of(record: Record, out: OutputExpr, passing: Ints, ranks: Ints) -> Bar |
 def _total(record: Record, out: OutputExpr) -> Total | None:
     """The formula of an output that shows noisy integers of one part, up to a positive step."""
     formula = record.formulas[out.index] if isinstance(out, StatisticValue) else None
-    return formula if isinstance(formula, Total) and formula.step > 0 else None
+    found = None if formula is None else formula.combination
+    if found is None or len(found) != 1:
+        return None
+    ((vector, step),) = found.items()
+    return Total(vector, step) if step > 0 else None
 
 
 def _reads(record: Record, out: OutputExpr, vector: int) -> bool:

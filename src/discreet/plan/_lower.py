@@ -62,7 +62,7 @@ from discreet.plan._stability import (
     partition_sensitivity,
     sensitivity,
 )
-from discreet.plan._target import rows_of_one_unit, statistics_of, target
+from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.privacy import Neighbours
@@ -86,6 +86,7 @@ class Lowered:
     outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+    alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
 
     @cached_property
     def measured(self) -> str:
@@ -110,10 +111,8 @@ class Lowered:
     @cached_property
     def values_of_one_row(self) -> list[list[str] | None]:
         """Least and greatest number that one row adds to every statistic that adds rows up."""
-        # where an output of several statistics is one formula, it stands for them no more
-        pairs = zip(self.query.outputs, self.outputs, strict=True)
-        folded = set().union(*(statistics_of(a.expr) for a, b in pairs if a.expr != b.expr))
-        ends = [None if i in folded else s.row_values for i, s in enumerate(self.query.statistics)]
+        named = enumerate(self.query.statistics)
+        ends = [None if i in self.alone else s.row_values for i, s in named]
         return [None if e is None else [str(v) for v in e] for e in ends]
 
 
@@ -157,7 +156,14 @@ class Lowering:
         parts = tuple(slot(main) for slot in self.slots)
         _check_size(query, parts)
         return Lowered(
-            query, (main, *self.extra), parts, tuple(formulas), outputs, selector, self.labels
+            query,
+            (main, *self.extra),
+            parts,
+            tuple(formulas),
+            outputs,
+            selector,
+            self.labels,
+            frozenset(self.alone),
         )
 
     # -- what statistics ask for ----------------------------------------------------
