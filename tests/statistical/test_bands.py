@@ -178,3 +178,57 @@ def test_groups_and_pairs_that_differ_are_found(curator):
         inf.correlation_test(same)
     with pytest.raises(ParameterError):
         inf.anova_test(same)
+
+
+def _batch(nullable):
+    rng = np.random.default_rng(2)
+    a, b = rng.choice(["x", "y"], 500), rng.choice(["u", "v", "w"], 500)
+    a = [None if nullable and i % 10 == 0 else v for i, v in enumerate(a)]
+    columns = {
+        "a": {"type": "category", "values": ["x", "y"]} | ({} if nullable else {"null": "x"}),
+        "b": {"type": "category", "values": ["u", "v", "w"], "null": "u"},
+    }
+    policy = {
+        "policy": {"name": "margins"},
+        "budget": {"epsilon": "1000", "accounting": "pure"},
+        "tables": {"t": {"columns": columns}},
+    }
+    curator = dc.open(pa.table({"a": a, "b": b}), policy=policy, ledger=":memory:")
+    with curator.batch(epsilon=3) as batch:
+        batch.sql("SELECT COUNT(*) AS n FROM t")
+        batch.sql("SELECT b, COUNT(*) AS n FROM t GROUP BY b")
+        batch.sql("SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b")
+    return batch, b
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_margins_of_a_batch_agree(nullable):
+    """Fitted totals are sums of fitted parts; errors beyond 16 deviations have chance 1e-9."""
+    batch, b = _batch(nullable)
+    found = batch.consistent()
+    total = found.to_dicts(0)[0]["n"]
+    by_b = {row["b"]: row["n"] for row in found.to_dicts(1)}
+    assert sum(by_b.values()) == pytest.approx(total)
+    for v in "uvw":
+        parts = sum(row["n"] for row in found.to_dicts(2) if row["b"] == v)
+        # rows whose key is NULL are in the margin and in no cell
+        assert nullable or parts == pytest.approx(by_b[v])
+        assert (
+            abs(by_b[v] - (b == v).sum()) <= 16 * found.combined.estimate(found.queries[1][0]).std
+        )
+    plain = batch._questions[0].pending.answer.full_record.parts[0].law.variance
+    assert found.combined.estimate(found.queries[0][0]).variance < plain
+    low, high = found.interval(0)[0]["n"]
+    assert low < total < high
+
+
+def test_margins_of_different_rows_are_refused(curator):
+    with curator.batch(epsilon=1) as batch:
+        batch.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY g")
+        batch.sql("SELECT COUNT(*) AS n FROM t WHERE x > 50")
+    with pytest.raises(ParameterError, match="same rows"):
+        batch.consistent()
+    with curator.batch(epsilon=1) as batch:
+        batch.sql("SELECT g, SUM(x) AS n FROM t GROUP BY g")
+    with pytest.raises(ParameterError, match="counts of all rows"):
+        batch.consistent()

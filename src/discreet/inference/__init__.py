@@ -37,6 +37,7 @@ from discreet.inference._anova import anova_test, correlation_test
 from discreet.inference._bands import Band, ecdf, histogram
 from discreet.inference._chisquare import chisquare_gof, chisquare_independence
 from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
+from discreet.inference._consistent import Consistent, consistent
 from discreet.inference._curated import curated_test
 from discreet.inference._design import sample_size
 from discreet.inference._error import ErrorEstimate, error_of
@@ -84,6 +85,7 @@ from discreet.inference._utility import (
 __all__ = [
     "Band",
     "Combined",
+    "Consistent",
     "Curve",
     "ErrorEstimate",
     "Errors",
@@ -110,6 +112,7 @@ __all__ = [
     "chisquare_independence",
     "clamped_normal",
     "combine",
+    "consistent",
     "correlation_test",
     "curated_test",
     "ecdf",
