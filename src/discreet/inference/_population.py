@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -69,6 +69,9 @@ SHARE: Final = 0.1
 """Part of the error allowed that bounds of nuisances get."""
 
 _PLACES: Final = 150
+_RANKS: Final = 1000
+"""Ranks of a quantile are moved outward to this grid, so that few margins are computed."""
+
 _MEANS: Final = 15
 """Means at which a variance is tested."""
 
@@ -357,11 +360,12 @@ class Sample:
         for cell in range(self.record.cells):
             if least.low[cell] / k < FEWEST:
                 continue
-            for end, at in ((low, q - off[cell]), (high, q + off[cell])):
-                if 0 < at < 1:
-                    moved = replace(formula, at=Fraction(at))
-                    box = moved.box(self.record.parts, level)
-                    end[cell] = box.low[cell] if end is low else box.high[cell]
+            below = Fraction(math.floor(_RANKS * (q - off[cell])), _RANKS)
+            above = Fraction(math.ceil(_RANKS * (q + off[cell])), _RANKS)
+            if below > 0:
+                low[cell] = formula.ranked(self.record.parts, cell, below, level)[0]
+            if above < 1:
+                high[cell] = formula.ranked(self.record.parts, cell, above, level)[1]
         return Box(low, high)
 
 

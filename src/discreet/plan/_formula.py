@@ -307,8 +307,14 @@ class Quantile(Formula):
 
     def sizes(self, releases: Releases, level: float) -> tuple[Box, Box]:
         """Bounds of how many values there are, and the public range, cell by cell."""
-        tree = read(releases, self.tree, Levels)
-        return tree.sizes(level), tree.whole
+        release = self._read(releases)
+        return release.sizes(level), release.whole
+
+    def ranked(
+        self, releases: Releases, cell: int, at: Fraction, level: float
+    ) -> tuple[float, float]:
+        """Ends in one cell for a level near its own, from the same release."""
+        return self._read(releases).ranked(cell, self.at, at, level)
 
     def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
         """One statement for each quantile."""

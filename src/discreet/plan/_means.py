@@ -237,17 +237,18 @@ class Dispersion(Linear):
     def powers(self) -> Powers:
         """Number, sum and sum of squares of low + width·t."""
         low, width, one = self.low, self.width, Fraction(1, self.total)
-        shares = ((one, one, one), (Fraction(0), one / 2, one), (Fraction(0), Fraction(0), one))
-        wanted = ((1, 0, 0), (low, width, 0), (low * low, 2 * low * width, width * width))
-        sums = (
-            {
-                cell: sum(
-                    (a * share[j] for a, share in zip(each, shares, strict=True)), Fraction(0)
-                )
-                for j, cell in enumerate(self.cells)
-            }
-            for each in wanted
+        nothing = Fraction(0)
+        shares = ((one, one, one), (nothing, one / 2, one), (nothing, nothing, one))
+        wanted = (
+            (Fraction(1), nothing, nothing),
+            (low, width, nothing),
+            (low * low, 2 * low * width, width * width),
         )
+        sums = []
+        for each in wanted:
+            terms = [[a * s for s in row] for a, row in zip(each, shares, strict=True)]
+            totals = [sum(column, nothing) for column in zip(*terms, strict=True)]
+            sums.append(dict(zip(self.cells, totals, strict=True)))
         return Powers(tuple(sums), low, low + width)
 
     @property

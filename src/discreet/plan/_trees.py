@@ -264,6 +264,14 @@ class Levels(Release):
         """Any level can be read off a tree."""
         return int(at)
 
+    def ranked(
+        self, cell: int, near: Fraction, at: Fraction, confidence: float
+    ) -> tuple[float, float]:
+        """Ends in one cell for any level."""
+        del near  # a tree knows all levels alike
+        box = self.interval(at, confidence)
+        return float(box.low[cell]), float(box.high[cell])
+
     def sizes(self, level: float) -> Box:
         """Bounds of the number of values in every cell."""
         total = self._counts[0].sum(axis=1).astype(np.float64)
