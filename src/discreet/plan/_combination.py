@@ -54,10 +54,13 @@ def tail(x: Floats, weights: Floats, law: Law, variance: Floats | float = 0.0) -
     at = np.minimum(np.maximum(x, 0.0), reach)
     k = np.arange(_POINTS) + 0.5
     omega = k * (2 * np.pi / (2 * at + reach))[..., None]
-    log = -0.5 * extra[..., None] * omega**2
+    squares, below = omega**2, np.ones_like(omega)
     for j in range(scales.shape[-1]):
-        log = log - np.log1p((scales[..., j, None] * omega) ** 2)
-    inside = (np.sin(omega * at[..., None]) / k * np.exp(log)).sum(axis=-1) * 2 / np.pi
+        below *= 1 + scales[..., j, None] ** 2 * squares
+    above = np.sin(omega * at[..., None]) / k
+    if extra.any():
+        above *= np.exp(-0.5 * extra[..., None] * squares)
+    inside = (above / below).sum(axis=-1) * 2 / np.pi
     return np.where(x <= 0, 1.0, np.where(x >= reach, 0.0, np.clip(1 - inside + _CUT, 0.0, 1.0)))
 
 

@@ -462,7 +462,7 @@ def _about(pair: tuple[int, int], m: float, other: float) -> Floats:
 
 def _outermost(kept: Any, inside: float, limit: float) -> float:
     """Outermost number between two that a test keeps, searched on ever finer grids."""
-    line = inside + (limit - inside) * np.concatenate([[0.0], np.geomspace(1e-7, 1.0, 60)])
+    line = inside + (limit - inside) * np.concatenate([[0.0], np.geomspace(1e-7, 1.0, 48)])
     for _ in range(5):
         good = np.flatnonzero(kept(line))
         if good.size == 0:
