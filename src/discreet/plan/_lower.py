@@ -356,8 +356,7 @@ class Lowering:
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
         turned = turned and degree == 1 and not null
         hosts = self._host in self._clusters.get(expr, ())
-        plain = clustered and self.wanted[expr] == {Moment.SUM} and not hosts
-        return Family(expr, degree, null, turned, plain=plain)
+        return Family(expr, degree, null, turned, plain=clustered and not hosts and self._sum(expr))
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
@@ -528,10 +527,11 @@ class Lowering:
         if self.query.neighbours is not Neighbours.ADD_REMOVE:
             return {}
         groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
-        for expr, moments in self.wanted.items():
+        for expr in self.wanted:
             if expr is None or self._is_constant_spread(expr):
                 continue
-            facts = support(expr, zero=moments == {Moment.SUM} and None not in self.wanted)
+            # a row that adds 0 to a sum does not reach it; a family counts rows as well
+            facts = support(expr, zero=None not in self.wanted and self._sum(expr))
             fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
             if fitting:
                 fitting[0].append((expr, facts))
@@ -539,6 +539,10 @@ class Lowering:
                 groups.append([(expr, facts)])
         clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
         return {e: cluster for cluster in clusters for e in cluster}
+
+    def _sum(self, expr: Expr) -> bool:
+        """Whether nothing but the sum of values that differ is asked of an expression."""
+        return self.wanted[expr] == {Moment.SUM} and self._degree(expr) == 1
 
     def _is_constant_spread(self, expr: Expr) -> bool:
         return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2
