@@ -69,7 +69,7 @@ class _Purchase:
         column: Any = self.column
         low, high = _outward(row["low"], row["high"], column)
         spec = toml.value({"type": column.type, "min": low, "max": high} | _step(column))
-        told = ", ".join(f"{name} end {_words(*ends[name], column)}" for name in ("low", "high"))
+        told = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
         return f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
 
 
@@ -164,7 +164,8 @@ def _day(value: Any) -> dt.date:
     return dt.date(1970, 1, 1) + dt.timedelta(days=round(float(value)))
 
 
-def _words(low: Any, high: Any, column: Any) -> str:
+def _words(ends: tuple[Any, Any], column: Any) -> str:
+    low, high = ends
     if isinstance(column, Date):
         return f"{_day(low).isoformat()} to {_day(high).isoformat()}"
     return f"{float(low):g} to {float(high):g}"
