@@ -492,9 +492,23 @@ class Curator:
         if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=self._least.epsilon)
-        zcdp = self.policy.budget.accounting == "zcdp"
-        plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
-        return replace(plan, least=self._least)
+        return replace(self._priced(self._lowered(query), offer), least=self._least)
+
+    def _priced(self, lowered: Lowered, offer: Ask) -> Plan:
+        """Price a question in the currency in which it will be paid."""
+        by_epsilon, by_rho = (replace(offer, currency=c) for c in ("epsilon", "rho"))
+        if self.policy.budget.accounting != "zcdp":
+            return price(lowered, by_epsilon)
+        balances = (self.ledger.balance(), self._share())
+        if offer.rho is not None or any(len(b.routes) == 1 for b in balances):
+            return price(lowered, by_rho)
+        # both ways are open: the one by ε stays so with Laplace noise, if that has room
+        first = price(lowered, by_epsilon)
+        ways = (lambda: price(lowered, by_epsilon, "laplace"), lambda: price(lowered, by_rho))
+        for plan in (first, *(way() for way in ways)):
+            if all(b.after(plan.cost).fits for b in balances):
+                return plan
+        return first
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.

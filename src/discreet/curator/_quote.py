@@ -76,7 +76,7 @@ class Quote:
         limits = query.limits
         unit = plan.lowered.aggregates[0].unit
         bound = ", ".join(
-            f"{getattr(limits, f)} {f.replace('_', ' ')}"
+            _counted(getattr(limits, f), f.replace("_", " "))
             for f in ("rows", "groups", "rows_per_group")
             if getattr(limits, f) is not None
         )
@@ -87,3 +87,11 @@ class Quote:
         lines.append(f"plan    {query.hash[:12]}")
         lines += ["        " + line for line in describe(query).splitlines()]
         return "\n".join(lines)
+
+
+def _counted(n: int, words: str) -> str:
+    """So many rows or groups, one of them in the singular."""
+    first, _, rest = words.partition(" ")
+    return " ".join(
+        [str(n), first.removesuffix("s") if n == 1 else first, *([rest] if rest else [])]
+    )
