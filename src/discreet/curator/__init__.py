@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
+from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
-from discreet.curator._road import Job, Road
+from discreet.curator._road import Job, Outcome, Paid, Road
 
 __all__ = [
     "Batch",
+    "Bill",
     "Budget",
+    "Counter",
     "Curator",
     "Job",
+    "Outcome",
+    "Paid",
     "Pending",
     "Quote",
     "Road",
@@ -25,6 +30,8 @@ __all__ = [
     "fresh_salt",
     "measure",
     "open_curator",
+    "read_outcome",
     "record_external",
+    "run_bill",
     "travel",
 ]

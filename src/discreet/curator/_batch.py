@@ -95,15 +95,19 @@ class Batch:
         self._closed = True
         if kind is not None:
             return
+        plans, self.cost = self.bill()
+        answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
+        for question, answer in zip(self._questions, answers, strict=True):
+            question.pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
+
+    def bill(self) -> tuple[list[Plan], Cost]:
+        """Price what has been collected: a plan for each question, one cost for all."""
         questions = tuple(self._questions)
         if not questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
         plans = self._priced(questions)
         claim = (self._epsilon, self._delta or Fraction(0))
-        self.cost = charge([loss for plan in plans for loss in plan.losses], claim)
-        answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
-        for question, answer in zip(questions, answers, strict=True):
-            question.pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
+        return plans, charge([loss for plan in plans for loss in plan.losses], claim)
 
     def _priced(self, questions: tuple[_Question, ...]) -> list[Plan]:
         basic = self._epsilon / sum((q.weight for q in questions), Fraction(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +23,7 @@ from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import fresh_salt, measure
+from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, least_cost
@@ -143,9 +143,9 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        parsed = self._question(query)
-        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
-        plan = self._plan(parsed.query, offer)
+        plan, offer = self._priced(
+            query, epsilon=epsilon, delta=delta, rho=rho, within=within, confidence=confidence
+        )
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         return Quote(plan, statements, self._left(), offer.confidence)
 
@@ -378,7 +378,23 @@ class Curator:
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
-            raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
+            fitting = what_fits(plan, offer, (self._share(), self.ledger.balance()))
+            raise refused.with_hint(fitting or refused.hint) from None
+
+    def _priced(
+        self,
+        question: str | frame.Table,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
+    ) -> tuple[Plan, Ask]:
+        """Read a question and what is offered for it; price it."""
+        parsed = self._question(question)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        return self._plan(parsed.query, offer), offer
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
         plan = price(self._lowered(query), offer)
@@ -405,12 +421,22 @@ class Curator:
         records: list[Record] = []
 
         def run() -> str:
-            records.extend(self._measured(plan) for plan in plans)
+            records.extend(measured(plan, self._engine, self.policy) for plan in plans)
             return _stored.write(records)
 
+        name = None if key is None else plain_str(key, "key")
+        outcome = self._road.travel(self._job(plans, cost, run), key=name, fresh=fresh)
+        left = self._left()
+        if outcome.cached:
+            records = _stored.restore(outcome.text, plans)
+        tainted = noise.is_deterministic()
+        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
+
+    def _job(self, plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
+        """Say what the ledger enters for these plans together, and what then runs."""
         queries = [plan.lowered.query for plan in plans]
         tables = [t for q in queries for t in private_tables(q.relation)]
-        job = Job(
+        return Job(
             plan="+".join(query.hash for query in queries),
             cost=cost,
             noise=_stored.describe_noise(plans),
@@ -419,13 +445,6 @@ class Curator:
             tables=tuple(sorted({t.name for t in tables})),
             run=run,
         )
-        name = None if key is None else plain_str(key, "key")
-        outcome = self._road.travel(job, key=name, fresh=fresh)
-        left = self._left()
-        if outcome.cached:
-            records = _stored.restore(outcome.text, plans)
-        tainted = noise.is_deterministic()
-        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
 
     @property
     def _road(self) -> Road:
@@ -440,30 +459,6 @@ class Curator:
         payer = self.policy.payer
         return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
 
-    def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
-        """Largest ε at which the same question would be admitted, for who asked in ε.
-
-        A function of the price and the balance alone, both public.
-        """
-        balances = (self._share(), self.ledger.balance())
-        if offer.epsilon is None or "rho" not in balances[0].amounts:
-            return None
-        room = min(balance.left("rho") for balance in balances)
-        if room <= 0:
-            return None
-        low, high = Fraction(0), offer.epsilon
-        for _ in range(24):
-            middle = (low + high) / 2
-            cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
-            low, high = (middle, high) if cost.rho <= room else (low, middle)
-        digits = floor_decimal(low)
-        return Hint("epsilon", digits) if digits else None
-
-    def _measured(self, plan: Plan) -> Record:
-        record = measure(plan, self._engine, fresh_salt())
-        names = dict(zip(("policy", "fingerprint"), self._names, strict=True))
-        return replace(record, statement={**record.statement, **names})
-
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
@@ -473,6 +468,25 @@ class Curator:
     def _share(self) -> Balance:
         """What this analyst draws on; without a name, what the shares leave over."""
         return self.ledger.balance(self.analyst or "")
+
+
+def what_fits(plan: Plan, offer: Ask, balances: Sequence[Balance]) -> str | None:
+    """Largest ε at which the same question would be admitted, for who asked in ε.
+
+    A function of the price and the balances alone, all of them public.
+    """
+    if offer.epsilon is None or "rho" not in balances[0].amounts:
+        return None
+    room = min(balance.left("rho") for balance in balances)
+    if room <= 0:
+        return None
+    low, high = Fraction(0), offer.epsilon
+    for _ in range(24):
+        middle = (low + high) / 2
+        cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
+        low, high = (middle, high) if cost.rho <= room else (low, middle)
+    digits = floor_decimal(low)
+    return Hint("epsilon", digits) if digits else None
 
 
 def travel(

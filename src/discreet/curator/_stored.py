@@ -24,12 +24,21 @@ def write(records: Sequence[Record]) -> str:
 def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
     """Read records back, with keys as the plans' types read them."""
     try:
-        records = [read(data) for data in json.loads(text)]
-        return [_typed(r, plan) for r, plan in zip(records, plans, strict=True)]
+        return [_typed(r, plan) for r, plan in zip(load(text), plans, strict=True)]
+    except ValueError:
+        raise _damaged() from None
+
+
+def load(text: str) -> list[Record]:
+    """Read records back, with keys as JSON has them."""
+    try:
+        return [read(data) for data in json.loads(text)]
     except (ParameterError, ValueError, TypeError):
-        raise LedgerIntegrityError(
-            "the stored answer was edited or damaged", hint=Hint("fresh", True)
-        ) from None
+        raise _damaged() from None
+
+
+def _damaged() -> LedgerIntegrityError:
+    return LedgerIntegrityError("the stored answer was edited or damaged", hint=Hint("fresh", True))
 
 
 def _typed(record: Record, plan: Plan) -> Record:

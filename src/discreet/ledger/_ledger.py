@@ -421,6 +421,17 @@ class ChainedLedger(Decisions):
             check_links(lines, head)
             return lines
 
+    def outcome(self, number: int, line: str) -> tuple[bool, str | None] | None:
+        """Whether the run of a debit succeeded, and its record; None: it is open.
+
+        The debit is named by its line's number and hash; its seal is checked.
+        """
+        with self.reading() as (tx, head):
+            debit = tx.line(number)
+            if debit is None or debit.kind != "debit" or debit.hash != line:
+                raise damaged(number)
+            return outcome_of(tx, head, debit)
+
     @property
     def entries(self) -> Sequence[Entry]:
         """All debits of all periods, oldest first."""

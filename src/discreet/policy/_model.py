@@ -5,7 +5,7 @@ policy's own name or, without one, a hash of what the private tables *are* (name
 source, unit column). Limits, bounds, budget and comments do not enter it, so
 editing them never mints a fresh budget; moving or renaming a source does, so a
 policy that will live long should state ``[policy] name``. The **fingerprint**
-hashes everything and goes into release records.
+hashes everything that answers depend on and goes into release records.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from discreet.policy._check import (
 )
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
+from discreet.policy._service import Service
 from discreet.policy._toml import dump
 from discreet.privacy import Neighbours
 
@@ -305,6 +306,8 @@ class Policy:
     witness
         URL of a server that keeps the ledger's mark for several hosts, without
         user and password.
+    service
+        How a service treats questions.
 
     Examples
     --------
@@ -321,6 +324,7 @@ class Policy:
     name: str | None = None
     beside: str | None = None
     witness: str | None = None
+    service: Service = Service()
 
     def __init__(
         self,
@@ -329,6 +333,7 @@ class Policy:
         name: str | None = None,
         beside: str | None = None,
         witness: str | None = None,
+        service: Service | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
@@ -344,6 +349,7 @@ class Policy:
             name=policy_name(name),
             beside=None if beside is None else read_name(beside, "policy"),
             witness=_witness(witness),
+            service=Service() if service is None else service,
         )
 
     def table(self, name: str) -> Table:
@@ -368,8 +374,13 @@ class Policy:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything the policy says, in hexadecimal."""
-        return digest(canonical(self.to_mapping()))
+        """SHA-256 of everything the policy says about answers, in hexadecimal.
+
+        What it says to a service decides who waits how long, and is left out.
+        """
+        mapping = self.to_mapping()
+        mapping.pop("service", None)
+        return digest(canonical(mapping))
 
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""
@@ -382,6 +393,8 @@ class Policy:
         if self.witness is not None:
             mapping["ledger"] = {"witness": self.witness}
         mapping["budget"] = _given(self.budget)
+        if stated := self.service.to_mapping():
+            mapping["service"] = stated
         mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
         return mapping
 

@@ -1,0 +1,124 @@
+"""The counter: price, debit and settlement as steps of their own.
+
+A curator answers a question in one call. A service that prices in one process, runs in
+another and settles later takes the same steps one by one: :meth:`Counter.bill`,
+:meth:`Counter.pay`, a run elsewhere (:func:`run_bill`), :meth:`Counter.settle`. The road is
+the curator's own (:mod:`discreet.curator._road`), so is the order of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from discreet import engines
+from discreet._exact import Number
+from discreet._text import plain_str
+from discreet.answer import Answer
+from discreet.curator import _stored
+from discreet.curator._batch import Batch
+from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._curator import Curator, what_fits
+from discreet.curator._quote import Quote
+from discreet.curator._release import measured
+from discreet.curator._road import Outcome, Paid, Road, leave
+from discreet.errors import BudgetExceededError, EngineError, ParameterError
+from discreet.ledger import Ledger
+from discreet.plan import Ask, Cost, Plan
+
+if TYPE_CHECKING:
+    from discreet import policy as pol
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Questions with their prices, to be paid for together."""
+
+    plans: tuple[Plan, ...]
+    cost: Cost
+    offer: Ask | None = None
+
+
+class Counter:
+    """Prices, debits and settles under one curator's policy, for analysts by name."""
+
+    def __init__(self, curator: Curator) -> None:
+        self._curator = curator
+
+    @property
+    def policy(self) -> pol.Policy:
+        """The curator's policy."""
+        return self._curator.policy
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that is debited."""
+        return self._curator.ledger
+
+    def bill(self, query: str, **offer: Any) -> Bill:
+        """Read and price a question; the parameters are those of :meth:`Curator.preview`."""
+        plan, ask = self._curator._priced(query, **offer)  # noqa: SLF001 - same package
+        return Bill((plan,), plan.cost, ask)
+
+    def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
+        """Price a question for one analyst, without touching data or budget."""
+        quote = self._curator.preview(query, **offer)
+        return replace(quote, left=describe_balance(self.ledger.balance(analyst)))
+
+    def batch(
+        self, questions: Sequence[tuple[str, Number]], epsilon: Number, delta: Number | None
+    ) -> Bill:
+        """Price several questions, each with its weight, as one batch."""
+        batch = Batch(self._curator, epsilon, delta)
+        for query, weight in questions:
+            batch.sql(query, weight=weight)
+        plans, cost = batch.bill()
+        return Bill(tuple(plans), cost)
+
+    def budget(self, analyst: str) -> Budget:
+        """Spent and left, for the table and for one analyst."""
+        return Budget(self.ledger.balance(), self.ledger.balance(analyst), analyst)
+
+    def pay(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Paid:
+        """Debit a bill, or find what it has been paid for; see :meth:`Road.pay`."""
+        job = self._curator._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        name = None if key is None else plain_str(key, "key")
+        try:
+            return self._road(analyst).pay(job, key=name, fresh=fresh)
+        except BudgetExceededError as refused:
+            if bill.offer is None:
+                raise
+            balances = (self.ledger.balance(analyst), self.ledger.balance())
+            fitting = what_fits(bill.plans[0], bill.offer, balances)
+            raise refused.with_hint(fitting or refused.hint) from None
+
+    def meter(self, paid: Paid) -> None:
+        """Debit the least price for one more run under a debit; see :meth:`Road.meter`."""
+        self._road(paid.entry.analyst).meter(paid)
+
+    def settle(self, paid: Paid, text: str | None) -> Outcome:
+        """Store the outcome of a run (None: it failed); give what is stored."""
+        try:
+            return self._road(paid.entry.analyst).settle(paid.receipt, text)
+        finally:
+            leave(paid)
+
+    def _road(self, analyst: str | None) -> Road:
+        if not analyst:
+            raise ParameterError("a service debits people that it knows by name")
+        return replace(self._curator._road, analyst=analyst)  # noqa: SLF001 - same package
+
+
+def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) -> str:
+    """Run what is paid for; give the outcome as it is stored. Where the data are."""
+    return _stored.write([measured(plan, engine, policy) for plan in plans])
+
+
+def read_outcome(text: str, **shown: Any) -> list[Answer]:
+    """Read a stored outcome; keys are as JSON has them, so dates are ISO texts."""
+    return [Answer(record, **shown) for record in _stored.load(text)]
+
+
+def _elsewhere() -> str:
+    raise EngineError("what is paid for here runs elsewhere")
