@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
 from discreet._text import json_safe
+from discreet.answer import as_data
 from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
@@ -81,4 +82,4 @@ def ask(
         for path in files:
             say(stderr(), f"wrote {path}", "dim")
 
-    return Reply(lambda: _answers.data(answer, level), show)
+    return Reply(lambda: as_data(answer, level), show)

@@ -64,7 +64,11 @@ class Counter:
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""
         quote = self._curator.preview(query, **offer)
-        return replace(quote, left=describe_balance(self.ledger.balance(analyst)))
+        return replace(quote, left=self.left(analyst))
+
+    def left(self, analyst: str) -> str:
+        """Say what is left for one analyst, every currency once."""
+        return describe_balance(self.ledger.balance(analyst))
 
     def batch(
         self, questions: Sequence[tuple[str, Number]], epsilon: Number, delta: Number | None

@@ -233,7 +233,7 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     tables = _section(raw, "tables", {"people": {"columns": {}}})
     built = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
     with _inside(raw=about):
-        return Policy(built, budget, name, beside, book.get("witness"), service)
+        return Policy(built, budget, name, beside, book.get("witness"), service=service)
 
 
 def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:

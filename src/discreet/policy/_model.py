@@ -48,6 +48,7 @@ MAX_LIMIT: Final = 10**9
 
 _HASHED: Final = "sha256:"
 
+_USUAL: Final = Service()
 MINIMUM: Final = Fraction(1, 1000)
 """ε that any question costs at least, unless the policy says otherwise."""
 
@@ -324,7 +325,7 @@ class Policy:
     name: str | None = None
     beside: str | None = None
     witness: str | None = None
-    service: Service = Service()
+    service: Service = _USUAL
 
     def __init__(
         self,
@@ -333,7 +334,8 @@ class Policy:
         name: str | None = None,
         beside: str | None = None,
         witness: str | None = None,
-        service: Service | None = None,
+        *,
+        service: Service = _USUAL,
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
@@ -349,7 +351,7 @@ class Policy:
             name=policy_name(name),
             beside=None if beside is None else read_name(beside, "policy"),
             witness=_witness(witness),
-            service=Service() if service is None else service,
+            service=service,
         )
 
     def table(self, name: str) -> Table:
