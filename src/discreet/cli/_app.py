@@ -408,6 +408,19 @@ def serve(
     )  # fmt: skip
 
 
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A signed answer; - is stdin.")],
+    *,
+    key: Annotated[
+        str | None, typer.Option(metavar="ed25519:…", help="The curator's public key, if known.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a signed answer of a service, offline."""
+    deliver("verify", lambda: module("_serve").verify(file, key), as_json=as_json)
+
+
 # -- budget ---------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
 from discreet.cli._session import Where, check_writable, curator, question, write
+from discreet.service import Price
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,9 @@ def preview(
     text = question(sql, file)
     with curator(where, spend=False) as opened:
         quote = opened.preview(text, **offer)
+    if isinstance(quote, Price):
+        told = quote
+        return Reply(dict(told.data), lambda console: _show_quote(console, told, show_sql=show_sql))
     plan, level = quote.plan, read_confidence(offer["confidence"])
     data = {
         "cost": quote.cost,
@@ -42,7 +46,7 @@ def preview(
     return Reply(data, lambda console: _show_quote(console, quote, show_sql=show_sql))
 
 
-def _show_quote(console: Console, quote: Quote, *, show_sql: bool) -> None:
+def _show_quote(console: Console, quote: Quote | Price, *, show_sql: bool) -> None:
     verbatim(console, repr(quote))
     if show_sql:
         heading(console, "What would run")

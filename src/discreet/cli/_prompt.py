@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from discreet.curator import Curator
+    from discreet.service import Remote
 
 _HISTORY: Final = 1000
 _HELP: Final = (
@@ -57,7 +58,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
 class _Session:
     """One conversation: where questions go and what they may cost."""
 
-    def __init__(self, console: Console, opened: Curator, offer: dict[str, Any]) -> None:
+    def __init__(self, console: Console, opened: Curator | Remote, offer: dict[str, Any]) -> None:
         self.console = console
         self.curator = opened
         self.offer = offer
@@ -142,7 +143,7 @@ def _statements(read: Callable[[str], str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _line_editing(opened: Curator) -> Iterator[None]:
+def _line_editing(opened: Curator | Remote) -> Iterator[None]:
     """History and completion where the platform has them; the history is the user's own."""
     try:
         import readline  # noqa: PLC0415 - absent on some platforms

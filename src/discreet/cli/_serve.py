@@ -12,8 +12,8 @@ from discreet.cli._console import grid, say, show_table, stderr
 from discreet.cli._demo import folder_for_demo
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._sample import write_sample
-from discreet.cli._session import policy_file
-from discreet.service import Home, Keys
+from discreet.cli._session import policy_file, read_text
+from discreet.service import Home, Keys, check
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +52,22 @@ def revoke_key(key: str, home: Path) -> Reply:
     """Revoke one key, or all of a name."""
     gone = Keys(_there(home)).revoke(key)
     return Reply({"revoked": gone}, lambda console: say(console, f"revoked {', '.join(gone)}"))
+
+
+def verify(file: str, key: str | None) -> Reply:
+    """Check the signature of an answer that somebody has saved."""
+    try:
+        data = json.loads(read_text(file, "the answer"))
+        told = data.get("result", data)
+        answers = told.get("answers", [told])
+        records = told.get("records") or [answer["record"] for answer in answers]
+        signature = told["signature"]
+    except (ValueError, AttributeError, TypeError, KeyError):
+        raise UsageError(f"{file!r} holds no signed answer of a service") from None
+    signer = check({**told, "records": records}, signature, key)
+    known = "" if key else "; whether that is your curator's key is for you to know"
+    said = f"signed by {signer}, and not changed since{known}"
+    return Reply({"key": signer, "id": told["id"]}, lambda console: say(console, said))
 
 
 def _there(home: Path) -> Home:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from discreet.curator import Curator
     from discreet.ledger import ChainedLedger
     from discreet.policy import Policy
+    from discreet.service import Remote
 
 MAX_BYTES: Final = 64 * 2**20
 _SIGN: Final = "[budget"
@@ -169,9 +170,31 @@ def ledger_of(where: Where, *, create: bool = False) -> ChainedLedger:
     return open_ledger(where.place(create=create), where.load())
 
 
+def connected(where: Where) -> Remote | None:
+    """Reach the service that the environment names, unless a policy file is named."""
+    url = os.environ.get("DISCREET_URL")
+    if not url or where.policy is not None:
+        return None
+    key = os.environ.get("DISCREET_KEY")
+    if not key:
+        raise UsageError(
+            "DISCREET_URL names a service, but there is no key", hint="export DISCREET_KEY=dk_…"
+        )
+    from discreet.service import connect  # noqa: PLC0415 - imported when used
+
+    return connect(url, key)
+
+
 @contextmanager
-def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
-    """Open the curator of a policy; `spend` says whether a ledger may be made."""
+def curator(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
+    """Open the curator of a policy; `spend` says whether a ledger may be made.
+
+    Where ``DISCREET_URL`` names a service and no policy is named, that service is asked.
+    """
+    if (remote := connected(where)) is not None:
+        with remote:
+            yield remote
+        return
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
     place = where.place(create=spend)

@@ -8,7 +8,7 @@ the curator's own (:mod:`discreet.curator._road`), so is the order of its steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,11 @@ class Counter:
             fitting = what_fits(bill.plans[0], bill.offer, balances)
             raise refused.with_hint(fitting or refused.hint) from None
 
+    def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
+        """Give the answer that an equal question has, without writing anything."""
+        job = self._curator._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        return self._road(analyst).stored(job, key=key)
+
     def meter(self, paid: Paid) -> None:
         """Debit the least price for one more run under a debit; see :meth:`Road.meter`."""
         self._road(paid.entry.analyst).meter(paid)
@@ -119,9 +124,16 @@ def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) 
     return _stored.write([measured(plan, engine, policy) for plan in plans])
 
 
-def read_outcome(text: str, **shown: Any) -> list[Answer]:
-    """Read a stored outcome; keys are as JSON has them, so dates are ISO texts."""
-    return [Answer(record, **shown) for record in _stored.load(text)]
+def read_outcome(
+    text: str, *, kinds: Sequence[Mapping[str, str]] = (), **shown: Any
+) -> list[Answer]:
+    """Read a stored outcome; without the `kinds` of its keys, dates stay the texts of JSON."""
+    records = _stored.load(text)
+    known = [*kinds, *[{}] * (len(records) - len(kinds))]
+    return [
+        Answer(_stored.typed(record, kind), **shown)
+        for record, kind in zip(records, known, strict=True)
+    ]
 
 
 def _elsewhere() -> str:

@@ -138,6 +138,14 @@ class Road:
         stored = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
         return Paid(entry, receipt, stored)
 
+    def stored(self, job: Job, *, key: str | None = None) -> Paid | None:
+        """Give what a job has been paid for and is stored, without writing anything."""
+        entry = self._entry(job, key=key, fresh=False)
+        receipt = self.ledger.found(entry)
+        if receipt is None or receipt.stored is None:
+            return None
+        return Paid(entry, receipt, Outcome(receipt.stored, cached=True))
+
     def meter(self, paid: Paid) -> None:
         """Debit the least price for one more run under a debit whose outcome never came."""
         plan = f"again {paid.receipt.hash}"

@@ -13,7 +13,7 @@ from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def write(records: Sequence[Record]) -> str:
@@ -24,9 +24,15 @@ def write(records: Sequence[Record]) -> str:
 def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
     """Read records back, with keys as the plans' types read them."""
     try:
-        return [_typed(r, plan) for r, plan in zip(load(text), plans, strict=True)]
+        pairs = zip(load(text), plans, strict=True)
+        return [typed(r, kinds_of(plan)) for r, plan in pairs]
     except ValueError:
         raise _damaged() from None
+
+
+def kinds_of(plan: Plan) -> dict[str, str]:
+    """Type of each key, by its name."""
+    return {key.name: key.expr.type.kind.value for key in plan.lowered.query.keys}
 
 
 def load(text: str) -> list[Record]:
@@ -41,11 +47,12 @@ def _damaged() -> LedgerIntegrityError:
     return LedgerIntegrityError("the stored answer was edited or damaged", hint=Hint("fresh", True))
 
 
-def _typed(record: Record, plan: Plan) -> Record:
+def typed(record: Record, kinds: Mapping[str, str]) -> Record:
+    """Turn keys that are dates or instants from texts into what they are."""
     keys = dict(record.keys)
-    for key in plan.lowered.query.keys:
-        if key.name in keys and key.expr.type.kind.value in {"date", "timestamp"}:
-            keys[key.name] = tuple(_moment(v, key.expr.type.kind.value) for v in keys[key.name])
+    for name, kind in kinds.items():
+        if name in keys and kind in {"date", "timestamp"}:
+            keys[name] = tuple(_moment(v, kind) for v in keys[name])
     return replace(record, keys=keys)
 
 

@@ -342,6 +342,15 @@ class ChainedLedger(Decisions):
         entry.live.add(receipt.hash)
         return receipt
 
+    def found(self, entry: Entry) -> Receipt | None:
+        """Give the stored answer that an equal question has, or its key; nothing is written."""
+        self._acceptable(entry)
+        with self.reading() as (tx, head):
+            question = question_of(head.content, entry, cost_body(entry.cost))
+            slot = slot_of(entry.analyst, entry.key)
+            receipt = self._found(tx, head, entry, slot, question)
+        return receipt if receipt is not None and receipt.stored is not None else None
+
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
             raise TaintedNoiseError(

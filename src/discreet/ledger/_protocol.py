@@ -109,6 +109,10 @@ class Ledger(Protocol):
         """Record a debit durably, or find the answer it already paid for, or refuse."""
         ...
 
+    def found(self, entry: Entry) -> Receipt | None:
+        """Give the stored answer that an equal question has, or its key; nothing is written."""
+        ...
+
     def settle(self, receipt: Receipt, record: str | None) -> str | None:
         """Store the outcome of a run (None: it failed), unless one is stored.
 

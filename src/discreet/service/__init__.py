@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from discreet.service._client import Price, Remote, RemoteBatch, connect
 from discreet.service._home import Home
 from discreet.service._keys import Actor, Keys, Role
+from discreet.service._magic import ask_cell, load_magic
 from discreet.service._sign import check
 
 if TYPE_CHECKING:
@@ -31,4 +33,18 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-__all__ = ["Actor", "Home", "Keys", "Options", "Role", "check", "serve"]
+__all__ = [
+    "Actor",
+    "Home",
+    "Keys",
+    "Options",
+    "Price",
+    "Remote",
+    "RemoteBatch",
+    "Role",
+    "ask_cell",
+    "check",
+    "connect",
+    "load_magic",
+    "serve",
+]

@@ -193,14 +193,17 @@ class Desk:
 
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
-        with self._room(order.analyst, order.price, mine=order.id):
-            paid = await self.write(
-                lambda: self.counter.pay(
-                    bill, order.analyst, key=order.key, fresh=bool(order.body.get("fresh"))
+        fresh = bool(order.body.get("fresh"))
+        paid = None
+        if not fresh:
+            paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
+        if paid is None:
+            with self._room(order.analyst, order.price, mine=order.id):
+                paid = await self.write(
+                    lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
                 )
-            )
-        if not paid.receipt.charged:
-            self._spent(order.analyst, -order.price)
+            if not paid.receipt.charged:
+                self._spent(order.analyst, -order.price)
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
             order.text, order.state, order.cached = paid.outcome.text, "done", True
