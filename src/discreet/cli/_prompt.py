@@ -95,7 +95,7 @@ class _Session:
     def _ask(self, text: str) -> int:
         quote = self.curator.preview(text, **self.offer)
         margins = ", ".join(f"{name} {margin}" for name, margin in quote.error().items())
-        say(self.console, f"cost {quote.plan.cost}; expected error at 95 %: {margins}")
+        say(self.console, f"cost {quote.price}; expected error at 95 %: {margins}")
         say(self.console, f"left {quote.left}", "dim")
         if not _yes("Ask and pay? [y/N] "):
             return 0

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -28,6 +28,7 @@ from discreet.service._errors import (
 )
 from discreet.service._http import from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
+from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._ticks import FIRST, GRID
 
@@ -42,13 +43,17 @@ class House:
     keys: Keys
     desks: Mapping[str, Desk]
     signer: Signer
-    dummies: dict[str, Desk] = field(default_factory=dict)
+    sessions: Sessions
 
     def actor(self, request: Request) -> Actor:
         """Say who asks: by the key in the header, and by nothing else."""
         given = request.headers.get("authorization", "")
         kind, _, key = given.partition(" ")
         found = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
+        if not given and request.method == "GET":
+            # a browser that has signed in may read the twin of a page; it changes nothing
+            session = self.sessions.find(request.cookies.get("discreet_session", "-"))
+            found = None if session is None else session.actor
         if found is None:
             raise UnknownCallerError(
                 "this needs a key that is in force", hint="Authorization: Bearer dk_…"

@@ -68,6 +68,11 @@ class Price:
         return dict(self.data["cost"])
 
     @property
+    def price(self) -> str:
+        """Price in words."""
+        return f"ε={self.cost['epsilon']}"
+
+    @property
     def left(self) -> str:
         """What is left before it is paid."""
         return str(self.data["left"])

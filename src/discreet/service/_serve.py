@@ -24,6 +24,7 @@ from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
 from discreet.service._pool import Place, Worker
+from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._ticks import GRID
 from discreet.service._worker import Setup
@@ -66,7 +67,8 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
             if desk.name in desks:
                 raise ParameterError(f"two policies are called {desk.name!r}")
             desks[desk.name] = desk
-        yield House(Keys(home), desks, Signer(home.signing_key()))
+        keys = Keys(home)
+        yield House(keys, desks, Signer(home.signing_key()), Sessions(home, keys))
 
 
 def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:
