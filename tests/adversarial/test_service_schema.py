@@ -8,7 +8,6 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 pytestmark = pytest.mark.races
 
@@ -52,8 +51,8 @@ def test_generated_requests_never_fail_the_server(service):
                 database=None,
                 suppress_health_check=list(HealthCheck),
             )
-            @given(case=operation.as_strategy(), odd=st.just(None))
-            def run(case, odd, operation=operation, who=who):
+            @given(case=operation.as_strategy())
+            def run(case, operation=operation, who=who):
                 said = _sent(client, service, case, who)
                 if said is None:
                     return

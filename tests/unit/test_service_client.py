@@ -138,6 +138,20 @@ def test_the_cell_magic_asks_and_prices(remote):
         registered["discreet"]("epsilom=1", BY_REGION)
 
 
+def test_a_rehearsal_is_free_marked_and_local(service):
+    """Made-up data from the public policy: the service's budget is not touched."""
+    with dc.connect(service.url, service.keys["ana"]) as real:
+        before = real.budget.left
+    with dc.connect(service.url, service.keys["ana"], dummy=True) as rehearsal:
+        answer = rehearsal.sql(BY_REGION, epsilon="1")
+        assert answer.dummy
+        assert answer.record()["statement"]["dummy"] is True
+        assert "MADE-UP" in repr(answer)
+    with dc.connect(service.url, service.keys["ana"]) as real:
+        assert real.budget.left == before
+        assert not real.sql(BY_REGION, epsilon="0.0111").dummy
+
+
 def test_fluent_questions_print_as_sql_that_means_the_same():
     people = policy.Table(
         "people",

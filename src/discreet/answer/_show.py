@@ -74,6 +74,8 @@ def footer(answer: Answer, level: str = "95 %") -> str:
     parts = [f"± at {level}", paid]
     if answer.left:
         parts.append(f"left {answer.left}")
+    if answer.dummy:
+        parts.insert(0, "MADE-UP DATA: NOT A RELEASE")
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
     lines = [" · ".join(parts)]

@@ -409,6 +409,27 @@ def serve(
 
 
 @app.command()
+def mcp(
+    *,
+    cap: Annotated[str, typer.Option(metavar="NUMBER", help="ε for one conversation.")] = "0.2",
+    policy: PolicyFile = None,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+) -> None:
+    """Offer tools to an AI assistant over standard input and output.
+
+    Asks the service of DISCREET_URL with DISCREET_KEY, or a policy here.
+    """
+
+    def work() -> Any:
+        where = module("_session").Where(policy, source, ledger, analyst)
+        return module("_serve").offer_tools(where, cap)
+
+    deliver("mcp", work, as_json=False)
+
+
+@app.command()
 def verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A signed answer; - is stdin.")],
     *,

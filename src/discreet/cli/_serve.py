@@ -12,8 +12,8 @@ from discreet.cli._console import grid, say, show_table, stderr
 from discreet.cli._demo import folder_for_demo
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._sample import write_sample
-from discreet.cli._session import policy_file, read_text
-from discreet.service import Home, Keys, check
+from discreet.cli._session import Where, curator, policy_file, read_text
+from discreet.service import Home, Keys, Tools, check, server
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,6 +68,19 @@ def verify(file: str, key: str | None) -> Reply:
     known = "" if key else "; whether that is your curator's key is for you to know"
     said = f"signed by {signer}, and not changed since{known}"
     return Reply({"key": signer, "id": told["id"]}, lambda console: say(console, said))
+
+
+def offer_tools(where: Where, cap: str) -> Reply:
+    """Serve one conversation of an assistant."""
+    try:
+        import mcp  # noqa: F401, PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise UsageError(
+            "assistants need one more package", hint='pip install "discreet[mcp]"'
+        ) from None
+    with curator(where, spend=True) as opened:
+        server(Tools(opened, cap)).run(transport="stdio")
+    return Reply(None, lambda _: None)
 
 
 def _there(home: Path) -> Home:

@@ -180,9 +180,9 @@ def connected(where: Where) -> Remote | None:
         raise UsageError(
             "DISCREET_URL names a service, but there is no key", hint="export DISCREET_KEY=dk_…"
         )
-    from discreet.service import connect  # noqa: PLC0415 - imported when used
+    from discreet.service import Remote  # noqa: PLC0415 - imported when used
 
-    return connect(url, key)
+    return Remote(url, key)
 
 
 @contextmanager

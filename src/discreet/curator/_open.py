@@ -23,6 +23,7 @@ def open_curator(
     ledger: Ledger | str | os.PathLike[str] | None = None,
     analyst: str | None = None,
     engine: engines.Engine | Mapping[str, Any] | None = None,
+    dummy: bool = False,
 ) -> Curator:
     """Open tables under a policy.
 
@@ -44,6 +45,9 @@ def open_curator(
         Options of the engine, as in :func:`discreet.engines.connect`
         (``{"memory_limit": "4GB", "temp_directory": "/scratch"}``), or an engine
         that is open already and takes the place of the source.
+    dummy
+        Answer from data made up from the policy alone: no source is opened and no budget
+        charged. Every answer says so.
     """
     if policy is None:
         raise ParameterError(
@@ -52,6 +56,8 @@ def open_curator(
         )
     file = _file(policy)
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
+    if dummy:
+        return _rehearsal(loaded, analyst)
     if ledger is None:
         ledger = _place(file, loaded)
     data = source
@@ -65,6 +71,14 @@ def open_curator(
         book = _charged(ledger, loaded, [*_private_labels(data, loaded), *names], inodes)
         stack.pop_all()
     return Curator(loaded, engine, book, analyst, _label(data))
+
+
+def _rehearsal(policy: pol.Policy, analyst: str | None) -> Curator:
+    """Open made-up tables under a policy of another name: no budget of real data is touched."""
+    from discreet import release  # noqa: PLC0415 - only for rehearsals
+
+    own = policy.rehearsed()
+    return open_curator(release.made_up(own), own, ledger=":memory:", analyst=analyst)
 
 
 def _charged(

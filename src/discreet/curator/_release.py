@@ -64,5 +64,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
 def measured(plan: Plan, engine: Engine, policy: Policy) -> Record:
     """Execute a priced and paid plan; the record says under which policy."""
     record = measure(plan, engine, fresh_salt())
-    names = {"policy": policy.identity, "fingerprint": policy.fingerprint}
+    names: dict[str, object] = {"policy": policy.identity, "fingerprint": policy.fingerprint}
+    if policy.rehearses:
+        names["dummy"] = True
     return replace(record, statement={**record.statement, **names})

@@ -47,6 +47,8 @@ LIMITS: Final = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group
 MAX_LIMIT: Final = 10**9
 
 _HASHED: Final = "sha256:"
+MADE_UP: Final = " (made-up data)"
+"""End of the name of a policy about made-up data."""
 
 _USUAL: Final = Service()
 MINIMUM: Final = Fraction(1, 1000)
@@ -383,6 +385,16 @@ class Policy:
         mapping = self.to_mapping()
         mapping.pop("service", None)
         return digest(canonical(mapping))
+
+    def rehearsed(self) -> Policy:
+        """Give this policy under the name that marks answers from made-up data."""
+        name = self.identity.removeprefix(_HASHED) + MADE_UP
+        return Policy(self.tables, self.budget, name, service=self.service)
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether this policy is about made-up data."""
+        return (self.name or "").endswith(MADE_UP)
 
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""

@@ -14,6 +14,7 @@ from discreet.service._client import Price, Remote, RemoteBatch, connect
 from discreet.service._home import Home
 from discreet.service._keys import Actor, Keys, Role
 from discreet.service._magic import ask_cell, load_magic
+from discreet.service._mcp import Tools, server
 from discreet.service._sign import check
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ __all__ = [
     "Remote",
     "RemoteBatch",
     "Role",
+    "Tools",
     "ask_cell",
     "check",
     "connect",
     "load_magic",
     "serve",
+    "server",
 ]

@@ -25,7 +25,7 @@ from discreet._exact import Number
 from discreet._log import state_directory
 from discreet._text import plain_str
 from discreet.answer import Answer
-from discreet.curator import Budget, Pending, read_outcome
+from discreet.curator import Budget, Curator, Pending, open_curator, read_outcome
 from discreet.ledger import Balance
 from discreet.service._errors import RequestError
 from discreet.service._sign import check
@@ -39,7 +39,9 @@ _PATIENCE: Final = 600.0
 _AGAIN: Final = (429, 503)
 
 
-def connect(url: str, key: str, *, policy: str | None = None, dummy: bool = False) -> Remote:
+def connect(
+    url: str, key: str, *, policy: str | None = None, dummy: bool = False
+) -> Remote | Curator:
     """Open a curator that somebody else runs.
 
     Parameters
@@ -51,9 +53,14 @@ def connect(url: str, key: str, *, policy: str | None = None, dummy: bool = Fals
     policy
         Which policy, where the service has several.
     dummy
-        Answer from data that are made up from the policy alone: free, and no release.
+        Answer here, from data that are made up from the service's public policy: free, and no
+        release; every answer says so.
     """
-    return Remote(url, key, policy=policy, dummy=dummy)
+    remote = Remote(url, key, policy=policy)
+    if not dummy:
+        return remote
+    with remote:
+        return open_curator(policy=remote.policy, dummy=True)
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class Price:
 class Remote:
     """A curator behind HTTP; made by :func:`discreet.connect`."""
 
-    def __init__(self, url: str, key: str, *, policy: str | None = None, dummy: bool) -> None:
+    def __init__(self, url: str, key: str, *, policy: str | None = None) -> None:
         parts = urlsplit(plain_str(url, "url"))
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise errors.ParameterError(
@@ -114,9 +121,7 @@ class Remote:
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._parts = parts
         self._key = plain_str(key, "key").strip()
-        named = {"policy": policy, "dummy": "1" if dummy else None}
-        given = "&".join(f"{k}={quoted(v)}" for k, v in named.items() if v is not None)
-        self._query = f"?{given}" if given else ""
+        self._query = "" if policy is None else f"?policy={quoted(policy)}"
         self._line: http.client.HTTPConnection | None = None
         self._public: Mapping[str, Any] | None = None
         self.analyst: str | None = None
@@ -252,8 +257,7 @@ class Remote:
         """Rebuild answers from their records, once the signature fits."""
         shown = result.get("answers", [result])
         records = [answer["record"] for answer in shown]
-        if not result["dummy"]:
-            check({**result, "records": records}, result["signature"], self._about()["signing_key"])
+        check({**result, "records": records}, result["signature"], self._about()["signing_key"])
         about = {"left": shown[0]["left"], "cached": bool(shown[0]["cached"])}
         kinds = [_kinds(query, self.policy) for query in queries]
         return read_outcome(json.dumps(records), kinds=kinds, **about)

@@ -59,7 +59,7 @@ def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> d
         "records": [answer.record() for answer in answers],
     }
     about = {
-        "id": order.id, "state": order.state, "dummy": False, "asked": order.asked,
+        "id": order.id, "state": order.state, "asked": order.asked,
         "tick": order.tick, "question": dict(order.body), "line": released["line"],
         "policy": fingerprint, "signature": signer.sign(released),
     }  # fmt: skip

@@ -35,7 +35,7 @@ def ask_cell(line: str, cell: str, names: dict[str, Any]) -> Answer | Price:
         raise ParameterError(
             f"%%discreet has no option {min(unknown)!r}", hint=Hint("epsilon", "0.1")
         )
-    curator = names.get(given.get("with", "curator"))
+    curator: Any = names.get(given.get("with", "curator"))
     if curator is None:
         url, key = os.environ.get("DISCREET_URL"), os.environ.get("DISCREET_KEY")
         if not url or not key:
