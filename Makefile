@@ -10,7 +10,7 @@ BSTAMP := $(BENCH)/.installed
 # the tests run side by side already: linear algebra with threads of its own only gets in their way
 ONE    := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long races mutants check format bench bench-release clean
+.PHONY: help demo test test-long races mutants check format bench bench-release bench-service clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -59,6 +59,9 @@ chaos: $(STAMP)  ## what a ledger survives, as one table (half an hour; COUNTS="
 
 bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many minutes; needs ../shared/data)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_release
+
+bench-service: $(STAMP) ## the service beside the library: overhead and rates
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service
 
 clean:           ## remove environments and caches
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -178,8 +178,10 @@ class Desk:
         )  # fmt: skip
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
-            await self.write(lambda: self._hold(order))
-            return order
+            paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
+            if paid is None or body.get("fresh"):
+                await self.write(lambda: self._hold(order))
+                return order
         await self._pay(order, bill)
         return order
 
@@ -198,10 +200,14 @@ class Desk:
         if not fresh:
             paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
         if paid is None:
-            with self._room(order.analyst, order.price, mine=order.id):
+            await self.write(lambda: self.reserve(order.analyst, order.price, order.id))
+            try:
                 paid = await self.write(
                     lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
                 )
+            except BaseException:
+                self._spent(order.analyst, -order.price)
+                raise
             if not paid.receipt.charged:
                 self._spent(order.analyst, -order.price)
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
@@ -288,10 +294,6 @@ class Desk:
             order.ended.set()
 
     # -- limits -------------------------------------------------------------------------
-
-    def _room(self, analyst: str, price: Fraction, mine: str = "") -> _Reserved:
-        """Reserve a price among today's and what is held; taken back if the debit is refused."""
-        return _Reserved(self, analyst, price, mine)
 
     def reserve(self, analyst: str, price: Fraction, mine: str) -> None:
         """Refuse what a day's limit or a question that waits for an owner leaves no room for."""
@@ -474,21 +476,6 @@ class Desk:
 
 
 OFFER: Final = ("epsilon", "delta", "rho", "within", "confidence")
-
-
-class _Reserved:
-    """A price that is reserved until its debit is entered or refused."""
-
-    def __init__(self, desk: Desk, analyst: str, price: Fraction, mine: str) -> None:
-        self._desk, self._analyst, self._price = desk, analyst, price
-        desk.reserve(analyst, price, mine)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._desk._spent(self._analyst, -self._price)  # noqa: SLF001 - its own desk
 
 
 def _now() -> str:

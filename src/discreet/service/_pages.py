@@ -43,7 +43,11 @@ _STATISTICS: Final = {
     "count": "COUNT", "sum": "SUM", "mean": "AVG", "median": "MEDIAN", "standard deviation":
     "STDDEV_SAMP", "variance": "VAR_SAMP", "minimum": "MIN", "maximum": "MAX",
 }  # fmt: skip
-_STATIC: Final = {"style.css": "text/css", "ask.js": "text/javascript"}
+_STATIC: Final = {
+    "style.css": "text/css",
+    "ask.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 Page = Callable[[Request, Session], Awaitable[Response]]
 
 
