@@ -8,9 +8,10 @@ BENCH  := .venv-bench
 STAMP  := $(VENV)/.installed
 BSTAMP := $(BENCH)/.installed
 # the tests run side by side already: linear algebra with threads of its own only gets in their way
-ONE    := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# (and what is compiled is kept, so that the programs which tests start need not compile it again)
+ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long races mutants check format bench bench-release bench-service clean
+.PHONY: help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -31,13 +32,13 @@ demo: $(STAMP)   ## see it all in ten seconds, on made-up data
 	@$(BIN)/python -m discreet demo
 
 test: $(STAMP)   ## everything but the soak runs; a skipped test is a failure
-	$(ONE) $(BIN)/python -m pytest -n auto -m "not long"
+	$(ONE) $(BIN)/python -m pytest -n auto --dist worksteal -m "not long"
 
 test-long: $(STAMP)  ## soak and high-power statistical runs
-	DISCREET_FRESH=1 $(ONE) $(BIN)/python -m pytest -n auto -m long
+	DISCREET_FRESH=1 $(ONE) $(BIN)/python -m pytest -n auto --dist worksteal -m long
 
 races: $(STAMP)  ## what depends on processes, threads, clocks or servers, 30 times in a row
-	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto -m "(races or fresh) and not long" || exit 1; done
+	for i in $$(seq 30); do $(ONE) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "(races or fresh) and not long" || exit 1; done
 
 mutants: $(STAMP)  ## plant small faults one at a time, count those that tests see (hours; ARGS="--count 50")
 	$(ONE) $(BIN)/python -m mutants $(ARGS)
@@ -62,6 +63,9 @@ bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many min
 
 bench-service: $(STAMP) ## the service beside the library: overhead and rates
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service
+
+bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (a few minutes)
+	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
 
 clean:           ## remove environments and caches
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis

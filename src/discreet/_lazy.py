@@ -20,3 +20,4 @@ class _Lazy:
 
 special: Any = _Lazy("scipy.special")
 fft: Any = _Lazy("scipy.fft")
+optimize: Any = _Lazy("scipy.optimize")

@@ -382,19 +382,42 @@ def _median(asked, text, epsilon, times=40):
     return statistics.median(taken)
 
 
+TOWNS = pol.Policy([pol.Table("people", [pol.Text("town")])], pol.Budget("1"), name="time")
+REFUSED = [(QUESTIONS[0], 10**6), ("SELECT nope FROM people", 1), ("SELECT * FROM people", 1)]
+
+
+class Spy:
+    """A connection that notes what is asked of it, and does nothing."""
+
+    def __init__(self):
+        self.touched = []
+
+    def __getattr__(self, name):
+        self.touched.append(name)
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize(("text", "epsilon"), REFUSED)
+def test_refusals_touch_no_data(text, epsilon):
+    """What does not use the connection takes the same time on any table."""
+    asked = dc.open(pa.table({"id": [1], "town": ["t"]}), policy=TOWNS, ledger=":memory:")
+    spy = asked._engine._connection = Spy()
+    with pytest.raises(DiscreetError):
+        asked.sql(text, epsilon=epsilon)
+    assert not spy.touched
+    with pytest.raises(EngineError):  # the spy is awake
+        asked.sql(QUESTIONS[0], epsilon=1)
+    assert spy.touched
+
+
+@pytest.mark.long
 @pytest.mark.races
-@pytest.mark.parametrize(
-    ("text", "epsilon"),
-    [(QUESTIONS[0], 10**6), ("SELECT nope FROM people", 1), ("SELECT * FROM people", 1)],
-)
+@pytest.mark.parametrize(("text", "epsilon"), REFUSED)
 def test_refusals_take_the_same_time_on_any_table(text, epsilon):
     """Ten rows against a hundred thousand: a refusal that touched the data would show."""
     small, large = ([{"id": i, "town": "t"} for i in range(n)] for n in (10, 100_000))
-    own = pol.Policy(
-        [pol.Table("people", [pol.Text("town"), *COLUMNS[:0]])], pol.Budget("1"), name="time"
-    )
     handles = [
-        dc.open(pa.Table.from_pylist(rows), policy=own, ledger=":memory:")
+        dc.open(pa.Table.from_pylist(rows), policy=TOWNS, ledger=":memory:")
         for rows in (small, large)
     ]
     for _ in range(3):

@@ -178,7 +178,7 @@ def excesses(text, meaning, rules, seeds):
 @pytest.mark.parametrize("neighbours", [Neighbours.ADD_REMOVE, Neighbours.CHANGE_ONE])
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_people_are_counted_and_protected(text, neighbours):
-    assert list(excesses(text, QUESTIONS[text], policy(neighbours), range(6))) == []
+    assert list(excesses(text, QUESTIONS[text], policy(neighbours), range(3))) == []
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
@@ -207,13 +207,13 @@ def test_wrong_rules_are_found(monkeypatch):
 
     assert list(excesses(text, meaning, rules, range(8))) == []
     monkeypatch.setattr(plan.PerUnit, "most", lambda *_: 1)
-    assert list(excesses(text, meaning, rules, range(8))) != []
+    assert list(excesses(text, meaning, rules, range(3))) != []
 
 
 def test_a_cap_that_is_not_rendered_is_found(monkeypatch):
     text = f"SELECT SUM(n) FROM ({PER}) t"
     monkeypatch.setattr(plan.expr.Capped, "sql", lambda self, w: w.value(self.arg))
-    assert list(excesses(text, QUESTIONS[text], policy(Neighbours.ADD_REMOVE), range(8))) != []
+    assert list(excesses(text, QUESTIONS[text], policy(Neighbours.ADD_REMOVE), range(3))) != []
 
 
 @pytest.mark.parametrize(

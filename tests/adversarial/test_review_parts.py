@@ -29,8 +29,10 @@ from discreet.curator import Curator
 from discreet.engines import Reference
 from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
+from discreet.plan._joint import Joint
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
+from discreet.plan._quantiles import Quantiles
 from discreet.plan._trees import Tree
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.release._curated import Publishing
@@ -125,7 +127,10 @@ def true_loss(priced):
     """The loss of a part's draws, written out again from its law and sensitivity."""
     part, law = priced.part, priced.law
     if part.kind == "pick":
-        return [p.BoundedRange(law.epsilon)] * (part.top * part.touched)
+        return [p.Pure(law.epsilon)] * part.top
+    if part.kind == "quantiles":
+        points = [p.Pure(law.choice.epsilon)] * part.draws
+        return [*points, p.DiscreteLaplace(law.law.scale, part.sensitivity.l1)]
     noise = getattr(law, "law", law)
     if noise is None:
         assert part.sensitivity.l1 == 0
@@ -193,10 +198,11 @@ def test_a_law_that_the_accountant_does_not_know_is_refused():
 
 KINDS = {
     Vector: "SELECT sex, SUM(age) AS s FROM t GROUP BY sex",
-    Tree: "SELECT MEDIAN(age) AS m FROM t",
+    Quantiles: "SELECT MEDIAN(age) AS m FROM t",
     Pick: "SELECT MODE(sex) AS m FROM t",
     Keys: "SELECT town, COUNT(*) AS n FROM t GROUP BY town",
     Image: None,
+    Joint: "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM t GROUP BY sex",
 }
 
 
@@ -212,8 +218,9 @@ def test_every_kind_of_part_is_replayed():
     def kinds(cls):
         return {cls, *(k for s in cls.__subclasses__() for k in kinds(s))}
 
-    # publications are replayed in test_release_curated, with a mutant of their own
-    assert kinds(Part) - {Part, Publishing} == set(KINDS)
+    # publications are replayed in test_release_curated, with a mutant of their own;
+    # a tree takes the place of quantiles when they are priced (test_quantiles)
+    assert kinds(Part) - {Part, Publishing, Tree} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
@@ -250,7 +257,7 @@ def test_measurements_are_handed_out_with_what_they_declare():
     left = audit.measurements(own, text, pa.table(data), salt=b"x")
     right = audit.measurements(own, text, pa.table({k: v[:2] for k, v in data.items()}), salt=b"x")
     assert [a.name for a in left] == [b.name for b in right]
-    assert len({a.name for a in left}) == len(left) == 4  # vector, two levels, pick
+    assert len({a.name for a in left}) == len(left) == 3  # vector, quantiles, pick
     for a, b in zip(left, right, strict=True):
         keys = a.exact.keys() | b.exact.keys()
         moves = [abs(a.exact.get(k, 0) - b.exact.get(k, 0)) for k in keys]

@@ -201,6 +201,7 @@ GRAMMAR = {
         "CASE WHEN {test} THEN {number} ELSE {number} END": 2, "ROUND({number}, {digits})": 1,
         "WIDTH_BUCKET({number}, {edge}, {edge}, 6)": 1, "GREATEST({number}, {constant})": 1,
         "EXTRACT({part} FROM {moment})": 1, "POWER({field}, 2)": 1,
+        "CASE WHEN copies > 20 THEN {number} END": 1,  # NULL on every row
     },
     "test": {
         "{number} {compare} {constant}": 6, "{number} {compare} {field}": 2,

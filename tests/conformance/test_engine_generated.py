@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from discreet import engines, plan
 from discreet import policy as pol
 from discreet.errors import ParameterError
-from discreet.plan import Filter, Key, Kind, Measure, MeasureKind, Scan, aggregate
+from discreet.plan import Filter, Key, Kind, Measure, MeasureKind, Scan, aggregate, curves
 from discreet.plan import expr as ex
 
 COLUMNS = [
@@ -67,6 +67,9 @@ def _larger(inner):
         st.builds(ex.Clamp, inner, st.integers(-9, 0), st.integers(1, 9)),
         st.builds(ex.Bucket, inner, st.lists(st.integers(-9, 9), min_size=1, unique=True).map(
             lambda edges: tuple(sorted(edges)))),
+        st.builds(lambda x, e: curves.Curve(x, tuple(sorted(e)), tuple(range(len(e) + 1)),
+                                            Fraction(1, 2), "curve"),
+                  inner, st.sets(st.integers(-9, 9), max_size=5)),
         st.builds(lambda c, a, b: ex.Case(((c, a),), b), _conditions(inner), inner, inner),
         st.builds(lambda a, b: ex.Coalesce((a, b)), inner, inner),
     ).filter(bool)  # fmt: skip
@@ -132,9 +135,23 @@ def duck():
     connection.close()
 
 
+GENERATED = given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
+
+
 @settings(max_examples=100)
-@given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
+@GENERATED
 def test_generated_aggregates_agree(duck, chosen, rows, key):
+    agree(duck, chosen, rows, key)
+
+
+@pytest.mark.long
+@settings(max_examples=2000)
+@GENERATED
+def test_generated_aggregates_agree_at_length(duck, chosen, rows, key):
+    agree(duck, chosen, rows, key)
+
+
+def agree(duck, chosen, rows, key):
     choices, asked = chosen
     duck.execute("DELETE FROM t")
     if rows:

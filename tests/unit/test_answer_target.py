@@ -42,7 +42,11 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
     answer = curator(max_rows_per_unit=2).sql(
         "SELECT sex, AVG(income) AS m FROM people WHERE height > 150 GROUP BY sex", epsilon=1
     )
-    facts = ("at most 2 rows per id kept", "income clamped to 0…200 000")
+    facts = (
+        "at most 2 rows per id kept",
+        "income clamped to 0…200 000",
+        "rows without sex in no group",
+    )
     assert answer.target == facts
     for text in (answer.covers, repr(answer), answer._repr_html_()):
         assert all(fact in text for fact in facts)
@@ -56,7 +60,10 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
 def test_limits_of_groups_and_of_units():
     asked = curator(max_groups_per_unit=1, max_rows_per_group=3)
     answer = asked.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
-    assert answer.target == ("at most 3 rows per id and group kept", "at most 1 group per id kept")
+    assert answer.target[:2] == (
+        "at most 3 rows per id and group kept",
+        "at most 1 group per id kept",
+    )
     units = curator(max_rows_per_unit=2).sql(
         "SELECT COUNT(DISTINCT id) AS n FROM people", epsilon=1
     )
@@ -65,11 +72,11 @@ def test_limits_of_groups_and_of_units():
 
 def test_days_are_printed_as_days():
     answer = curator(None).sql("SELECT MIN(born) AS x FROM people", epsilon=1)
-    assert answer.target == ("born clamped to 1900-01-01…2020-12-31",)
+    assert answer.target[0] == "born clamped to 1900-01-01…2020-12-31"
 
 
 def test_nothing_is_said_where_nothing_limits():
-    answer = curator(None).sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
+    answer = curator(None).sql("SELECT COUNT(*) AS n FROM people", epsilon=1)
     assert answer.target == ()
     assert "covers noise only" not in repr(answer)
 
@@ -93,23 +100,23 @@ def test_margins_promised_for_chosen_rows_are_those_that_are_shown():
 
 
 def test_preview_states_the_rank_error_at_its_confidence():
-    """On even data the rank error of a median at ε=1 is 36 at 95 % and 12 at half."""
+    """What is stated first is the reach of the interval, then how far the point mostly is off."""
     asked = curator(None)
     text = "SELECT MEDIAN(income) AS m FROM people"
     found = {
         level: asked.preview(text, epsilon=1, confidence=level).error()["m"]
         for level in (0.5, 0.95)
     }
-    assert found[0.95].startswith("ranks off by about 36 rows (interval ± ")
-    assert found[0.5].startswith("ranks off by about 12 rows (interval ± ")
+    assert found[0.95] == "ranks within ± 78 rows (the point mostly ± 3)"
+    assert found[0.5] == "ranks within ± 26 rows (the point mostly ± 1)"
 
 
 def test_the_rank_error_of_a_preview_is_that_of_answers():
     """Of 400 medians at most 5 % are further off than what is stated at 95 %.
 
-    About 2 % are: the statement is cautious, but not by a factor of two. A true share of 5 %
-    fails with probability 1e-10, one of 20 % beyond half of it with 1e-13. Mutant: a third
-    of the rank error, beyond which lie two medians of five, is refused.
+    On even data the distance is exponential, so 22 % lie beyond half of it and 37 % beyond a
+    third. A true share of 5 % fails with probability 1e-10, one of 17 % beyond half of it with
+    1e-13. Mutant: a third of the rank error is refused.
     """
     keys, n = [f"k{i}" for i in range(400)], 1000
     x = np.random.default_rng(0).integers(0, 1001, n)
@@ -125,9 +132,9 @@ def test_the_rank_error_of_a_preview_is_that_of_answers():
     }
     asked = dc.open(data, policy=policy, ledger=":memory:")
     text = "SELECT g, MEDIAN(x) AS m FROM t GROUP BY g"
-    words = asked.preview(text, epsilon=1).error()["m"].split()
-    stated = int(words[words.index("about") + 1])
-    estimates = [row["m"] for row in asked.sql(text, epsilon=1).to_dicts()]
+    words = asked.preview(text, epsilon="0.1").error()["m"].rstrip(")").split()
+    stated = int(words[-1])
+    estimates = [row["m"] for row in asked.sql(text, epsilon="0.1").to_dicts()]
     off = np.abs(np.searchsorted(np.sort(x), estimates) - n / 2)
     most = stats.binom.isf(1e-10, 400, 0.05)
     assert np.sum(off > stated) <= most

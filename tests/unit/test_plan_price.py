@@ -59,7 +59,9 @@ def test_the_accountant_confirms_the_price(text, epsilon, delta, limits, relatio
     low = lowered(text, limits, relation)
     eps, dlt = Fraction(epsilon), Fraction(delta)
     laplace = pl.price(low, pl.Ask(eps, delta=dlt), noise="laplace")
-    assert sum(s.l1 / law.scale for law, s in parts(laplace)) == eps == laplace.cost.epsilon
+    assert sum(loss.top for loss in laplace.losses if loss.top) == eps == laplace.cost.epsilon
+    if "MEDIAN" not in text:
+        assert sum(s.l1 / law.scale for law, s in parts(laplace)) == eps
     assert laplace.cost.delta == (dlt if low.selector is not None else 0)
     best = pl.price(low, pl.Ask(eps, delta=dlt))
     if best.noise == "gaussian":
@@ -97,17 +99,21 @@ def test_gaussian_prices_are_confirmed_wherever_they_win(limits):
 def test_rho_is_exact(text):
     low = lowered(text, {}, "add-remove")
     plan = pl.price(low, pl.Ask(rho=Fraction(1, 7), delta=Fraction(1, 10**6)))
-    total = sum(Fraction(s.l2_squared) / (2 * law.sigma2) for law, s in parts(plan))
-    assert total == plan.cost.rho == Fraction(1, 7)
+    assert plan.cost.rho == Fraction(1, 7)
+    if "MEDIAN" not in text:
+        assert plan.cost.rho == sum(
+            Fraction(s.l2_squared) / (2 * law.sigma2) for law, s in parts(plan)
+        )
 
 
-def test_modes_are_paid_per_group_and_pick():
+def test_modes_are_paid_by_rows_not_by_groups():
     low = lowered(
         "SELECT sex, MODE(sex) AS m, COUNT(*) AS n FROM t GROUP BY sex", LIMITS[1], "add-remove"
     )
     plan = pl.price(low, pl.Ask(Fraction(1)))
-    # a unit of three rows may touch both groups: each pick gets half of its share
-    assert [p.law.epsilon for p in plan.parts if p.part.kind == "pick"] == [Fraction(1, 4)]
+    # a unit of three rows moves the scores of all groups by three together
+    (law,) = (p.law for p in plan.parts if p.part.kind == "pick")
+    assert (law.epsilon, law.sensitivity, law.monotone, law.flip) == (Fraction(1, 2), 3, True, True)
     assert plan.cost.epsilon == 1
 
 
@@ -132,13 +138,14 @@ def test_many_sums_of_unlike_steps_are_priced_with_gaussian_noise():
 
 
 def test_mutant_half_noise_would_be_refused_by_the_accountant():
-    low = lowered(TEXTS[2], LIMITS[2], "add-remove")
-    plan = pl.price(low, pl.Ask(Fraction(1), delta=Fraction(1, 10**6)))
+    text = "SELECT sex, COUNT(DISTINCT age) AS d, AVG(age) AS a, AVG(pay) AS b, SUM(age * 2) AS s"
+    low = lowered(f"{text} FROM t GROUP BY sex", LIMITS[2], "add-remove")
+    plan = pl.price(low, pl.Ask(Fraction(1), delta=Fraction(1, 10**3)))
     losses = [
         p.DiscreteGaussian.from_variance(law.sigma2 / 4, s.l2_squared, 20) for law, s in parts(plan)
     ]
     assert plan.noise == "gaussian"
-    assert p.compose(losses).delta(1) > 1e-6
+    assert p.compose(losses).delta(1) > 1e-3
 
 
 def test_asks_that_say_nothing_or_too_much():

@@ -262,3 +262,17 @@ def test_importing_policy_needs_no_engine():
     code = "import discreet.policy, sys; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert not {"duckdb", "pyarrow", "pandas", "sqlglot", "scipy.stats"} & set(ran.stdout.split())
+
+
+def test_values_of_a_category_come_from_a_public_file(tmp_path):
+    (tmp_path / "codes.txt").write_text("\ufeffA00\nB01\n\n A00 \nC02\n", "utf-8")
+    policy = tmp_path / "p.toml"
+    start = '[budget]\nepsilon = "1"\n[tables.t.columns]\n'
+    policy.write_text(start + 'code = { type = "category", values = { file = "codes.txt" } }\n')
+    from discreet.policy import load
+
+    assert load(policy).table("t").column("code").values == ("A00", "B01", "C02")
+    for wrong in ('{ file = "none.txt" }', '{ table = "x" }', "{ file = 3 }", "{}"):
+        policy.write_text(start + f'code = {{ type = "category", values = {wrong} }}\n')
+        with pytest.raises(PolicyError):
+            load(policy)

@@ -164,12 +164,26 @@ VALUES = st.recursive(
 KEYS = ["min", "max", "step", "values", "other", "null", "nullable", "outside"]
 
 
-@given(
+ANY_COLUMN = given(
     st.sampled_from(["category", "integer", "real", "date", "timestamp", "boolean", "text"]),
     st.dictionaries(st.sampled_from(KEYS), VALUES),
 )
+
+
+@ANY_COLUMN
 @settings(max_examples=400)
 def test_any_column_is_a_column_or_a_policy_error(kind, keys):
+    load_column(kind, keys)
+
+
+@pytest.mark.long
+@ANY_COLUMN
+@settings(max_examples=4000)
+def test_any_column_is_a_column_or_a_policy_error_at_length(kind, keys):
+    load_column(kind, keys)
+
+
+def load_column(kind, keys):
     columns = {"c": {"type": kind, **keys}}
     with contextlib.suppress(PolicyError):
         pol.load({"budget": {"epsilon": 1}, "tables": {"t": {"columns": columns}}})
@@ -196,12 +210,26 @@ TABLE_KEYS = ["source", "unit", "neighbours", "public", "max_rows_per_unit", "ma
 BUDGET_KEYS = ["epsilon", "delta", "rho", "accounting", "shares"]
 
 
-@given(
+ANY_TABLE = given(
     st.dictionaries(st.sampled_from(TABLE_KEYS), VALUES),
     st.dictionaries(st.sampled_from(BUDGET_KEYS), VALUES),
 )
+
+
+@ANY_TABLE
 @settings(max_examples=300)
 def test_any_table_and_budget_is_refused_politely(table, budget):
+    load_table(table, budget)
+
+
+@pytest.mark.long
+@ANY_TABLE
+@settings(max_examples=4000)
+def test_any_table_and_budget_is_refused_politely_at_length(table, budget):
+    load_table(table, budget)
+
+
+def load_table(table, budget):
     one = {"budget": budget, "tables": {"t": {}}}
     two = {"budget": {"epsilon": 1}, "tables": {"t": table}}
     for mapping in (one, two):

@@ -64,7 +64,7 @@ def plan_of(relation="add-remove"):
 
 def test_limits_multiply():
     assert plan_of().lowered.query.limits.rows == 6
-    assert plan_of().lowered.parts[1].sensitivity.l1 == 6 * 50
+    assert plan_of().lowered.parts[0].sensitivity.l1 == 6 * 50
 
 
 @pytest.mark.parametrize("relation", list(Neighbours))

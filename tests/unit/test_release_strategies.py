@@ -341,15 +341,17 @@ def test_a_publication_explains_itself():
     assert [q["kind"] for q in record["questions"]] == ["measurement"]
     assert len(record["questions"][0]["released"]) == record["questions"][0]["rows"]
     assert table.to_arrow().column_names == ["query", "value", "low", "high"]
-    assert [x["mark"] for x in table.chart()["layer"]] == ["line"]
-    band = table.chart(table.interval())
-    assert [x["mark"] for x in band["layer"]][1] == "line"
-    assert {"low", "high"} <= set(band["data"]["values"][0])
-    grid = release.publish(np.ones((4, 4)), W.kron(W.identity(4), W.identity(4)), epsilon=1)
+    rows = table.chart(table.interval())
+    assert [x["mark"]["type"] for x in rows["layer"]] == ["rule", "point"]
+    assert {"row", "low", "high"} <= set(rows["data"]["values"][0])
+    long = release.publish(np.arange(80), W.prefix(80), epsilon=1, method="hb")
+    assert [x["mark"] for x in long.chart()["layer"]] == ["line"]
+    assert [x["mark"] for x in long.chart(long.interval())["layer"]][1] == "line"
+    grid = release.publish(np.ones((9, 9)), W.kron(W.identity(9), W.identity(9)), epsilon=1)
     assert grid.chart()["layer"] == [{"mark": "rect"}]
     made = grid.synthesize(50)
     assert made.shape == (50, 2)
-    assert made.max() < 4
+    assert made.max() < 9
     assert "TEST NOISE" not in repr(table)
     with deterministic(1):
         assert "TEST NOISE" in repr(release.publish(np.arange(8), W.prefix(8), epsilon=1))

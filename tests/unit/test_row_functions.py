@@ -32,6 +32,12 @@ def arguments(name):
     function = functions.FUNCTIONS[name]
     if name == "WIDTH_BUCKET":
         return "age, 0, 100, 4"
+    if name.startswith("REGEXP"):
+        return "city, '^B', 'i'"
+    if name == "EXP":
+        return "LEAST(age, 5)"
+    if name in ("LOG", "LOG10"):
+        return "2, age"
     if name == "TO_CHAR":
         return "seen, 'YYYY-MM'"
     if name == "CONCAT":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from fractions import Fraction
 
+import duckdb
 import pytest
 
 from discreet import plan, sql
@@ -147,7 +148,7 @@ def test_constants_move_by_spans(text, unit, start, end):
 def test_columns_move_by_days_only():
     moved = calendar.shifted(DAY, calendar.span("10 days", None))
     assert moved.evaluate({"day": 5}) == 15
-    with pytest.raises(UnsupportedQueryError, match="differ in length"):
+    with pytest.raises(UnsupportedQueryError, match="within few centuries"):
         calendar.shifted(DAY, calendar.span("1 month", None))
     with pytest.raises(QueryError, match="leaves the calendar"):
         calendar.shifted(plan.build.date("9999-12-31"), calendar.span("1 day", None))
@@ -231,3 +232,19 @@ def test_remainders_have_the_sign_of_the_dividend(by):
 )
 def test_people_write_it_like_this(text):
     assert sql.parse(text, POLICY).query.statistics
+
+
+@pytest.mark.parametrize("span", ["+ INTERVAL 1 MONTH", "- INTERVAL 1 MONTH", "+ INTERVAL 11 MONTH",
+                                  "- INTERVAL 25 MONTH", "+ INTERVAL 2 YEAR"])  # fmt: skip
+def test_columns_move_by_months_as_duckdb_moves_them(span):
+    from discreet import policy as pol
+
+    epoch, first = dt.date(1970, 1, 1), dt.date(2019, 1, 1)
+    table = pol.Table("t", [pol.Date("d", "2019-01-01", "2025-12-31")])
+    policy = pol.Policy([table], pol.Budget("1"))
+    made = sql.parse(f"SELECT MIN(d {span}) FROM t", policy).query.statistics[0].expr
+    ask = f"SELECT CAST(DATE '2019-01-01' + i {span} AS DATE) FROM range(2557) t(i)"
+    theirs = duckdb.sql(ask.replace("+ i", "+ CAST(i AS INTEGER)")).fetchall()
+    for i, (wanted,) in enumerate(theirs):
+        code = made.evaluate({"d": (first - epoch).days + i})
+        assert epoch + dt.timedelta(days=int(code)) == wanted

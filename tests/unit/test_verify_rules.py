@@ -42,6 +42,11 @@ def reason(sql, dialect, **tables):
     return None
 
 
+FIVE = "CASE WHEN i > 3 THEN CAST(5 AS BIGINT) END"
+NEVER = f"CASE WHEN ({FIVE}) > 7 THEN b END"
+"""NULL on every row, as one can tell from its text."""
+
+
 def in_inside(x, end):
     return f"CASE WHEN {x} >= CAST('0.0' AS {end}) AND {x} <= CAST('9.0' AS {end}) THEN"
 
@@ -67,6 +72,11 @@ PROVED = [
     (BOTH, "CAST(CAST(yes AS INTEGER) AS BIGINT) + 1"),
     (BOTH, "b < 99999999999999999999"),
     (BOTH, "least(b, 100) + 1"),
+    (BOTH, f"{NEVER} - b"),
+    (BOTH, f"-({NEVER})"),
+    (BOTH, f"b % ({NEVER})"),
+    (BOTH, f"({NEVER}) * b + CASE WHEN ({NEVER}) < 9 THEN b + 1 ELSE 0 END"),
+    (BOTH, f"CASE WHEN b > 5 THEN ({NEVER}) ELSE {NEVER} END - b"),
     (BOTH, "text = 'o''clock'"),
     (BOTH, "text IN ('a', 'b')"),
     (BOTH, ("CASE WHEN day >= DATE '2000-01-01' AND day <= DATE '2020-01-01' "
@@ -78,6 +88,7 @@ PROVED = [
     (DUCK, "ui + CAST(1 AS BIGINT)"),
     (DUCK, "CAST(b AS HUGEINT) * b"),
     (DUCK, "i // CAST(2 AS BIGINT)"),
+    (DUCK, f"b // ({NEVER})"),
     (DUCK, "CAST(i AS BIGINT) // -1"),
     (DUCK, "d BETWEEN 0 AND 1"),
     (DUCK, "wide >= CAST(1 AS BIGINT)"),
@@ -107,6 +118,7 @@ PROVED = [
            "x < CAST('0.25' AS float8) THEN CAST('0.0' AS float8) ELSE x / CAST('5.0' AS float8) "
            "END END")),
     (POST, "CAST(b AS numeric) * b"),
+    (POST, f"b / ({NEVER})"),
     (POST, "CAST(div(CAST(b AS numeric), CAST(2 AS numeric)) AS bigint)"),
     (POST, ("CAST(CASE WHEN n = 'NaN' THEN NULL WHEN n > CAST('1e300' AS numeric) THEN 'Infinity' "
            "WHEN n < -CAST('1e300' AS numeric) THEN '-Infinity' "
@@ -150,6 +162,13 @@ REFUSED = [
     (BOTH, "COALESCE(i, b + 1)"),
     (BOTH, "least(b, 100) - 1"),
     (BOTH, "greatest(least(NULLIF(i, 5), b), 0) + 9223372036854775807"),
+    *((BOTH, text.replace("> 7", "> 4")) for text in (  # now some rows have a number
+        f"{NEVER} - b", f"-({NEVER})", f"b % ({NEVER})", f"({NEVER}) * b",
+        f"CASE WHEN b > 5 THEN ({NEVER}) ELSE {NEVER} END - b")),
+    (BOTH, f"({NEVER}) + (b + 1)"),
+    (BOTH, f"COALESCE({NEVER}, b) + 1"),
+    (BOTH, f"CASE WHEN ({NEVER}) IS NULL THEN b + 1 END"),
+    (BOTH, f"CASE WHEN ({NEVER}) < 9 THEN 0 ELSE b + 1 END"),
     (BOTH, "b >> 64"),
     (BOTH, "b >> i"),
     (BOTH, "b << 1"),
@@ -373,7 +392,7 @@ def test_a_branch_that_only_null_reaches_adds_nothing_to_the_range():
     sql = f'SELECT COALESCE(sum({clamped}), 0) FROM (SELECT {always} AS x FROM "z") AS s'
     tables = {'"z"': verify.Table({"i": "INTEGER"})}
     assert verify.prove(sql, dialect="duckdb", tables=tables).columns[0].magnitude == 0
-    wider = sql.replace("ELSE x END", "ELSE x + 1 END").replace("> CAST(0", "> CAST(4")
+    wider = sql.replace("ELSE x END", "ELSE x + 1 END").replace("> CAST(0", "> CAST(5")
     assert verify.prove(wider, dialect="duckdb", tables=tables).columns[0].magnitude > 0
     # a double may be NaN there, which is not NULL
     real = sql.replace(always, "CASE WHEN d > 3 THEN CAST('5.0' AS DOUBLE) ELSE d END")

@@ -14,15 +14,18 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet._text import visible
 from discreet.answer import _outputs, _show
-from discreet.answer._record import Record, read
+from discreet.answer._levels import Rows
+from discreet.answer._record import UNION, Record, parsed, read
 from discreet.plan import (
     Box,
     OutputExpr,
     Release,
     choosing,
     damaged,
+    outside_windows,
     shares_noise,
     statistics_of,
+    windows_of,
 )
 
 if TYPE_CHECKING:
@@ -66,13 +69,22 @@ class Answer:
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
         """Rebuild an answer from its record (a mapping or JSON text)."""
-        answer = cls(read(record))
+        answer = cls._rebuilt(record)
         try:
             answer.to_dicts()
             answer.interval()
         except (ArithmeticError, LookupError, TypeError, ValueError):
             raise damaged("its numbers do not fit its formulas") from None
         return answer
+
+    @classmethod
+    def _rebuilt(cls, record: Mapping[str, Any] | str) -> Answer:
+        data = parsed(record)
+        if UNION not in data:
+            return cls(read(data))
+        from discreet.answer._union import Union  # noqa: PLC0415 - it is made of answers
+
+        return Union.of_record(data)
 
     def record(self) -> dict[str, Any]:
         """Return the JSON-able record from which anyone can recompute everything."""
@@ -111,7 +123,7 @@ class Answer:
         if chosen := self.chosen:
             parts.append(
                 f"the rows were chosen by noisy numbers, so the intervals of {', '.join(chosen)} "
-                f"hold for all {self._record.cells} rows that could be shown at once"
+                f"hold for all {self._source.cells} rows that could be shown at once"
             )
         return "; ".join(parts)
 
@@ -129,7 +141,7 @@ class Answer:
 
     def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
-        by = choosing(r.having, r.order, r.limit, r.cells)
+        by = choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
         return shares_noise(r.formulas, statistics_of(out), by)
 
     @property
@@ -152,18 +164,12 @@ class Answer:
 
     # -- values -----------------------------------------------------------------
 
-    def _statistic(self, index: int) -> NDArray[Any]:
-        return self._record.formulas[index].estimate(self._record.parts)
-
     @cached_property
-    def _keys(self) -> dict[str, NDArray[Any]]:
-        return {
-            name: np.array([*column, None], dtype=object)[:-1]
-            for name, column in self._record.keys.items()
-        }
+    def _source(self) -> Rows:
+        return Rows(self._record)
 
     def _evaluate(self, out: OutputExpr) -> NDArray[Any]:
-        return _outputs.evaluate(out, self._statistic, self._keys, self._record.cells)
+        return _outputs.evaluate(out, self._source)
 
     @cached_property
     def _all(self) -> dict[str, NDArray[Any]]:
@@ -172,13 +178,11 @@ class Answer:
     @cached_property
     def _rows(self) -> NDArray[np.int64]:
         """Cells shown, in order, after HAVING, ORDER BY and LIMIT."""
-        rows = np.arange(self._record.cells)
-        if self._record.having is not None:
-            rows = rows[self._evaluate(self._record.having).astype(bool)]
+        rows = self._source.kept
+        if self._record.qualify is not None:
+            rows = rows[self._evaluate(self._record.qualify)[rows].astype(bool)]
         for out, descending in reversed(self._record.order):
-            values = self._evaluate(out)[rows]
-            if values.dtype == object:
-                values = _ranks(values)
+            values = _outputs.sortable(self._evaluate(out))[rows]
             rows = rows[np.argsort(-values if descending else values, kind="stable")]
         return rows if self._record.limit is None else rows[: self._record.limit]
 
@@ -212,25 +216,26 @@ class Answer:
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
-        used = statistics_of(out)
-        if not used:
+        if not statistics_of(out):
             return None
+        outs = [o.expr for o in self._record.outputs] if simultaneous else [out]
+        windows = set().union(*(windows_of(o) for o in outs))
+        cells = max(self._source.cells, 1)
         miss = 1 - level
         if simultaneous or self._is_chosen(out):
-            # the noise of cells is independent, so their levels multiply
-            miss = -math.expm1(math.log(level) / max(self._record.cells, 1))
-        if simultaneous:
-            used = set(range(len(self._record.formulas)))
-        per = miss / max(self._noisy(used), 1)
-        return _outputs.bounds(out, lambda i: self._box(i, 1 - per), self._record.cells)
+            # the noise of cells is independent, so their levels multiply; rows that add
+            # up the same cells share noise
+            shared = windows or self._record.levels
+            miss = miss / cells if shared else -math.expm1(math.log(level) / cells)
+        used = set(range(len(self._record.formulas)))
+        if not simultaneous:
+            used = outside_windows(out)
+        per = miss / max(self._source.statements(used) + len(windows), 1)
+        return _outputs.bounds(out, self._source, 1 - per)
 
     def _noisy(self, statistics: set[int]) -> int:
         """Count the independent statements about noise behind some statistics."""
-        formulas, parts = self._record.formulas, self._record.parts
-        return len(set().union(*(formulas[i].statements(parts) for i in statistics)))
-
-    def _box(self, index: int, level: float) -> Box:
-        return self._record.formulas[index].box(self._record.parts, level)
+        return self._source.statements(statistics)
 
     # -- ways out -------------------------------------------------------------------
 
@@ -269,14 +274,3 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return _show.html(self)
-
-
-def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Order of keys: numbers and dates by value, then texts; NULL last."""
-    places = [(2, "") if v is None else (int(isinstance(v, str)), v) for v in values]
-    try:
-        order = {place: i for i, place in enumerate(sorted(set(places)))}
-    except TypeError:  # a record from elsewhere may mix what has no common order
-        places = [(1, str(v)) for v in values]
-        order = {place: i for i, place in enumerate(sorted(set(places)))}
-    return np.array([order[place] for place in places], dtype=np.float64)

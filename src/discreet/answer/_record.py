@@ -17,10 +17,12 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from discreet.answer._outputs import OPERATIONS
+from discreet.answer._windows import check_window
 from discreet.errors import ParameterError
 from discreet.plan import (
     Apply,
     Formula,
+    Grouping,
     KeyValue,
     Number,
     Numbers,
@@ -29,22 +31,30 @@ from discreet.plan import (
     Release,
     StatisticValue,
     Text,
+    Window,
     check_label,
     damaged,
     integer,
+    integers,
+    parts_of,
     plain,
     rational,
+    windows_of,
 )
 
 VERSION: Final = 2
+UNION: Final = "union"
+"""Where a record of several answers holds theirs."""
 _DEEPEST: Final = 64
 _NODES: Final[dict[str, type]] = {
     "Apply": Apply,
+    "Grouping": Grouping,
     "KeyOf": KeyValue,
     "Number": Number,
     "Of": StatisticValue,
     "Output": OutputColumn,
     "Text": Text,
+    "Window": Window,
 }
 """Nodes by their names in records."""
 _NAMES: Final = {node: name for name, node in _NODES.items()}
@@ -64,6 +74,8 @@ class Record:
     limit: int | None
     cost: Mapping[str, str]
     statement: Mapping[str, object]  # relation, unit, policy, plan, noise, when…
+    levels: tuple[tuple[str, ...], ...] = ()  # keys of each level of totals; (): all keys
+    qualify: OutputExpr | None = None
 
     @property
     def cells(self) -> int:
@@ -92,6 +104,8 @@ class Record:
             "limit": self.limit,
             "cost": dict(self.cost),
             "statement": dict(self.statement),
+            **({"levels": encode(self.levels)} if self.levels else {}),
+            **({} if self.qualify is None else {"qualify": encode(self.qualify)}),
         }
 
 
@@ -108,13 +122,11 @@ def encode(node: object) -> Any:
 
 def read(data: Mapping[str, Any] | str) -> Record:
     """Validate a record and return it; every defect is one clear error."""
-    if isinstance(data, str):
-        try:
-            data = cast("Mapping[str, Any]", json.loads(data))
-        except (ValueError, RecursionError):
-            raise ParameterError("the record is not JSON") from None
-    if not isinstance(data, Mapping) or data.get("discreet") != VERSION:
-        raise ParameterError(f"this is not a discreet record of version {VERSION}")
+    data = parsed(data)
+    if UNION in data:
+        raise ParameterError(
+            "this is the record of several answers", hint="answer.branches[0].record()"
+        )
     try:
         record = _read(data)
         _check(record)
@@ -123,6 +135,37 @@ def read(data: Mapping[str, Any] | str) -> Record:
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise damaged(f"{type(e).__name__} near {str(e)[:40]}") from None
     return record
+
+
+def parsed(data: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """A record as data, of this version."""
+    if isinstance(data, str):
+        try:
+            data = cast("Mapping[str, Any]", json.loads(data))
+        except (ValueError, RecursionError):
+            raise ParameterError("the record is not JSON") from None
+    if not isinstance(data, Mapping) or data.get("discreet") != VERSION:
+        raise ParameterError(f"this is not a discreet record of version {VERSION}")
+    return data
+
+
+def read_union(
+    data: Mapping[str, Any],
+) -> tuple[list[Any], list[tuple[int, bool]], int | None, dict[str, str]]:
+    """Take a record of several answers apart: theirs, the order, the limit and the cost."""
+    try:
+        records, limit, cost = list(data[UNION]), data["limit"], dict(data["cost"])
+        order = [(integer(place), _flag(down)) for place, down in data["order"]]
+        for name in CURRENCIES:
+            rational(cost.get(name))
+        widths = {len(r["outputs"]) for r in records}
+        if len(widths) != 1 or any(not 0 <= place < min(widths) for place, _ in order):
+            raise damaged("its branches do not fit together")
+        if limit is not None and integer(limit) < 0:
+            raise damaged("its limit is negative")
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise damaged(f"{type(e).__name__} near {str(e)[:40]}") from None
+    return records, order, limit, cost
 
 
 def _read(data: Mapping[str, Any]) -> Record:
@@ -136,6 +179,8 @@ def _read(data: Mapping[str, Any]) -> Record:
         limit=data["limit"],
         cost=dict(data["cost"]),
         statement=dict(data["statement"]),
+        levels=tuple(tuple(map(str, names)) for names in data.get("levels", ())),
+        qualify=_decode(data.get("qualify")),
     )
 
 
@@ -186,6 +231,8 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "Fraction": rational,
     "bool": _flag,
     "str": _text,
+    "tuple[int, ...]": integers,
+    "tuple[Fraction, ...]": lambda values: tuple(rational(v) for v in values),
 }
 """How a field of a node is read, by its declared type."""
 
@@ -201,6 +248,8 @@ def _check(record: Record) -> None:
         check_label(label)
     for part in record.parts:
         part.check(cells)
+    if len(record.levels) > 64 or any(n not in record.keys for x in record.levels for n in x):
+        raise damaged("its levels name keys that are not there")
     for formula in record.formulas:
         if not isinstance(formula, Formula):
             raise damaged("a formula is missing")
@@ -214,9 +263,11 @@ def _check_outputs(record: Record) -> None:
     names = [o.name for o in record.outputs if isinstance(o, OutputColumn)]
     if not names or len(names) != len(record.outputs) or len(set(names)) != len(names):
         raise damaged("its outputs are missing or not distinct")
-    having = [] if record.having is None else [record.having]
+    having = [test for test in (record.having, record.qualify) if test is not None]
     for out in (*(o.expr for o in record.outputs), *having, *(o for o, _ in record.order)):
         _check_out(out, record, 0)
+    if record.having is not None and windows_of(record.having):
+        raise damaged("HAVING looks at other rows")
     if record.limit is not None and integer(record.limit) < 0:
         raise damaged("its limit is negative")
 
@@ -225,7 +276,12 @@ def _check_out(out: Any, record: Record, depth: int) -> None:
     match out:
         case StatisticValue(index) if 0 <= index < len(record.formulas):
             return
-        case KeyValue(name) if name in record.keys:
+        case KeyValue(name) | Grouping(name) if name in record.keys:
+            return
+        case Window() if not any(windows_of(part) for part in parts_of(out)):
+            check_window(out)
+            for part in parts_of(out):
+                _check_out(part, record, depth + 1)
             return
         case Number() | Text():
             return

@@ -40,6 +40,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     low, high = ends
     if isinstance(value, str):
         return visible(value)
+    if math.isnan(value):
+        return "NULL"
     if exact:
         return f"{number(float(value))} (exact)"
     margin = (high - low) / 2
@@ -65,15 +67,14 @@ def _short(rational: str) -> str:
 
 def footer(answer: Answer, level: str = "95 %") -> str:
     """Say cost, what is left and what the margins mean: `level` is theirs."""
-    cost = answer.cost
-    paid = f"cost ε={_short(cost['epsilon'])}"
-    if cost.get("delta", "0") != "0":
-        paid += f", δ={_short(cost['delta'])}"
+    # the budget's own currency; the others stand in the record
+    symbol, name = ("ρ", "rho") if (answer.left or "").startswith("ρ") else ("ε", "epsilon")
+    paid = f"cost {symbol} {_short(answer.cost[name])}"
     if answer.cached:
-        paid = "stored answer, free of charge (fresh=True for a new one)"
+        paid = "stored answer, free of charge"
     parts = [f"± at {level}", paid]
     if answer.left:
-        parts.append(f"left {answer.left}")
+        parts.append(answer.left)
     if answer.dummy:
         parts.insert(0, "MADE-UP DATA: NOT A RELEASE")
     if answer.tainted:

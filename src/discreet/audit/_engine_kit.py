@@ -6,7 +6,7 @@ Our own tests run the same cases on DuckDB and PostgreSQL.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -111,11 +111,20 @@ def expressions(c: Columns) -> Iterator[Any]:
         yield from (ex.DatePart(part, c[name]) for name in ("day", "moment", "hour", "zoned"))
     for part in ("hour", "minute", "second"):
         yield from (ex.DatePart(part, c[name]) for name in ("moment", "hour", "zoned"))
-    yield from moments(c)
+    yield from (*moments(c), *curves((age, null, income, coarse, filled)))
     yield from texts(c["word"])
     for edges in ((0,), (0, 10, 20, 30), (-50, 3, 4, 9000), tuple(k * k for k in range(40))):
         yield from (ex.Bucket(coarse, edges), ex.Bucket(null, edges), ex.Bucket(c["day"], edges))
     yield ex.Bucket(ex.Arithmetic("*", coarse, filled), (-10, 0, 10))
+
+
+def curves(numbers: Sequence[Any]) -> Iterator[Any]:
+    """Logarithms, roots and powers of numbers."""
+    for x in numbers:
+        yield from (plan.curves.ln(x), plan.curves.sqrt(x))
+        yield plan.curves.log(ex.Constant.number(Fraction(2)), x)
+        yield plan.curves.power(x, Fraction(3, 4))
+        yield plan.curves.exp(ex.Clamp(x, -3, 4))
 
 
 def moments(c: Columns) -> Iterator[Any]:
@@ -128,10 +137,15 @@ def moments(c: Columns) -> Iterator[Any]:
         yield plan.calendar.part("isoyear", c[name])
         yield plan.calendar.named(c[name], "%b")
         yield plan.calendar.shifted(c[name], plan.calendar.span("-3 days", None))
+        yield plan.calendar.shifted(c[name], plan.calendar.span("1 month", None))
+        yield plan.calendar.shifted(c[name], plan.calendar.span("-13 months", None))
     for name in ("moment", "hour", "zoned"):
         yield from (plan.calendar.truncated(unit, c[name]) for unit in ("hour", "minute"))
         yield plan.calendar.elapsed(c[name], c["day"])
     yield ex.Labelled(c["age"], tuple(map(str, range(c["age"].type.size))))
+
+
+_PATTERNS = ("^a", "o'clock$", r"\d{2,3}", "[^a-c]", "(a|ck?)+", r"[.%-]|\w\s", "^.?$")
 
 
 def texts(word: Any) -> Iterator[Any]:
@@ -144,6 +158,8 @@ def texts(word: Any) -> Iterator[Any]:
         yield ex.Length(value)
         yield from (ex.Like(value, form) for form in ("%", "_", "%a%", "o'%k", "100!%", "", "!!_"))
         yield ex.OneOf(value, ("a", "A", "o'clock", "ock", "100", "", "k"))
+        yield from (ex.Matches(value, form) for form in _PATTERNS)
+        yield ex.Matches(value, "^A.*K$", fold=True)
 
 
 def used(e: Any) -> set[str]:

@@ -31,7 +31,9 @@ from discreet.errors import DiscreetError, ParameterError, UnprovenStatementErro
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan import (
     Ask,
+    Exact,
     Groups,
+    Joint,
     JoinUnit,
     Limits,
     Lowered,
@@ -39,6 +41,7 @@ from discreet.plan import (
     MeasureKind,
     Plan,
     Salt,
+    WeightedSum,
     aggregate,
     expr,
     lower,
@@ -216,8 +219,27 @@ def differences(
     for part in low.parts:
         yield from _distances(part, *(side[part.aggregate] for side in sides))
     for tables, side in zip((q.world.left, q.world.right), sides, strict=True):
-        exact = [next(iter(p.measurements(side[p.aggregate])))[1] for p in low.parts]
-        yield from amiss(q, tables, exact)
+        yield from amiss(q, tables, [*_answers(low, side)])
+
+
+def _answers(low: Lowered, side: Sequence[Groups]) -> Iterator[Exact]:
+    """Exact integers of every statistic, whichever parts measure it."""
+    found: list[Exact] = []
+    for part in low.parts:
+        exact = next(iter(part.measurements(side[part.aggregate])))[1]
+        if isinstance(part, Joint):
+            several = range(part.outlets)
+            found += [{k[:-1]: v for k, v in exact.items() if k[-1] == j} for j in several]
+        else:
+            found.append(exact)
+    for formula, asked in zip(low.formulas, low.query.statistics, strict=True):
+        if isinstance(formula, WeightedSum):
+            step = asked.expr.type.step if asked.word == "sum" and asked.expr else Fraction(1)
+            terms = [*zip(formula.cells, formula.weights, strict=True)]
+            first = found[formula.cells[0]]
+            yield {k: int(sum(w * found[i][k] for i, w in terms) / step) for k in first}
+        else:
+            yield found[formula.parts[0]]
 
 
 def _distances(part: Any, a: Groups, b: Groups) -> Iterator[str]:

@@ -233,7 +233,11 @@ def _one_key(opener: Open) -> None:
     paid = threading.Barrier(_THREADS, timeout=60)
 
     def ask(i: int) -> None:
-        receipt = desk.book.debit(entry)
+        try:
+            receipt = desk.book.debit(entry)
+        except BaseException:
+            paid.abort()  # the others need not wait for it
+            raise
         paid.wait()  # all have their receipts before the first outcome is stored
         outcomes.append(receipt.stored or desk.book.settle(receipt, f"[{i}]"))
 

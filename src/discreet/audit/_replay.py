@@ -33,6 +33,7 @@ from discreet.mechanisms import Call, Norm, recording
 from discreet.mechanisms import recorded as _recorded
 from discreet.plan import (
     Aggregate,
+    Choice,
     Code,
     Draw,
     Groups,
@@ -60,9 +61,9 @@ class _Frozen(Draw):
         self.calls.append((repr(law), n))
         return np.zeros(n, dtype=np.int64)
 
-    def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
+    def choose(self, scores: NDArray[Any], choice: Choice) -> int:
         """Write the public part of the call down; pick the first."""
-        self.calls.append(("choose", len(scores), sensitivity, epsilon))
+        self.calls.append((repr(choice), len(scores)))
         return 0
 
     def answer(self, question: Question, counts: Any) -> NDArray[Any]:
@@ -136,7 +137,7 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
         [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
         for engine in (left, right)
     ]
-    for i, part in enumerate(lowered.parts):
+    for i, part in enumerate(priced.part for priced in plan.parts):
         a, b = (side[part.aggregate] for side in sides)
         moved = part.moved(a, b)
         found += [f"part {i}: {what}" for what in moved]

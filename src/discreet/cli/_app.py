@@ -26,8 +26,10 @@ from discreet.cli._options import (
     PolicyFile,
     Rho,
     TableName,
+    Yes,
     module,
     on_ledger,
+    sure,
 )
 from discreet.cli._outcome import MEANING, Exit, deliver, fail
 
@@ -174,10 +176,20 @@ def check(
     schema: Annotated[
         bool, typer.Option("--schema/--no-schema", help="Compare with the data's schema.")
     ] = True,
+    spend: Annotated[
+        str | None,
+        typer.Option(
+            "--spend", metavar="NUMBER", help="ε for the shares of missing and clamped values."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a policy and the schema of its data, and sum both up."""
-    deliver("check", lambda: module("_check").run(policy, source, schema=schema), as_json=as_json)
+    deliver(
+        "check",
+        lambda: module("_check").run(policy, source, schema=schema, spend=spend),
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -463,6 +475,30 @@ def budget(
         )
 
 
+@budget_app.command("plan")
+def plan_(
+    ctx: typer.Context,
+    *,
+    questions: Annotated[
+        int, typer.Option("--questions", "-n", min=1, help="Counts asked in a month.")
+    ],
+    within: Annotated[
+        str, typer.Option("--within", "-w", metavar="NUMBER", help="Margin of each count.")
+    ],
+    months: Annotated[int, typer.Option(min=1, max=1200, help="Months to plan for.")] = 12,
+    confidence: Annotated[str, typer.Option(metavar="NUMBER", help="Of the margin.")] = "0.95",
+    table: TableName = None,
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Say which ε so many questions of such a margin need; nothing is charged."""
+    on_ledger(
+        "budget plan", "plan", ctx, policy, ledger, questions=questions, margin=within,
+        months=months, confidence=confidence, table=table, as_json=as_json,
+    )  # fmt: skip
+
+
 @budget_app.command("raise")
 def raise_(
     ctx: typer.Context,
@@ -479,11 +515,13 @@ def raise_(
     ] = False,
     note: Note = "",
     by: By = "owner",
+    yes: Yes = False,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Put a new total on record; what was spent stays spent."""
+    sure("This allows more privacy to be lost than was promised. Raise the budget?", yes or as_json)
     totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
     on_ledger(
         "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, lower=lower, note=note,
@@ -520,11 +558,13 @@ def close(
     table: TableName = None,
     note: Note = "",
     by: By = "owner",
+    yes: Yes = False,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Refuse all new questions about a table, on record."""
+    sure(f"No more questions about {table or 'any table'} will be answered. Close?", yes or as_json)
     on_ledger(
         "budget close", "close", ctx, policy, ledger, table=table, note=note, by=by,
         as_json=as_json,
@@ -555,11 +595,15 @@ def new_period(
     *,
     note: Note = "",
     by: By = "owner",
+    yes: Yes = False,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Begin a new period with the whole budget; over periods losses add up."""
+    sure(
+        "People who stay in the data lose the budget once more. Begin a new period?", yes or as_json
+    )
     on_ledger(
         "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by, as_json=as_json
     )

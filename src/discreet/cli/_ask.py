@@ -13,7 +13,7 @@ from discreet.answer import as_data
 from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
-from discreet.cli._session import Where, check_writable, curator, question, write
+from discreet.cli._session import Where, check_writable, question, whoever, write
 from discreet.service import Price
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def preview(
 ) -> Reply:
     """Price a question; nothing is charged or run."""
     text = question(sql, file)
-    with curator(where, spend=False) as opened:
+    with whoever(where, spend=False) as opened:
         quote = opened.preview(text, **offer)
     if isinstance(quote, Price):
         told = quote
@@ -39,6 +39,9 @@ def preview(
         "noise": plan.noise,
         "why": plan.why,
         "error": quote.error(level),
+        "refused": quote.refused,
+        "stored": quote.stored,
+        "warnings": quote.warnings,
         "confidence": level,
         "plan": plan.lowered.query.hash,
         "sql": list(quote.sql),
@@ -70,7 +73,7 @@ def ask(
     text = question(sql, file)
     _charts.check_chart(chart)
     check_writable(save, "the record")
-    with working("asking…"), curator(where, spend=True) as opened:
+    with working("asking…"), whoever(where, spend=True) as opened:
         answer = opened.sql(text, **offer, fresh=fresh, key=key)
     level = str(offer["confidence"])
     files = []

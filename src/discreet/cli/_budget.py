@@ -28,7 +28,7 @@ from discreet.cli._console import (
     working,
 )
 from discreet.cli._outcome import Reply, UsageError
-from discreet.cli._session import Where, check_writable, ledger_of, pairs, write
+from discreet.cli._session import Where, check_writable, curator, ledger_of, pairs, write
 from discreet.ledger import Balance, ChainedLedger, Line, charge
 
 if TYPE_CHECKING:
@@ -91,8 +91,9 @@ def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
             whole.accounting,
             {
                 currency: (amount, whole.amounts[currency][1])
-                for currency, amount in charge(state.limits, cost).items()
+                for currency, amount in charge(whole.amounts, cost).items()
             },
+            whole.routes,
         )
         for name, cost in sorted(state.spent.items())
     }
@@ -135,12 +136,11 @@ def _show_head(console: Console, ledger: ChainedLedger) -> None:
 def _show_spenders(
     console: Console, budget: Budget, whole: Balance, spenders: dict[str, Balance]
 ) -> None:
-    main = _main(budget)
-    symbol = _SYMBOLS[main]
+    symbol = _SYMBOLS[whole.currency]
     rows = []
     for who, balance in [*spenders.items(), ("together", whole)]:
-        spent, total = balance.amounts[main]
-        share = float(spent / total) if total else 0.0
+        total, share = balance.total, float(balance.used)
+        spent = total * balance.used
         # without shares everybody draws on the whole: nobody has a total of their own
         own = balance is whole or bool(budget.shares)
         row = [who, short(spent), short(total) if own else "", short(total - spent) if own else ""]
@@ -181,11 +181,12 @@ def _timeline(budget: Budget, debits: Sequence[Line]) -> tuple[str, str, str]:
 
 
 def _main(budget: Budget) -> str:
-    return "rho" if budget.accounting == "zcdp" else "epsilon"
+    return "epsilon" if budget.rho is None else "rho"
 
 
 def _paid(budget: Budget, line: Line) -> Fraction:
-    return charge(budget, line.entry("").cost)[_main(budget)]
+    cost: Fraction = getattr(line.entry("").cost, _main(budget))
+    return cost
 
 
 def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
@@ -305,6 +306,54 @@ def _cell(value: Any) -> str:
         return ""
     text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+# -- planning ---------------------------------------------------------------------------
+
+
+def plan(
+    where: Where, *, questions: int, margin: str, months: int, confidence: str, table: str | None
+) -> Reply:
+    """Say what a number of counts of a margin cost together."""
+    from discreet.privacy import Zcdp  # noqa: PLC0415 - imported when used
+
+    with curator(where, spend=False) as opened:
+        private = [t.name for t in opened.policy.tables.values() if not t.public]
+        name = private[0] if table is None else opened.policy.table(table).name
+        asked = f'SELECT COUNT(*) AS n FROM "{name}"'  # noqa: S608 - a name of the policy
+        quote = opened.preview(asked, within={"n": margin}, confidence=confidence)
+        budget, left = opened.policy.budget, opened.ledger.balance()
+    cost, number = quote.plan.cost, questions * months
+    delta = budget.delta or Fraction(1, 10**6)
+    by_sum = cost.epsilon * number
+    by_rho = Fraction(Zcdp(cost.rho * number).epsilon(delta / 2))
+    needed = min(by_sum, by_rho) if budget.delta else by_sum
+    fits = left.more(cost)
+    data = {
+        "table": name, "questions": number, "each": exactly(cost.epsilon),
+        "epsilon": float(needed), "epsilon_by_sum": float(by_sum),
+        "epsilon_with_delta": float(by_rho), "delta": exactly(delta),
+        "fits_now": fits, "months_now": None if fits is None else fits // questions,
+    }  # fmt: skip
+
+    def show_plan(console: Console) -> None:
+        facts(console, [
+            ("questions", f"{questions} a month for {months} months: {number} counts of {name}"),
+            ("margin", f"± {margin} at {confidence}, ε {short(cost.epsilon)} each"),
+            ("needed", f"ε {float(needed):.4g} in all" + (f", δ {show_delta(delta)}"
+                                                         if budget.delta else "")),
+            ("without δ", f"ε {float(by_sum):.4g}"),
+            ("with δ", f"ε {float(by_rho):.4g} at δ {show_delta(delta)}"),
+            ("left now", "any number" if fits is None else
+             f"{fits} such counts, {fits // questions} months"),
+        ])  # fmt: skip
+
+    return Reply(data, show_plan)
+
+
+def show_delta(delta: Fraction) -> str:
+    """Write a δ for people."""
+    return f"{float(delta):.3g}"
 
 
 # -- the owner's decisions ------------------------------------------------------------

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from discreet._exact import show
+from discreet._exact import decimal, show
+from discreet.answer import Answer, cell
 from discreet.cli._console import facts, grid, heading, show_table, working
 from discreet.cli._outcome import Reply
 from discreet.cli._session import Where, curator, policy_file
-from discreet.policy import Column, Policy, Table
+from discreet.policy import Budget, Column, Policy, Table, toml
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from discreet.curator import Curator
 
-def run(path: Path | None, source: str | None, *, schema: bool) -> Reply:
-    """Load a policy, compare it with the schema of its data, sum it up."""
+_MOST_SHARES: Final = 60
+
+
+def run(path: Path | None, source: str | None, *, schema: bool, spend: str | None = None) -> Reply:
+    """Load a policy, compare it with the schema of its data, sum it up.
+
+    `spend` buys, for each column of the private tables, the shares of values that are
+    missing or unreadable, and of those that lie at an end of the range.
+    """
     where = Where(policy_file(path), source, None, None)
     policy = where.load()
-    left = None
-    if schema:
+    left, shares = None, {}
+    if spend is not None:
+        with working("measuring…"), curator(where, spend=True) as opened:
+            shares = _shares(opened, spend)
+            left = repr(opened.budget)
+    elif schema:
         with working("comparing with the schema…"), curator(where, spend=False) as opened:
             left = repr(opened.budget)
     data: dict[str, Any] = {
@@ -30,11 +44,53 @@ def run(path: Path | None, source: str | None, *, schema: bool) -> Reply:
         "schema": "fits" if schema else "not compared",
         "ledger": where.place(),
         "policy": policy.to_mapping(),
+        "shares": {name: answer.to_dicts() for name, answer in shares.items()},
     }
-    return Reply(data, lambda console: _show(console, where, policy, left))
+    return Reply(data, lambda console: _show(console, where, policy, left, shares))
 
 
-def _show(console: Console, where: Where, policy: Policy, left: str | None) -> None:
+def _shares(opened: Curator, spend: str) -> dict[str, Answer]:
+    """Ask what part of each column's values is missing, and what part lies at an end."""
+    found = {}
+    private = {t.name: _asked(t) for t in opened.policy.tables.values() if not t.public}
+    private = {name: text for name, text in private.items() if text is not None}
+    for name, text in private.items():
+        found[name] = opened.sql(text, epsilon=decimal(spend, "spend") / len(private))
+    return found
+
+
+def _asked(table: Table) -> str | None:
+    outputs = []
+    for name, column in table.columns.items():
+        quoted = '"' + name.replace('"', '""') + '"'
+        label = name.replace('"', "'")
+        if column.null is None and column.nullable and name != table.unit:
+            outputs.append(f'AVG({quoted} IS NULL) AS "{label}: missing"')
+        low, high = getattr(column, "min", None), getattr(column, "max", None)
+        if low is not None and getattr(column, "outside", None) == "clamp":
+            ends = " OR ".join(f"{quoted} = {_literal(end)}" for end in (low, high))
+            outputs.append(f'AVG({ends}) AS "{label}: at an end"')
+    shown = outputs[:_MOST_SHARES]
+    return f'SELECT {", ".join(shown)} FROM "{table.name}"' if shown else None  # noqa: S608 - names are quoted
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    return f"DATE '{value.isoformat()}'" if isinstance(value, dt.date) else show(value)  # type: ignore[arg-type]  # numbers
+
+
+def _show_shares(console: Console, shares: dict[str, Answer]) -> None:
+    for name, answer in shares.items():
+        heading(console, f"{name}: shares of values, bought")
+        (values,), (ends,) = answer.to_dicts(), answer.interval(0.95)
+        rows = [(what, cell(values[what], ends[what])) for what in answer.columns]
+        show_table(console, grid(("values", "share at 95 %"), rows, keys=1))
+
+
+def _show(
+    console: Console, where: Where, policy: Policy, left: str | None, shares: dict[str, Answer]
+) -> None:
     name = policy.name or f"unnamed ({policy.identity[:19]}…)"
     lines = [
         ("policy", f"{where.path}: {name}"),
@@ -42,7 +98,7 @@ def _show(console: Console, where: Where, policy: Policy, left: str | None) -> N
         ("ledger", where.place() if Path(where.place()).exists() else "none yet: nothing asked"),
     ]
     if left is not None:
-        lines.append(("left", left.partition("left ")[2]))
+        lines.append(("left", left.partition(": ")[2]))
     facts(console, lines)
     for table in policy.tables.values():
         heading(console, f"{table.name}: {whom(table)}")
@@ -54,7 +110,14 @@ def _show(console: Console, where: Where, policy: Policy, left: str | None) -> N
     if left is None:
         console.print("The policy is usable. The data were not looked at.", style="green")
     else:
+        _show_shares(console, shares)
         console.print("The policy is usable, and the schema of the data fits it.", style="green")
+        if not shares:
+            console.print(
+                "No cell was read: what does not fit its column will count as missing or be "
+                "clamped. --spend 0.1 tells how much.",
+                style="dim",
+            )
 
 
 def _budget(policy: Policy) -> str:
@@ -77,7 +140,7 @@ def whom(table: Table) -> str:
     if table.unit is None:
         return f"each row is one person ({table.neighbours})"
     limits = [
-        f"{limit} {words}"
+        f"{limit} {words if limit > 1 else words.replace('rows', 'row').replace('groups', 'group')}"
         for limit, words in (
             (table.max_rows_per_unit, "rows"),
             (table.max_groups_per_unit, "groups"),
@@ -90,7 +153,8 @@ def whom(table: Table) -> str:
 
 def domain(column: Column) -> str:
     """Say what a column may hold, as the policy file does."""
-    arguments = repr(column).partition("(")[2].removesuffix(")")
-    return arguments.partition(", ")[2] or (
-        "any; selected privately" if column.type == "text" else ""
-    )
+    own = Policy([Table("t", [column])], Budget("1")).to_mapping()
+    tables = cast("dict[str, Any]", own["tables"])
+    given = tables["t"]["columns"][column.name]
+    listed = ", ".join(toml.pair(k, v) for k, v in given.items() if k != "type")
+    return listed or ("any; selected privately" if column.type == "text" else "")

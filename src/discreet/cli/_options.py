@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,9 +54,16 @@ Output = Annotated[
 ]
 Note = Annotated[str, typer.Option(metavar="TEXT", help="Why; goes on record.")]
 By = Annotated[str, typer.Option(metavar="NAME", help="Who decides; goes on record.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Decide without being asked again.")]
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Table; left out: everything.")
 ]
+
+
+def sure(question: str, yes: bool) -> None:
+    """Ask whoever sits at a terminal before a decision that cannot be taken back."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True)
 
 
 def module(name: str) -> Any:

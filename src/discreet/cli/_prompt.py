@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet.cli import _answers
 from discreet.cli._console import clean, facts, refusal, say, stdout, working
 from discreet.cli._outcome import Reply, hint_line
-from discreet.cli._session import Where, curator
+from discreet.cli._session import Where, whoever
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
     """Talk until the user leaves."""
     console = stdout()
     count = 0
-    with curator(where, spend=True) as opened, _line_editing(opened):
+    with whoever(where, spend=True) as opened, _line_editing(opened):
         say(console, f"{where.path}: left {opened.budget!r}".replace("budget, ", ""))
         say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
         session = _Session(console, opened, dict(offer))

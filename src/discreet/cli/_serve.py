@@ -12,7 +12,7 @@ from discreet.cli._console import grid, say, show_table, stderr
 from discreet.cli._demo import folder_for_demo
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._sample import write_sample
-from discreet.cli._session import Where, curator, policy_file, read_text
+from discreet.cli._session import Where, policy_file, read_text, whoever
 from discreet.service import Home, Keys, Tools, check, server
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def offer_tools(where: Where, cap: str) -> Reply:
         raise UsageError(
             "assistants need one more package", hint='pip install "discreet[mcp]"'
         ) from None
-    with curator(where, spend=True) as opened:
+    with whoever(where, spend=True) as opened:
         server(Tools(opened, cap)).run(transport="stdio")
     return Reply(None, lambda _: None)
 

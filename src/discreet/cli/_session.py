@@ -186,15 +186,8 @@ def connected(where: Where) -> Remote | None:
 
 
 @contextmanager
-def curator(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
-    """Open the curator of a policy; `spend` says whether a ledger may be made.
-
-    Where ``DISCREET_URL`` names a service and no policy is named, that service is asked.
-    """
-    if (remote := connected(where)) is not None:
-        with remote:
-            yield remote
-        return
+def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
+    """Open the curator of a policy; `spend` says whether a ledger may be made."""
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
     place = where.place(create=spend)
@@ -203,3 +196,11 @@ def curator(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
         yield opened
     finally:
         opened.close()
+
+
+@contextmanager
+def whoever(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
+    """Open whoever is asked: the service that ``DISCREET_URL`` names, or a policy's curator."""
+    remote = connected(where)
+    with curator(where, spend=spend) if remote is None else remote as opened:
+        yield opened

@@ -6,10 +6,15 @@ questions chosen one after another (design rule 5). Each question gets ε in
 proportion to its weight; the common factor is the largest at which the losses
 of all parts of all questions together stay within the (ε, δ) asked for. Without δ
 that is plain addition.
+
+Where a row is a unit and neighbours differ by one row more or less, questions whose WHEREs the
+public types prove disjoint are asked of different people: together they cost as much as the
+dearest of them (:func:`discreet.privacy.parallel`), and their weights count once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -19,7 +24,8 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError
-from discreet.plan import Ask, Cost, Lowered, Plan, charge, fits, price
+from discreet.plan import Ask, Cost, Lowered, Plan, Query, apart, charge, fits, price
+from discreet.privacy import Neighbours, PrivacyLoss, compose, parallel
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -83,6 +89,10 @@ class Batch:
         if self._closed:
             raise ParameterError("this batch has run; start another one")
         query = self._curator._question(question).query  # noqa: SLF001 - its own batch
+        return self.add(query, weight=weight)
+
+    def add(self, query: Query, *, weight: Number = 1) -> Pending:
+        """Add a question that has been read."""
         lowered = self._curator._lowered(query)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
         self._questions.append(_Question(lowered, part, Pending()))
@@ -100,22 +110,24 @@ class Batch:
         self._closed = True
         if kind is not None:
             return
-        plans, self.cost = self.bill()
-        answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
-        for question, answer in zip(self._questions, answers, strict=True):
-            question.pending.fill(answer)
-
-    def bill(self) -> tuple[list[Plan], Cost]:
-        """Price what has been collected: a plan for each question, one cost for all."""
         questions = tuple(self._questions)
         if not questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
-        plans = self._priced(questions)
+        plans, self.cost = self.priced()
+        answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
+        for question, answer in zip(questions, answers, strict=True):
+            question.pending.fill(answer)
+
+    def priced(self) -> tuple[list[Plan], Cost]:
+        """Price all questions, and what they cost together."""
+        plans = self._priced(tuple(self._questions))
         claim = (self._epsilon, self._delta or Fraction(0))
-        return plans, charge([loss for plan in plans for loss in plan.losses], claim)
+        return plans, charge(together(plans), claim)
 
     def _priced(self, questions: tuple[_Question, ...]) -> list[Plan]:
-        basic = self._epsilon / sum((q.weight for q in questions), Fraction(0))
+        groups = apart([q.lowered.query for q in questions])
+        heaviest = [max(questions[i].weight for i in group) for group in groups]
+        basic = self._epsilon / sum(heaviest, Fraction(0))
         keys = sum(q.lowered.selector is not None for q in questions)
         if self._delta is None:
             return _plans(questions, basic, None)
@@ -133,9 +145,21 @@ class Batch:
         return _plans(questions, basic * low, key_delta)
 
     def _fits(self, plans: list[Plan]) -> bool:
-        losses = [loss for plan in plans for loss in plan.losses]
+        losses = together(plans)
         # without any loss every factor fits, and none is needed
         return bool(losses) and fits(losses, self._epsilon, self._delta or Fraction(0))
+
+
+def together(plans: Sequence[Plan]) -> list[PrivacyLoss]:
+    """Losses of all questions; of those that ask about different people, the worst."""
+    losses: list[PrivacyLoss] = []
+    for group in apart([plan.lowered.query for plan in plans]):
+        each = [plans[i].losses for i in group if plans[i].losses]
+        if len(each) < 2:
+            losses += [loss for some in each for loss in some]
+        else:
+            losses.append(parallel([compose(some) for some in each], Neighbours.ADD_REMOVE))
+    return losses
 
 
 def _plans(questions: tuple[_Question, ...], unit: Fraction, delta: Fraction | None) -> list[Plan]:

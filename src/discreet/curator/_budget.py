@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from discreet._print import short
 from discreet.ledger import Balance
+from discreet.plan import Cost
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
 
@@ -31,17 +32,16 @@ class Budget:
 
     def __repr__(self) -> str:
         who = f" of {self.analyst}" if self.analyst else ""
-        return (
-            f"budget{who}, {self.table.accounting} accounting: left {describe_balance(self.share)}"
-        )
+        return f"budget{who}, {self.table.accounting} accounting: {describe_balance(self.share)}"
 
 
-def describe_balance(balance: Balance) -> str:
-    """Say what is left, every currency once."""
-    return ", ".join(
-        f"{_SYMBOLS[currency]}={short(total - spent)} of {short(total)}"
-        for currency in _SYMBOLS
-        if currency in balance.amounts
-        for spent, total in [balance.amounts[currency]]
-        if total
-    )
+def describe_balance(balance: Balance, cost: Cost | None = None) -> str:
+    """Say what is left in the budget's own currency, and how many more of a cost fit.
+
+    Where a budget may be paid by ε or by ρ, what is left is that part of the whole which
+    the cheaper way leaves.
+    """
+    symbol = "" if balance.currency == "epsilon" else f"{_SYMBOLS[balance.currency]} "
+    left = f"{symbol}{short(balance.remaining)} of {short(balance.total)} left"
+    more = None if cost is None else balance.more(cost)
+    return left if more is None else f"{left} (≈ {more} more like this)"

@@ -9,7 +9,8 @@ the curator's own (:mod:`discreet.curator._road`), so is the order of its steps.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import engines
@@ -19,10 +20,10 @@ from discreet.answer import Answer
 from discreet.curator import _stored
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
-from discreet.curator._curator import Curator, what_fits
+from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
-from discreet.curator._road import Outcome, Paid, Road, leave
+from discreet.curator._road import Outcome, Paid, leave
 from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Ask, Cost, Plan
@@ -57,14 +58,14 @@ class Counter:
         return self._curator.ledger
 
     def bill(self, query: str, **offer: Any) -> Bill:
-        """Read and price a question; the parameters are those of :meth:`Curator.preview`."""
+        """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
         plan, ask = self._curator._priced(query, **offer)  # noqa: SLF001 - same package
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""
-        quote = self._curator.preview(query, **offer)
-        return replace(quote, left=self.left(analyst))
+        own = self._for(analyst)
+        return own._quote(*own._priced(query, **offer))  # noqa: SLF001 - same package
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
@@ -77,46 +78,55 @@ class Counter:
         batch = Batch(self._curator, epsilon, delta)
         for query, weight in questions:
             batch.sql(query, weight=weight)
-        plans, cost = batch.bill()
+        plans, cost = batch.priced()
         return Bill(tuple(plans), cost)
 
     def budget(self, analyst: str) -> Budget:
         """Spent and left, for the table and for one analyst."""
-        return Budget(self.ledger.balance(), self.ledger.balance(analyst), analyst)
+        return self._for(analyst).budget
 
     def pay(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Paid:
         """Debit a bill, or find what it has been paid for; see :meth:`Road.pay`."""
-        job = self._curator._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        own = self._for(analyst)
+        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
         name = None if key is None else plain_str(key, "key")
         try:
-            return self._road(analyst).pay(job, key=name, fresh=fresh)
+            return own._road.pay(job, key=name, fresh=fresh)  # noqa: SLF001 - as above
         except BudgetExceededError as refused:
             if bill.offer is None:
                 raise
-            balances = (self.ledger.balance(analyst), self.ledger.balance())
-            fitting = what_fits(bill.plans[0], bill.offer, balances)
+            fitting = own._what_fits(bill.plans[0], bill.offer)  # noqa: SLF001 - as above
             raise refused.with_hint(fitting or refused.hint) from None
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""
-        job = self._curator._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
-        return self._road(analyst).stored(job, key=key)
+        own = self._for(analyst)
+        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        return own._road.stored(job, key=key)  # noqa: SLF001 - as above
+
+    def shaped(self, text: str, bill: Bill) -> str:
+        """Write a stored outcome as a question wants it that measures the same."""
+        return _stored.write(_stored.restore(text, bill.plans))
 
     def meter(self, paid: Paid) -> None:
         """Debit the least price for one more run under a debit; see :meth:`Road.meter`."""
-        self._road(paid.entry.analyst).meter(paid)
+        self._for(paid.entry.analyst)._road.meter(paid)  # noqa: SLF001 - same package
 
     def settle(self, paid: Paid, text: str | None) -> Outcome:
         """Store the outcome of a run (None: it failed); give what is stored."""
         try:
-            return self._road(paid.entry.analyst).settle(paid.receipt, text)
+            road = self._for(paid.entry.analyst)._road  # noqa: SLF001 - same package
+            return road.settle(paid.receipt, text)
         finally:
             leave(paid)
 
-    def _road(self, analyst: str | None) -> Road:
+    def _for(self, analyst: str | None) -> Curator:
+        """Give the same curator on behalf of somebody."""
         if not analyst:
             raise ParameterError("a service debits people that it knows by name")
-        return replace(self._curator._road, analyst=analyst)  # noqa: SLF001 - same package
+        own = copy(self._curator)
+        own.analyst = analyst
+        return own
 
 
 def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) -> str:

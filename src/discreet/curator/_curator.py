@@ -15,7 +15,7 @@ from discreet import sql as front
 from discreet._exact import Number, floor_decimal
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _stored
+from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._external import external_job
@@ -26,7 +26,7 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
-from discreet.ledger import Balance, Ledger, Receipt, least_cost
+from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
 from discreet.plan import (
     Aggregate,
     Ask,
@@ -75,8 +75,12 @@ class Curator:
         ledger: Ledger,
         analyst: str | None = None,
         source: str | None = None,
+        *,
+        complete: pol.Policy | None = None,
     ) -> None:
         self.policy = policy
+        # with the values of public tables that the policy does not list
+        self._complete = policy if complete is None else complete
         self.ledger = ledger
         self.analyst = None if analyst is None else plain_str(analyst, "analyst")
         self._engine = engine
@@ -128,8 +132,10 @@ class Curator:
                     "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
                 ),
             )
-        parsed = self._question(query)
+        parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        if isinstance(parsed, front.United):
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh)
         return self._ask(parsed.query, offer, key=key, fresh=fresh)
 
     def preview(
@@ -143,18 +149,43 @@ class Curator:
         confidence: Number = 0.95,
     ) -> Quote:
         """Price a query without touching data or budget."""
-        plan, offer = self._priced(
-            query, epsilon=epsilon, delta=delta, rho=rho, within=within, confidence=confidence
-        )
+        parsed = self._read(query)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        if isinstance(parsed, front.United):
+            plans, cost = _united.plans(self, parsed, offer)
+            first, *others = (self._quote(plan, offer) for plan in plans)
+            return _united.UnionQuote(
+                first.plan,
+                first.sql,
+                first.left,
+                first.confidence,
+                total=cost,
+                others=tuple(others),
+            )
+        return self._quote(self._plan(parsed.query, offer), offer)
+
+    def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        return Quote(plan, statements, self._left(), offer.confidence)
+        left = describe_balance(self._share(), plan.cost)
+        stored = self._road.knows(self._job([plan], plan.cost, str))
+        refused = None if stored else self._refused(plan, offer)
+        return Quote(plan, statements, left, offer.confidence, refused, stored)
+
+    def _refused(self, plan: Plan, offer: Ask) -> str | None:
+        """Why a question would be refused now, and what would fit."""
+        for name, balance in (("the budget", self.ledger.balance()), ("your share", self._share())):
+            refused = refusal(name, balance, plan.cost)
+            if refused is not None:
+                fits = self._what_fits(plan, offer) or refused.hint
+                return refused.message + ("" if fits is None else f"; what fits: {fits}")
+        return None
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         own = self.policy.table(plain_str(name, "a table's name", QueryError))
-        return frame.Table(own.name, self.policy, self, self._fanout)
+        return frame.Table(own.name, self._complete, self, self._fanout)
 
     def ask(
         self,
@@ -356,9 +387,15 @@ class Curator:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Curator({', '.join(self.policy.tables)}; left {self._left()})"
+        return f"Curator({', '.join(self.policy.tables)}; {self._left()})"
 
     # -- machinery --------------------------------------------------------------------
+
+    def _read(self, question: str | frame.Table) -> Parsed | front.United:
+        """Read what may be several questions with UNION ALL between them."""
+        if isinstance(question, str) and not self._closed:
+            return front.parse_any(question, self._complete, public_fanout=self._fanout)
+        return self._question(question)
 
     def _question(self, question: str | frame.Table) -> Parsed:
         """Read SQL text or a fluent question under this curator's own policy.
@@ -368,22 +405,21 @@ class Curator:
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(question, self.policy, public_fanout=self._fanout)
+            return front.parse(question, self._complete, public_fanout=self._fanout)
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        return frame.parse(question, self.policy, self._fanout)
+        return frame.parse(question, self._complete, self._fanout)
 
     def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
-            fitting = what_fits(plan, offer, (self._share(), self.ledger.balance()))
-            raise refused.with_hint(fitting or refused.hint) from None
+            raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
     def _priced(
         self,
-        question: str | frame.Table,
+        question: str,
         *,
         epsilon: Number | None = None,
         delta: Number | None = None,
@@ -391,13 +427,17 @@ class Curator:
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
     ) -> tuple[Plan, Ask]:
-        """Read a question and what is offered for it; price it."""
+        """Read one question and what is offered for it; price it."""
         parsed = self._question(question)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._plan(parsed.query, offer), offer
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
-        plan = price(self._lowered(query), offer)
+        if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
+            # the least price is charged anyway: it buys as much accuracy
+            offer = replace(offer, epsilon=self._least.epsilon)
+        zcdp = self.policy.budget.accounting == "zcdp"
+        plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
         return replace(plan, least=self._least)
 
     def _lowered(self, query: Query) -> Lowered:
@@ -424,20 +464,22 @@ class Curator:
             records.extend(measured(plan, self._engine, self.policy) for plan in plans)
             return _stored.write(records)
 
+        job = self._job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
-        outcome = self._road.travel(self._job(plans, cost, run), key=name, fresh=fresh)
-        left = self._left()
+        outcome = self._road.travel(job, key=name, fresh=fresh)
+        left = describe_balance(self._share(), cost)
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
         return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
 
-    def _job(self, plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
-        """Say what the ledger enters for these plans together, and what then runs."""
+    @staticmethod
+    def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
         queries = [plan.lowered.query for plan in plans]
         tables = [t for q in queries for t in private_tables(q.relation)]
         return Job(
-            plan="+".join(query.hash for query in queries),
+            # found again by what was measured, whatever is done with it afterwards
+            plan="+".join(plan.lowered.measured for plan in plans),
             cost=cost,
             noise=_stored.describe_noise(plans),
             neighbours="+".join(sorted({q.neighbours.value for q in queries})),
@@ -459,6 +501,23 @@ class Curator:
         payer = self.policy.payer
         return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
 
+    def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
+        """Largest ε at which the same question would be admitted, for who asked in ε.
+
+        A function of the price and the balance alone, both public.
+        """
+        balances = (self._share(), self.ledger.balance())
+        if offer.epsilon is None or "rho" not in balances[0].amounts:
+            return None
+        low, high = Fraction(0), offer.epsilon
+        for _ in range(24):
+            middle = (low + high) / 2
+            cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
+            fits = all(b.after(cost).fits for b in balances)
+            low, high = (middle, high) if fits else (low, middle)
+        digits = floor_decimal(low)
+        return Hint("epsilon", digits) if digits else None
+
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
@@ -468,25 +527,6 @@ class Curator:
     def _share(self) -> Balance:
         """What this analyst draws on; without a name, what the shares leave over."""
         return self.ledger.balance(self.analyst or "")
-
-
-def what_fits(plan: Plan, offer: Ask, balances: Sequence[Balance]) -> str | None:
-    """Largest ε at which the same question would be admitted, for who asked in ε.
-
-    A function of the price and the balances alone, all of them public.
-    """
-    if offer.epsilon is None or "rho" not in balances[0].amounts:
-        return None
-    room = min(balance.left("rho") for balance in balances)
-    if room <= 0:
-        return None
-    low, high = Fraction(0), offer.epsilon
-    for _ in range(24):
-        middle = (low + high) / 2
-        cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
-        low, high = (middle, high) if cost.rho <= room else (low, middle)
-    digits = floor_decimal(low)
-    return Hint("epsilon", digits) if digits else None
 
 
 def travel(

@@ -11,11 +11,11 @@ from discreet.errors import Hint, ParameterError
 from discreet.plan import Ask
 
 if TYPE_CHECKING:
-    from discreet.sql import Parsed
+    from discreet.sql import Parsed, United
 
 
 def read_offer(
-    parsed: Parsed | None,
+    parsed: Parsed | United | None,
     epsilon: Number | None,
     delta: Number | None,
     rho: Number | None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from discreet import engines
 from discreet import policy as pol
@@ -14,6 +15,10 @@ from discreet._address import address
 from discreet.curator._curator import Curator
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.ledger import Ledger, MemoryLedger, claim, known_place, open_ledger
+from discreet.plan import Scan
+
+_LISTED: Final = 2_000
+"""Most values of a public table's text column that become a public list."""
 
 
 def open_curator(
@@ -63,14 +68,33 @@ def open_curator(
     data = source
     if source is None:
         data = _resolved(loaded, Path() if file is None else file.parent)
+    complete = loaded
     with ExitStack() as stack:
         if engine is None or isinstance(engine, Mapping):
             engine = engines.connect(data, loaded, **(engine or {}))
             stack.callback(engine.close)
+            complete = completed(loaded, engine)
         names, inodes = _places(engine)
         book = _charged(ledger, loaded, [*_private_labels(data, loaded), *names], inodes)
         stack.pop_all()
-    return Curator(loaded, engine, book, analyst, _label(data))
+    return Curator(loaded, engine, book, analyst, _label(data), complete=complete)
+
+
+def completed(policy: pol.Policy, engine: engines.Engine) -> pol.Policy:
+    """List the values of the text columns of public tables: they are public, as the tables are.
+
+    Columns with more than :data:`_LISTED` values stay open text.
+    """
+    tables = dict(policy.tables)
+    for name, table in policy.tables.items():
+        columns = dict(table.columns) if table.public else {}
+        for column in [c for c in columns.values() if isinstance(c, pol.Text)]:
+            values = engine.values(Scan(table), column.name, _LISTED + 1)
+            if 0 < len(values) <= _LISTED:
+                columns[column.name] = pol.Category(column.name, values)
+        if columns and columns != dict(table.columns):
+            tables[name] = replace(table, columns=columns)
+    return policy if tables == dict(policy.tables) else replace(policy, tables=tables)
 
 
 def _rehearsal(policy: pol.Policy, analyst: str | None) -> Curator:

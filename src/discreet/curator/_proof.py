@@ -16,7 +16,8 @@ def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question whose statements could fail or limit less than its parts declare."""
     for part in lowered.parts:
         aggregate = lowered.aggregates[part.aggregate]
-        check_statement(engine, aggregate, *part.reads, groups=part.groups, kind=part.kind)
+        for measure, moves in part.inputs:
+            check_statement(engine, aggregate, measure, moves, groups=part.groups, kind=part.kind)
 
 
 def check_statement(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet.plan import Plan, StatisticValue, describe, level_of_each
+from discreet._exact import show
+from discreet._print import short
+from discreet.plan import Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,10 @@ class Quote:
     sql: tuple[str, ...]
     left: str
     confidence: float = 0.95
+    refused: str | None = None
+    """Why the question would be refused now, and what would fit; None: it would be answered."""
+    stored: bool = False
+    """Whether the same question has been answered: it would be free."""
 
     @property
     def cost(self) -> dict[str, str]:
@@ -36,17 +42,42 @@ class Quote:
         lowered = self.plan.lowered
         return {
             output.name: lowered.formulas[output.expr.index].margin(
-                self.plan.parts, level_of_each(lowered, output.expr, level)
+                self.plan.outlets, level_of_each(lowered, output.expr, level)
             )
-            for output in lowered.query.outputs
+            for output in lowered.outputs
             if isinstance(output.expr, StatisticValue)
         }
 
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before paying: that the answer would be noise, or mostly so."""
+        lowered, said = self.plan.lowered, []
+        tests = [n.condition for n in lowered.query.relation.nodes if isinstance(n, Filter)]
+        if any(expr.never(test) for test in tests):
+            said.append("the condition excludes every value that the policy allows: all noise")
+        for formula in lowered.formulas:
+            if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
+                continue
+            law = self.plan.parts[formula.vector].noise
+            if law is not None:
+                rows = 2 * law.interval(self.confidence).high
+                said.append(f"a group of fewer than about {rows:g} would be mostly noise")
+                break
+        if self.plan.least is not None and self.plan.cost.epsilon == self.plan.least.epsilon:
+            said.append("this is the least price of any question")
+        return said
+
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
-        lines = [f"cost    {plan.cost}", f"left    {self.left}", f"noise   {plan.why}"]
+        cost = f"ρ {short(plan.cost.rho)}" if self.left.startswith("ρ") else None
+        cost = cost or f"ε {show(plan.cost.epsilon)}"
+        lines = [f"cost    {'free: answered before' if self.stored else cost}"]
+        if self.refused is not None and not self.stored:
+            lines.append(f"        would be refused: {self.refused}")
+        lines += [f"budget  {self.left}", f"noise   {plan.why}"]
         level = f"{100 * self.confidence:.4g} %"
         lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
+        lines += [f"note    {text}" for text in self.warnings]
         limits = query.limits
         unit = plan.lowered.aggregates[0].unit
         bound = ", ".join(

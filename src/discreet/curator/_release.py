@@ -32,7 +32,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         cells = Cells(cells_of(query.keys))
     else:
         cells = plan.parts[lowered.selector].select(groups, draw)
-    releases = [priced.release(groups, cells, draw) for priced in plan.parts]
+    releases = [r for priced in plan.parts for r in priced.releases(groups, cells, draw)]
     keys: dict[str, tuple[object, ...]] = {
         k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.shown])
         for i, k in enumerate(query.keys)
@@ -43,17 +43,19 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
         keys=keys if lowered.labels is None else {"query": lowered.labels},
         parts=tuple(releases),
         formulas=lowered.formulas,
-        outputs=query.outputs,
+        outputs=lowered.outputs,
         having=query.having,
         order=query.order,
         limit=query.limit,
+        levels=query.levels,
+        qualify=query.qualify,
         cost=plan.cost.to_dict(),
         statement={
             "plan": query.hash,
             "noise": plan.noise,
             "neighbours": query.neighbours.value,
             "unit": lowered.aggregates[0].unit or "row",
-            "target": lowered.target,
+            "target": plan.target,
             "rows_of_one_unit": lowered.rows_of_one_unit,
             # public, and independent of everything: chances that readers must not toss twice
             "coin": noise.random_words(2).tobytes().hex(),

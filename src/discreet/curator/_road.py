@@ -180,6 +180,10 @@ class Road:
             raise EngineError("another run for the same key has failed", hint="use a new key")
         return Outcome(stored, cached=stored != text)
 
+    def knows(self, job: Job) -> bool:
+        """Tell whether a job's outcome is stored: it would be free."""
+        return self.ledger.knows(self._entry(job, key=None, fresh=False))
+
     def enter(self, job: Job, *, key: str | None = None) -> Receipt:
         """Debit a loss from elsewhere; nothing runs and nothing is stored."""
         return self.ledger.debit(replace(self._entry(job, key=key, fresh=True), runs=False))

@@ -24,15 +24,9 @@ def write(records: Sequence[Record]) -> str:
 def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
     """Read records back, with keys as the plans' types read them."""
     try:
-        pairs = zip(load(text), plans, strict=True)
-        return [typed(r, kinds_of(plan)) for r, plan in pairs]
+        return [_typed(r, plan) for r, plan in zip(load(text), plans, strict=True)]
     except ValueError:
         raise _damaged() from None
-
-
-def kinds_of(plan: Plan) -> dict[str, str]:
-    """Type of each key, by its name."""
-    return {key.name: key.expr.type.kind.value for key in plan.lowered.query.keys}
 
 
 def load(text: str) -> list[Record]:
@@ -54,6 +48,22 @@ def typed(record: Record, kinds: Mapping[str, str]) -> Record:
         if name in keys and kind in {"date", "timestamp"}:
             keys[name] = tuple(_moment(v, kind) for v in keys[name])
     return replace(record, keys=keys)
+
+
+def _typed(record: Record, plan: Plan) -> Record:
+    """Keys in their types, and what follows the noise as this question wants it."""
+    query = plan.lowered.query
+    kinds = {key.name: key.expr.type.kind.value for key in query.keys}
+    return replace(
+        typed(record, kinds),
+        formulas=plan.lowered.formulas,
+        outputs=plan.lowered.outputs,
+        having=query.having,
+        order=query.order,
+        limit=query.limit,
+        levels=query.levels,
+        qualify=query.qualify,
+    )
 
 
 def _moment(value: object, kind: str) -> object:

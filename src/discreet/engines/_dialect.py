@@ -68,6 +68,10 @@ class Dialect:
         """Absolute value."""
         return f"abs({x})"
 
+    def matches(self, x: str, pattern: str) -> str:
+        """Test a regular expression, in which a point is any character."""
+        return f"regexp_matches({x}, {self.text(pattern)}, 's')"
+
     def xor(self, a: str, b: str) -> str:
         """Bitwise exclusive-or of two integers."""
         return f"xor({a}, {b})"
@@ -260,6 +264,10 @@ class Postgres(Dialect):
     widest = "bigint"
     narrow = frozenset({"bool", "int2", "int4", "int8"})
     barrier = " OFFSET 0"
+
+    def matches(self, x: str, pattern: str) -> str:
+        """Test a regular expression, in which a point is any character."""
+        return f"regexp_like({x}, {self.text(pattern)})"
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Search the sorted keys of a constant JSON object."""

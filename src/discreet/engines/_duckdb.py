@@ -129,7 +129,7 @@ class DuckDBEngine(Statements):
     def _switch_off(self) -> None:
         """Add to the optimizer rules that are switched off already."""
         (setting_now,) = self._connection.execute(
-            "SELECT value FROM duckdb_settings() WHERE name = 'disabled_optimizers'"
+            "SELECT current_setting('disabled_optimizers')"
         ).fetchall()[0]
         rules = {r for r in str(setting_now or "").split(",") if r}
         if rules >= set(SWITCHED_OFF):

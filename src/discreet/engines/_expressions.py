@@ -86,6 +86,10 @@ class Renderer:
         """Absolute value."""
         return self.dialect.absolute(x)
 
+    def matches(self, x: str, pattern: str) -> str:
+        """Test a regular expression anywhere in a text."""
+        return self.dialect.matches(x, pattern)
+
     def calendar(self, part: str, days: str) -> str:
         """Part of the date that lies some days after 1970-01-01."""
         return f"CAST(EXTRACT({part} FROM {self.dialect.day(days)}) AS BIGINT)"

@@ -47,6 +47,10 @@ class Engine(Protocol):
         """Return how many rows of a public table share one value of `columns`, at most."""
         ...
 
+    def values(self, public: Scan, column: str, most: int) -> list[str]:
+        """Return the first `most` distinct texts of a column of a public table, in order."""
+        ...
+
     def close(self) -> None:
         """Release what the engine itself opened."""
         ...
@@ -124,9 +128,16 @@ def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
 
 
 def _part(table: pol.Table, own: pol.Table) -> bool:
-    """Whether a table is a policy's own, possibly with fewer columns."""
+    """Whether a table is a policy's own, possibly with fewer columns.
+
+    Open text of a public table may be read as a list of texts.
+    """
     same = (table.unit, table.public, table.neighbours) == (own.unit, own.public, own.neighbours)
-    return same and table.columns.items() <= own.columns.items()
+    return same and all(
+        column == (known := own.columns.get(name))
+        or (own.public and {type(known), type(column)} == {pol.Text, pol.Category})
+        for name, column in table.columns.items()
+    )
 
 
 def conceal_errors(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

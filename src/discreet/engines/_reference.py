@@ -48,5 +48,13 @@ class Reference:
         # NULL meets nothing in a join
         return max(Counter(k for k in keys if None not in k).values(), default=1)
 
+    def values(self, public: Scan, column: str, most: int) -> list[str]:
+        """Return the first `most` distinct texts of a column of a public table."""
+        table = public.table
+        if not table.public:
+            raise SchemaError(f"table {table.name!r} is not public")
+        found = {ingest(table.columns[column], row[column]) for row in self._tables[table.name]}
+        return sorted(str(v) for v in found if v is not None)[:most]
+
     def close(self) -> None:
         """Nothing to release."""

@@ -422,6 +422,18 @@ def render(
     return _Statement(dialect, sources, chunk).render(aggregate)
 
 
+def render_values(
+    dialect: Dialect, sources: Mapping[str, Source], public: Scan, column: str, most: int
+) -> str:
+    """Write the distinct texts of a column of a public table, in order."""
+    rows = _Statement(dialect, sources).scan(public, {column})
+    key = rows.columns[column]
+    return (
+        f"SELECT DISTINCT {key} AS v FROM ({rows.body}) AS s WHERE {key} IS NOT NULL "
+        f"ORDER BY v LIMIT {most}"
+    )
+
+
 def render_fanout(
     dialect: Dialect, sources: Mapping[str, Source], public: Scan, columns: tuple[str, ...]
 ) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 from discreet import policy as pol
 from discreet.engines._dialect import Dialect
 from discreet.engines._physical import Found, check
-from discreet.engines._protocol import Fanouts
-from discreet.engines._render import Source, render, render_fanout
+from discreet.engines._protocol import Fanouts, conceal_errors
+from discreet.engines._render import Source, render, render_fanout, render_values
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, JoinPublic, Salt, Scan
 from discreet.verify import Proof, Table, fill, prove
@@ -123,6 +123,14 @@ class Statements:
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""
         return self._fanouts(public, columns)
+
+    def values(self, public: Scan, column: str, most: int) -> list[str]:
+        """Return the first `most` distinct texts of a column of a public table."""
+        own = self._policy.tables.get(public.table.name)
+        if own is None or not own.public:
+            raise SchemaError(f"table {public.table.name!r} is not public")
+        sql = render_values(self._dialect, self._sources, Scan(own), column, most)
+        return conceal_errors(lambda: [str(row[0]) for row in self._rows(sql)])
 
     def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
         return render_fanout(self._dialect, self._sources, public, columns)

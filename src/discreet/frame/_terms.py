@@ -102,6 +102,13 @@ class Term:
         """Test ``low <= x <= high``."""
         return (self >= low) & (self <= high)
 
+    def total(self, *by: object) -> Term:
+        """Add an output up over the rows of the answer that agree on the keys `by`.
+
+        ``n / n.total()`` is the share of the whole.
+        """
+        return Term("total", (self, *map(sql, by)))
+
     def round(self, digits: int = 0) -> Term:
         """Round to decimal digits."""
         return Term("call", ("ROUND", self, value(digits)))

@@ -87,6 +87,11 @@ def _in(args: Sequence[Any], clause: str) -> exp.Expr:
     return exp.In(this=x, expressions=values)
 
 
+def _total(args: Sequence[Any], clause: str) -> exp.Expr:
+    x, *keys = (node(a, clause) for a in args)
+    return exp.Window(this=exp.Anonymous(this="SUM", expressions=[x]), partition_by=keys)
+
+
 _TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
     "sql": lambda args, clause: node(args[0], clause),
     "column": lambda args, _: column(args[0]),
@@ -95,6 +100,7 @@ _TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
     "call": _call,
     "filter": _filter,
     "in": _in,
+    "total": _total,
     "distinct": lambda args, clause: exp.Distinct(expressions=[node(args[0], clause)]),
     "neg": lambda args, clause: exp.Neg(this=node(args[0], clause)),
     "not": lambda args, clause: exp.Not(this=node(args[0], clause)),

@@ -22,7 +22,7 @@ from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
-from discreet.plan import Formula, Mean, Spread, StatisticValue, Total
+from discreet.plan import Formula, Mean, Spread, StatisticValue, Total, WeightedSum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,25 +341,28 @@ def output_formula(record: Record, column: str | None) -> Formula:
 
 def _of_record(record: Record, column: str | None, row: Mapping[str, object] | None) -> Noisy:
     formula = output_formula(record, column)
-    if not isinstance(formula, Total):
+    if isinstance(formula, Total):
+        formula = WeightedSum((formula.vector,), (formula.step,))
+    if not isinstance(formula, WeightedSum) or len(set(map(abs, formula.weights))) > 1:
         raise ParameterError(
-            f"column {column!r} is neither a count nor a sum; its interval comes with the answer",
+            f"column {column!r} is no plain count or sum; its interval comes with the answer",
             hint="answer.interval(0.95)",
         )
-    vector = record.numbers(formula.vector)
-    if vector.law is None:
+    first, *others = formula.cells
+    law = record.numbers(first).law
+    if law is None:
         raise ParameterError(f"column {column!r} is public and exact: it has no noise to read")
-    values = np.array(vector.values, dtype=np.float64) * float(formula.step)
+    values = formula.estimate(record.parts)
     cell = find_cell(record, row)
     public = _public_counts(record)
     return Noisy(
         values if cell is None else float(values[cell]),
-        Noise(vector.law, formula.step),
+        Noise(law * len(formula.cells) if others else law, abs(formula.weights[0])),
         _stated(record, "neighbours"),
         _stated(record, "unit"),
         None if public is None or cell is None else int(public[cell]),
-        *rows_of(record, formula.vector, one=cell is not None),
-        None if cell is None else coin_of(record, formula.vector, cell),
+        *rows_of(record, first, one=cell is not None),
+        None if cell is None else coin_of(record, first, cell),
     )
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Group:
     laws: tuple[Noise, Noise, Noise]
     centre: float
     half: float
+    mix: Floats | None = None
+    """How the three share independent noises of these laws; None: each has its own."""
 
     @property
     def size(self) -> Floats:
@@ -71,7 +73,8 @@ class Group:
 
     def variance(self, mean: Floats) -> Floats:
         """Variance of Σ(x − mean), sampling and noise together."""
-        size, first, _ = (law.variance for law in self.laws)
+        each = np.array([law.variance for law in self.laws])
+        size, first, _ = each if self.mix is None else self.mix**2 @ each
         u = self.place(mean)
         return np.asarray(self.half**2 * (self.sampling(mean) + first + u**2 * size))
 
@@ -85,7 +88,9 @@ class Group:
         at = np.array([mean])
         variance = float(self.sampling(at)[0]) / n
         model = (n, float(self.place(at)[0]), variance)
-        return Group(_simulate(model, self.laws, draws, rng), self.laws, self.centre, self.half)
+        noise = np.array([law.simulate(rng, draws) for law in self.laws])
+        noise = noise if self.mix is None else self.mix @ noise
+        return replace(self, parts=_simulate(model, draws, rng) + noise)
 
 
 def common_mean(groups: Sequence[Group], shift: Floats) -> Floats:
@@ -161,13 +166,8 @@ def inverted(
     return end(bottom), end(top)
 
 
-def _simulate(
-    model: tuple[float, float, float],
-    laws: tuple[Noise, Noise, Noise],
-    draws: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """Draw noisy (size, Σu, Σ(u² − ½)) of n values of given mean and variance."""
+def _simulate(model: tuple[float, float, float], draws: int, rng: np.random.Generator) -> Floats:
+    """Draw (size, Σu, Σ(u² − ½)) of n values of given mean and variance, without noise."""
     n, mean, variance = model
     mean = float(np.clip(mean, -0.9999, 0.9999))
     mu = bounded_moments(mean, min(variance, 0.999 * (1 - mean**2)))
@@ -179,8 +179,7 @@ def _simulate(
     sums = factor @ rng.standard_normal((2, draws)) * math.sqrt(size)
     first = size * mean + sums[0]
     second = size * (mu[1] - 0.5) + sums[1]
-    drawn = [law.simulate(rng, draws) for law in laws]
-    return np.array([size + drawn[0], first + drawn[1], second + drawn[2]])
+    return np.array([np.full(draws, float(size)), first, second])
 
 
 def bounded_moments(mean: float, variance: float) -> tuple[float, float, float, float]:

@@ -66,10 +66,12 @@ from discreet.inference._inputs import (
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
-from discreet.plan import Spread
+from discreet.plan import Dispersion, Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
 """Shares of ε for the size, the sum and the sum of squares of a group."""
+
+_OF_SHARES = np.array([[1.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [0.5, -1.5, 0.5]])
 
 GRID = 2**16
 """Codes per half range: values are rounded to this grid, so that sums are exact integers."""
@@ -88,6 +90,8 @@ class Moments:
     low: float
     high: float
     loss: Any = None
+    cells: Noise | None = None
+    """Noise of each of three shares that the numbers combine; None: each has its own noise."""
 
     @property
     def half(self) -> float:
@@ -96,8 +100,15 @@ class Moments:
 
     @property
     def laws(self) -> tuple[Noise, Noise, Noise]:
-        """Noise of the three numbers."""
+        """Independent noises of the three numbers, or of the shares that they combine."""
+        if self.cells is not None:
+            return (self.cells,) * 3
         return self.count.noise, self.first.noise, self.second.noise
+
+    @property
+    def mix(self) -> Floats | None:
+        """How the numbers combine the shares (1 − t)², 2t(1 − t), t² with u = 2t − 1."""
+        return None if self.cells is None else _OF_SHARES
 
     @property
     def values(self) -> Floats:
@@ -167,7 +178,7 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     record = answer.record() if isinstance(answer, Answer) else answer
     record = record if isinstance(record, Record) else read(record)
     formula = output_formula(record, column)
-    if not isinstance(formula, Spread):
+    if not isinstance(formula, Spread | Dispersion):
         raise ParameterError(
             f"column {column!r} shows no variance; a mean test needs count, sum and squares",
             hint="SELECT …, STDDEV(x) AS sd",
@@ -175,6 +186,8 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     cell = find_cell(record, row)
     if cell is None:
         raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
+    if isinstance(formula, Dispersion):
+        return _of_shares(record, formula, cell)
     # the centre is a whole number of steps, so that one end may be half a step further
     half = max(math.ceil(formula.widest / formula.step / 2), 1)
     scale = (1.0, 1 / half, 1 / half**2)
@@ -201,6 +214,25 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     return Moments(
         count, first, second, float(formula.centre - reach), float(formula.centre + reach)
     )
+
+
+def _of_shares(record: Record, formula: Dispersion, cell: int) -> Moments:
+    """Moments from the three shares of a variance."""
+    law = record.numbers(formula.cells[0]).law
+    if law is None:
+        raise ParameterError("the group's size is public here; this test expects a noisy one")
+    step = Fraction(1, formula.total)
+    z = [float(record.numbers(i).values[cell]) for i in formula.cells]
+    whom = (str(record.statement.get("neighbours")), str(record.statement.get("unit")), None)
+    rows = rows_of(record, formula.cells[0], one=True)
+    # the law on record of the third only has its variance: eleven halves make ½, 3/2, ½
+    laws = (Noise(law * 3, step), Noise(law * 2, step), Noise(law * 11, step / 2))
+    count, first, second = (
+        Noisy(float(v), noise, *whom, *rows)
+        for v, noise in zip(_OF_SHARES @ z / formula.total, laws, strict=True)
+    )
+    low = float(formula.low)
+    return Moments(count, first, second, low, low + float(formula.width), cells=Noise(law, step))
 
 
 def two_sample_test(
@@ -344,7 +376,8 @@ def _mean_test(
     """Test that one mean is `null`, or that two means differ by it."""
     source, draws = generator(rng), read_draws(draws)
     released = [
-        Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2) for g in groups
+        Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2, g.mix)
+        for g in groups
     ]
     t = float(statistic(released, np.array([null]))[0])
     ratios = null_draws(released, null, draws, source)

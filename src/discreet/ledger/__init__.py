@@ -8,7 +8,7 @@ same ledger, and a ledger that is not what it was is refused.
 from __future__ import annotations
 
 from discreet.ledger._backup import backup, restore
-from discreet.ledger._budget import caps, charge, least_cost
+from discreet.ledger._budget import caps, least_cost, refusal
 from discreet.ledger._chain import Line
 from discreet.ledger._data import claim
 from discreet.ledger._health import health
@@ -22,7 +22,7 @@ from discreet.ledger._open import (
     known_place,
     open_ledger,
 )
-from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt
+from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, charge
 from discreet.ledger._state import State
 
 __all__ = [
@@ -47,5 +47,6 @@ __all__ = [
     "known_place",
     "least_cost",
     "open_ledger",
+    "refusal",
     "restore",
 ]

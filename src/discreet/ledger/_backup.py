@@ -191,7 +191,7 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
         # its answer may have been released on a line that is lost: there must be no other
         line = lines[number - 1]
         settle_in(turn, Receipt(number, line.hash, line.when), None)
-    body = debit_body(state.limits, entry)
+    body = debit_body(state, entry)
     question = body["question"] = question_of(state, entry, body["cost"])
     turn.append("debit", body, question=question)
 
@@ -202,6 +202,9 @@ def _left(state: State) -> Cost:
     left = {c: Fraction(max(balance.left(c), Fraction(0)) * 2**256 // 1, 2**256)
             for c in balance.amounts}  # fmt: skip
     delta = left.get("delta", Fraction(0))
+    if "rho" in left and "epsilon" in left:
+        # which route was taken is lost, and the sums of the other one may be beyond its cap
+        return Cost(_UNKNOWN, delta, _UNKNOWN, delta)
     if "rho" in left:
         return Cost(_UNKNOWN, Fraction(0), left["rho"], delta)
     return Cost(left["epsilon"], delta, _UNKNOWN, Fraction(0))

@@ -1,9 +1,28 @@
 r"""Admission: whether one more debit fits the policy's budget.
 
-The rule, its caps and its proof are those of ``discreet.privacy`` (``admit`` and
+The rules, caps and proofs are those of ``discreet.privacy`` (``admit`` and
 ``Accounting``): sums with fixed caps, decided before the query runs, valid for
-adaptive use (design rule 5). A zCDP budget stated as (ε, δ) reserves half of δ for the
-conversion and half for key selections.
+adaptive use (design rule 5).
+
+A budget stated as (ε, δ) under zcdp has **two routes**. Half of δ converts ρ to ε, the other
+half, d, is one cap for the δ of key selections on both routes:
+
+* Σε ≤ ε_B and Σδ ≤ d, open while every question so far was pure apart from selections
+  (no Gaussian noise, nothing composed numerically);
+* Σρ ≤ ρ_B and Σδ ≤ d.
+
+A question is admitted if either route admits it. Everything together is (ε_B, δ)-DP. *Proof.*
+Let K be the event that no selection fails; as both routes count the same failures and
+Σδ ≤ d along every path, P(not K) ≤ d. The sums only grow. So a transcript that ends within the
+first route was within it all along: on K each answer's density ratio is at most e^εᵢ, the
+product at most e^{ε_B}, hence P(T ∩ A ∩ K) ≤ e^{ε_B}·Q(T ∩ A) for the set A of these
+transcripts. Every other transcript ends within the second route, was within it all along, and
+has the same probability as under that filter alone: P(T ∩ B ∩ K) ≤ e^{ε_B}·Q(T ∩ B) + δ/2. Add
+up: P(T) ≤ e^{ε_B}·Q(T) + δ/2 + d. With two separate caps on δ this fails: (1, 1e-6) by sums of
+ε or by sums of ρ, each with its own δ, reaches δ(1) = 1.145e-6.
+
+Stating a δ therefore never makes a budget smaller. The guarantee is (ε, δ)-DP and no more: a
+budget that must be zCDP (for groups, or for other δ) is stated in ρ.
 
 An analyst's share is a part of every currency of the whole, never an addition:
 both the share and the whole must have room. Analysts without a share may use
@@ -25,7 +44,7 @@ from typing import Any
 from discreet import privacy
 from discreet._exact import show
 from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
-from discreet.ledger._protocol import Balance, Entry
+from discreet.ledger._protocol import Balance, Entry, Route, charge, routes
 from discreet.ledger._state import (
     EVERYTHING,
     State,
@@ -39,14 +58,6 @@ from discreet.policy import Budget
 from discreet.privacy import Amount
 
 
-def charge(budget: Budget, cost: Cost) -> dict[str, Fraction]:
-    """Cost of a query in the budget's currency."""
-    if budget.accounting == "zcdp":
-        return {"rho": cost.rho, "delta": cost.rho_delta}
-    price = {"epsilon": cost.epsilon, "delta": cost.delta}
-    return price if budget.accounting == "approx" else {"epsilon": cost.epsilon}
-
-
 @lru_cache(maxsize=256)
 def _cap(
     accounting: str, epsilon: Fraction | None, delta: Fraction, rho: Fraction | None
@@ -57,8 +68,11 @@ def _cap(
 def caps(budget: Budget) -> dict[str, Fraction]:
     """Total of each currency."""
     cap = _cap(budget.accounting, budget.epsilon, budget.delta, budget.rho)
-    size = {"rho" if budget.accounting == "zcdp" else "epsilon": cap.size}
-    return size if budget.accounting == "pure" else size | {"delta": cap.delta}
+    if budget.accounting != "zcdp":
+        size = {"epsilon": cap.size}
+        return size if budget.accounting == "pure" else size | {"delta": cap.delta}
+    either = {} if budget.epsilon is None else {"epsilon": budget.epsilon}
+    return {**either, "rho": cap.size, "delta": cap.delta}
 
 
 def least_cost(budget: Budget) -> Cost:
@@ -98,18 +112,21 @@ def balance(state: State, analyst: str | None = None) -> Balance:
     group = None if analyst is None else group_of(budget, analyst)
     totals = {currency: amount(text) for currency, text in state.caps.items()}
     spent = dict.fromkeys(totals, Fraction(0))
-    for who, cost in state.spent.items():
-        if group is None or group_of(budget, who) == group:
-            for currency, price in charge(budget, cost).items():
-                spent[currency] += price
+    paid = [
+        cost for who, cost in state.spent.items() if group is None or group_of(budget, who) == group
+    ]
+    for cost in paid:
+        for currency, price in charge(totals, cost).items():
+            spent[currency] += price
     amounts = {c: (spent[c], total * part) for c, total in totals.items()}
-    return Balance(budget.accounting, amounts)
+    # whether a route is open is a matter of the whole, on which the proof rests
+    ways = routes(totals, state.spent.values())
+    return Balance(budget.accounting, amounts, ways, budget.delta)
 
 
 def check_total(state: State) -> None:
     """Refuse a state that has spent more than the whole."""
-    total = balance(state)
-    if any(total.left(c) < 0 for c in total.amounts):
+    if not balance(state).fits:
         raise BudgetExceededError("more was spent than the budget holds")
 
 
@@ -122,7 +139,7 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
     if shut:
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(f"the owner has closed {what}: no new questions")
-    budget, price = state.limits, charge(state.limits, entry.cost)
+    budget, price = state.limits, charge(state.caps, entry.cost)
     if budget.shares and not entry.analyst and entry.external is None:
         raise ParameterError(
             "this budget is shared out among analysts: say who asks",
@@ -144,28 +161,41 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
     return spent
 
 
-def _amount(amounts: Mapping[str, Fraction]) -> Amount:
-    size = amounts["rho"] if "rho" in amounts else amounts["epsilon"]
+def _amount(amounts: Mapping[str, Fraction], route: Route) -> Amount:
+    size = next(amounts[c] for c in route if c != "delta")
     return Amount(size, amounts.get("delta", Fraction(0)))
 
 
 def _room(name: str, now: Balance, then: Balance, price: dict[str, Fraction]) -> None:
-    """Refuse what the one rule of admission refuses (:func:`discreet.privacy.admit`)."""
+    """Refuse what the one rule of admission refuses on every route that stays open."""
     spent, total = ({c: x[i] for c, x in now.amounts.items()} for i in (0, 1))
     after_it = {c: x[0] for c, x in then.amounts.items()}
-    # what the total grows by: never less than the price, whatever was rounded
-    cost = _amount(after_it) - _amount(spent)
+    for route in then.routes:
+        # what the total grows by: never less than the price, whatever was rounded
+        cost = _amount(after_it, route) - _amount(spent, route)
+        try:
+            privacy.admit(_amount(spent, route), cost, _amount(total, route), holder=name)
+        except BudgetExceededError:
+            continue
+        return
+    raise _refusal(name, now, then, price)
+
+
+def refusal(name: str, balance: Balance, cost: Cost) -> BudgetExceededError | None:
+    """What `admit` would say to a cost now; None if it fits. Nothing is recorded."""
     try:
-        privacy.admit(_amount(spent), cost, _amount(total), holder=name)
-    except BudgetExceededError:
-        raise _refusal(name, now, then, price) from None
+        _room(name, balance, balance.after(cost), charge(balance.amounts, cost))
+    except BudgetExceededError as refused:
+        return refused
+    return None
 
 
 def _refusal(
     name: str, now: Balance, then: Balance, price: dict[str, Fraction]
 ) -> BudgetExceededError:
-    """Say which currency is short, and what would fit."""
-    currency = next(c for c in ("epsilon", "rho", "delta") if c in price and then.left(c) < 0)
+    """Say which currency is short on the route that was nearest, and what would fit."""
+    route = min(then.routes, key=then.used_of)
+    currency = next(c for c in (*route[:1], "delta") if c in price and then.left(c) < 0)
     symbol = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}[currency]
     left = max(now.left(currency), Fraction(0))
     return BudgetExceededError(

@@ -77,7 +77,7 @@ from discreet.ledger._outcomes import (
     slot_of,
     waiting_for,
 )
-from discreet.ledger._protocol import Balance, Entry, Receipt
+from discreet.ledger._protocol import Balance, Entry, Receipt, charge
 from discreet.ledger._state import FORMAT, State, budget_body, coarse, cost_body, rational
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
@@ -330,9 +330,17 @@ class ChainedLedger(Decisions):
         self._acceptable(entry)
         return self._write(lambda turn: self._debit(turn, entry))
 
+    def knows(self, entry: Entry) -> bool:
+        """Tell whether `entry` has been answered: it would be free."""
+        if entry.fresh or not entry.runs:
+            return False
+        with self.reading() as (tx, head):
+            question = question_of(head.content, entry, cost_body(entry.cost))
+            return tx.answered(question) is not None
+
     def _debit(self, turn: Turn, entry: Entry) -> Receipt:
         slot, state = slot_of(entry.analyst, entry.key), turn.head.content
-        body = debit_body(state.limits, entry)
+        body = debit_body(state, entry)
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
@@ -488,16 +496,16 @@ def _asked_in(tx: Transaction, number: int) -> str:
     return next(question for n, _, question, _ in tx.index() if n == number) or ""
 
 
-def debit_body(budget: Budget, entry: Entry) -> dict[str, Any]:
+def debit_body(state: State, entry: Entry) -> dict[str, Any]:
     """Body of the line that records a debit."""
     names = ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source",
              "key")  # fmt: skip
-    charged = _budget.charge(budget, entry.cost)
+    charged = charge(state.caps, entry.cost)
     return {
         **{name: getattr(entry, name) for name in names},
         "tables": list(entry.tables),
         "cost": cost_body(entry.cost),
-        "accounting": budget.accounting,
+        "accounting": state.limits.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         **({} if entry.runs else {"runs": False}),
         **({} if entry.external is None else {"external": entry.external}),

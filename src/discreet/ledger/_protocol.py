@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -86,20 +86,97 @@ class Receipt:
     failed: bool = False
 
 
+Route = tuple[str, ...]
+"""Currencies that must all have room; the first is not δ."""
+
+
+def charge(totals: Collection[str], cost: Cost) -> dict[str, Fraction]:
+    """Cost of a query in the currencies that a budget caps."""
+    if "rho" not in totals:
+        price = {"epsilon": cost.epsilon, "delta": cost.delta}
+        return {currency: price[currency] for currency in totals}
+    price = {"epsilon": cost.epsilon, "rho": cost.rho, "delta": cost.rho_delta}
+    return {currency: price[currency] for currency in price if currency in totals}
+
+
+def routes(totals: Collection[str], spent: Iterable[Cost]) -> tuple[Route, ...]:
+    """Ways to pay: each is a set of currencies that must all have room."""
+    if not {"epsilon", "rho"} <= set(totals):
+        return (tuple(c for c in ("epsilon", "rho", "delta") if c in totals),)
+    # a δ beyond that of selections is one of Gaussian noise or of numerical composition
+    pure = all(cost.delta == cost.rho_delta for cost in spent)
+    by_rho = ("rho", "delta")
+    return (("epsilon", "delta"), by_rho) if pure else (by_rho,)
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """Spent, total and remaining budget in the policy's own currency.
 
-    ``amounts`` maps a currency ("epsilon", "delta", "rho") to ``(spent, total)``.
+    ``amounts`` maps a currency ("epsilon", "delta", "rho") to ``(spent, total)``. A question
+    must find room in all currencies of one of ``routes``. ``delta`` is what the budget
+    states for everything together.
     """
 
     accounting: str
     amounts: dict[str, tuple[Fraction, Fraction]]
+    routes: tuple[Route, ...] = ()
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "routes", self.routes or routes(self.amounts, ()))
 
     def left(self, currency: str) -> Fraction:
         """What remains of one currency."""
         spent, total = self.amounts[currency]
         return total - spent
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is spent is within one route."""
+        return any(all(self.left(c) >= 0 for c in route) for route in self.routes)
+
+    @property
+    def currency(self) -> str:
+        """What the budget is stated in, and shown in: "epsilon" or "rho"."""
+        return "epsilon" if "epsilon" in self.amounts else "rho"
+
+    @property
+    def total(self) -> Fraction:
+        """The whole budget in its currency."""
+        return self.amounts[self.currency][1]
+
+    @property
+    def used(self) -> Fraction:
+        """Part of the whole that is spent, on the route where that is least."""
+        return min(self.used_of(route) for route in self.routes)
+
+    def used_of(self, route: Route) -> Fraction:
+        """Part of a route that is spent."""
+        spent, total = self.amounts[route[0]]
+        return spent / total if total else Fraction(1)
+
+    @property
+    def remaining(self) -> Fraction:
+        """What is left in the budget's currency, as a part of the whole."""
+        return max(self.total * (1 - self.used), Fraction(0))
+
+    def after(self, cost: Cost) -> Balance:
+        """Balance if `cost` were paid."""
+        price = charge(self.amounts, cost)
+        amounts = {c: (s + price[c], t) for c, (s, t) in self.amounts.items()}
+        open_ = set(routes(amounts, [cost]))
+        return replace(self, amounts=amounts, routes=tuple(r for r in self.routes if r in open_))
+
+    def more(self, cost: Cost) -> int | None:
+        """How many questions of this cost still fit; None: any number."""
+        price, counts = charge(self.amounts, cost), []
+        for route in self.after(cost).routes:
+            times = [self.left(c) // price[c] for c in route if price[c]]
+            if not times:
+                return None
+            counts.append(max(min(times), 0))
+        return max(counts, default=0)
 
 
 class Ledger(Protocol):
@@ -111,6 +188,10 @@ class Ledger(Protocol):
 
     def found(self, entry: Entry) -> Receipt | None:
         """Give the stored answer that an equal question has, or its key; nothing is written."""
+        ...
+
+    def knows(self, entry: Entry) -> bool:
+        """Tell whether `entry` has been answered: it would be free."""
         ...
 
     def settle(self, receipt: Receipt, record: str | None) -> str | None:

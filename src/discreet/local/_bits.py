@@ -46,7 +46,7 @@ def mix(z: Words) -> Words:
     return z ^ (z >> np.uint64(31))
 
 
-def top_halves(z: Words) -> NDArray[np.uint32]:
+def top_halves(z: Words) -> Words:
     """Return the top 32 bits of :func:`mix`, overwriting `z`: the server's inner loop."""
     spare = z >> np.uint64(30)
     z ^= spare
@@ -57,7 +57,7 @@ def top_halves(z: Words) -> NDArray[np.uint32]:
     np.right_shift(z, np.uint64(31), out=spare)
     z ^= spare
     z >>= np.uint64(32)
-    return z.astype(np.uint32)
+    return z
 
 
 def item_words(items: NDArray[Any]) -> Words:
@@ -67,11 +67,15 @@ def item_words(items: NDArray[Any]) -> Words:
 
 def hash_words(words: Words, seeds: Words, size: int) -> NDArray[np.uint32]:
     """Hash spread items under seeds to 0, …, size − 1 (broadcasts)."""
-    z = mix(words ^ seeds)
-    z >>= np.uint64(32)
+    return hash_places(words, seeds, size).astype(np.uint32)
+
+
+def hash_places(words: Words, seeds: Words, size: int) -> Counts:
+    """Hash as :func:`hash_words` does, to integers that index an array as they are."""
+    z = top_halves(words ^ seeds)
     z *= np.uint64(size)
     z >>= np.uint64(32)
-    return z.astype(np.uint32)
+    return z.view(np.int64)
 
 
 @lru_cache(maxsize=16)

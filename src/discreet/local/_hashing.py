@@ -155,7 +155,7 @@ class LocalHashing(FrequencyProtocol):
             part = words[None, first : first + items]
             for i in range(0, len(seeds), rows):
                 chosen = buckets[i : i + rows]
-                top = _bits.top_halves(part ^ seeds[i : i + rows, None])
+                top = _bits.top_halves(part ^ seeds[i : i + rows, None]).astype(np.uint32)
                 top -= start[chosen][:, None]
                 hit = top < width[chosen][:, None]
                 state[first : first + items] += np.count_nonzero(hit, axis=0)
@@ -331,8 +331,10 @@ def table_supports(table: Counts, words: NDArray[np.uint64]) -> Counts:
     total = np.zeros(len(words), dtype=np.int64)
     rows = max(1, _CELLS // max(1, len(words)))
     for i in range(0, len(table), rows):
-        hashed = _bits.hash_words(words[None, :], seeds[i : i + rows, None], table.shape[1])
-        total += np.take_along_axis(table[i : i + rows], hashed, axis=1).sum(axis=0)
+        part = table[i : i + rows]
+        places = _bits.hash_places(words[None, :], seeds[i : i + rows, None], table.shape[1])
+        places += (np.arange(len(part)) * table.shape[1])[:, None]
+        total += part.take(places).sum(axis=0)
     return total
 
 

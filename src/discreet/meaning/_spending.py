@@ -200,10 +200,13 @@ def _labelled(loss: p.PrivacyLoss, entry: Entry) -> p.PrivacyLoss:
 
 
 def _budget(ledger: Ledger, entries: Iterable[Any]) -> p.PrivacyLoss:
-    total = {currency: whole for currency, (_, whole) in ledger.balance().amounts.items()}
+    balance = ledger.balance()
+    total = {currency: whole for currency, (_, whole) in balance.amounts.items()}
     delta = total.get("delta", Fraction(0))
-    if "rho" in total:
-        loss: p.PrivacyLoss = p.Zcdp(total["rho"], delta)
+    if "rho" in total and "epsilon" in total:
+        loss: p.PrivacyLoss = p.Approx(total["epsilon"], balance.delta)
+    elif "rho" in total:
+        loss = p.Zcdp(total["rho"], delta)
     elif "epsilon" in total:
         loss = p.Approx(total["epsilon"], delta) if delta else p.Pure(total["epsilon"])
     else:

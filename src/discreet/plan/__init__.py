@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
+from discreet.plan import _curves as curves
 from discreet.plan import _expr as expr
 from discreet.plan import _functions as functions
 from discreet.plan import _words as words
 from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
+from discreet.plan._choices import Choice
 from discreet.plan._describe import describe
+from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
 from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
 from discreet.plan._functions import FUNCTIONS
+from discreet.plan._joint import Joint
 from discreet.plan._lower import Lowered, Lowering, cells_of, lower
+from discreet.plan._means import Dispersion, Quotient, WeightedSum
 from discreet.plan._parts import (
     Cells,
     Cost,
@@ -33,6 +38,7 @@ from discreet.plan._picks import check_label, plain
 from discreet.plan._price import Ask, Plan, price
 from discreet.plan._query import (
     Apply,
+    Grouping,
     KeyValue,
     Number,
     OutputColumn,
@@ -40,7 +46,10 @@ from discreet.plan._query import (
     Query,
     StatisticValue,
     Text,
+    Window,
     limits_of,
+    parts_of,
+    windows_of,
 )
 from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
@@ -78,6 +87,7 @@ from discreet.plan._statistics import (
 from discreet.plan._target import (
     choosing,
     level_of_each,
+    outside_windows,
     shares_noise,
     statistics_of,
 )
@@ -97,11 +107,13 @@ __all__ = [
     "Assembly",
     "Box",
     "Cells",
+    "Choice",
     "Code",
     "Cost",
     "Count",
     "CountDistinct",
     "CountUnits",
+    "Dispersion",
     "Draw",
     "Exact",
     "Expr",
@@ -110,9 +122,11 @@ __all__ = [
     "Fold",
     "FoldKind",
     "Formula",
+    "Grouping",
     "Groups",
     "JoinPublic",
     "JoinUnit",
+    "Joint",
     "Key",
     "KeyValue",
     "Kind",
@@ -138,6 +152,7 @@ __all__ = [
     "Project",
     "Query",
     "Question",
+    "Quotient",
     "Range",
     "Relation",
     "Release",
@@ -154,8 +169,11 @@ __all__ = [
     "Text",
     "Total",
     "Type",
+    "WeightedSum",
+    "Window",
     "Word",
     "aggregate",
+    "apart",
     "base",
     "build",
     "calendar",
@@ -164,6 +182,7 @@ __all__ = [
     "check_label",
     "choosing",
     "corners",
+    "curves",
     "damaged",
     "describe",
     "digest",
@@ -179,6 +198,8 @@ __all__ = [
     "limits_of",
     "lower",
     "of_column",
+    "outside_windows",
+    "parts_of",
     "plain",
     "price",
     "private_tables",
@@ -188,5 +209,6 @@ __all__ = [
     "shares_noise",
     "statistic",
     "statistics_of",
+    "windows_of",
     "words",
 ]

@@ -39,6 +39,8 @@ class Assembly:
     keys: list[Key] = field(default_factory=list)
     statistics: list[Statistic] = field(default_factory=list)
     outputs: list[OutputColumn] = field(default_factory=list)
+    levels: dict[tuple[str, ...], None] = field(default_factory=dict)
+    """Keys of each level of totals; one level holds them all."""
 
     def group(self, name: str, expr: Expr) -> KeyValue:
         """Group by an expression; grouping twice by the same one is grouping once."""
@@ -96,6 +98,7 @@ class Assembly:
         order: tuple[tuple[OutputExpr, bool], ...] = (),
         limit: int | None = None,
         other: str | None = None,
+        qualify: OutputExpr | None = None,
         **asked: int | None,
     ) -> Query:
         """Close the question, under the limits that :meth:`limits` gives."""
@@ -103,6 +106,11 @@ class Assembly:
             raise QueryError(
                 "only keys selected from the data leave others behind", hint="GROUP BY city"
             )
+        levels = tuple(self.levels)
+        if len(levels) == 1 and set(levels[0]) == {key.name for key in self.keys}:
+            levels = ()
+        if levels:
+            self._check_levels()
         return Query(
             self.scope.relation,
             tuple(self.keys),
@@ -114,7 +122,25 @@ class Assembly:
             order,
             limit,
             other,
+            levels,
+            qualify,
         )
+
+    def _check_levels(self) -> None:
+        """Refuse totals of what does not add up."""
+        for key in self.keys:
+            if key.codes is None:
+                raise UnsupportedQueryError(
+                    f"totals over {quote(key.name)} would leave out the values that are not "
+                    "selected",
+                    hint=f"GROUP BY {key.name}",
+                )
+        for asked in self.statistics:
+            if not asked.adds_up:
+                raise UnsupportedQueryError(
+                    f"{asked} of several groups does not follow from that of each",
+                    hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
+                )
 
 
 def statistic(kind: type[Statistic], operand: Operand | None, **parameters: object) -> Statistic:

@@ -50,6 +50,8 @@ from discreet.plan._expr import (
     Rescale,
     Square,
     align,
+    labels_as_numbers,
+    numeric_labels,
     plain_column,
 )
 from discreet.plan._logic import COMPARE, MIRROR
@@ -274,9 +276,18 @@ def _bare(operand: Operand) -> bool:
 
 
 def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
+    if op not in ("=", "<>") and numeric_labels(left.type):
+        limit = constant_value(right)
+        if limit is None:
+            return compare(op, labels_as_numbers(left), right)
+        labels = ((c, Fraction(str(left.type.labels[c]))) for c in left.possible)
+        return OneOf(left, tuple(c for c, n in labels if COMPARE[op](n, limit)))
     if op not in ("=", "<>"):
+        listed = left.type.labels[:2]
+        shown = ", ".join(f"'{x}'" if isinstance(x, str) else str(x) for x in listed)
         raise UnsupportedQueryError(
-            f"a {left.type.kind} has no order: {op}", hint=f"{name_of(left)} IN ('a', 'b')"
+            f"a {left.type.kind} has no order: {op}",
+            hint=f"{name_of(left)} IN ({shown})" if listed else None,
         )
     test = one_of(left, [right])
     return test if op == "=" else negate(test)
@@ -365,6 +376,8 @@ def as_number(operand: Operand, where: str = "arithmetic") -> Expr:
     expr = typed(operand, where)
     if expr.type.kind is Kind.BOOLEAN:
         return AsNumber(expr)
+    if numeric_labels(expr.type):
+        return labels_as_numbers(expr)
     if not expr.type.is_numeric:
         raise QueryError(
             f"{where} needs a number, {name_of(expr)} is a {expr.type.kind}",

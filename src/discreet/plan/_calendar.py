@@ -18,6 +18,7 @@ from typing import Final
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
 from discreet.plan._build import Operand, Span, Word
+from discreet.plan._curves import table
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
@@ -57,6 +58,10 @@ def _unit(word: str, where: str) -> str:
         near = build.nearest(name, _UNITS) or "month"
         raise UnsupportedQueryError(f"{where} by {build.quote(word)} is not supported", hint=near)
     return name
+
+
+_MOST_MONTHS: Final = 2_400
+"""Months between the ends of a column that moves by months."""
 
 
 def seconds(expr: Expr) -> Expr:
@@ -182,16 +187,39 @@ def shifted(expr: Expr, span: Span) -> Expr:
     if isinstance(expr, Constant) and expr.code is not None:
         return _constant(expr, span)
     if span.months:
-        raise UnsupportedQueryError(
-            "a column cannot be moved by months or years, which differ in length",
-            hint="INTERVAL 30 DAY",
-        )
+        moved = _by_months(expr, span.months)
+        return moved if not span.seconds else shifted(moved, Span(seconds=span.seconds))
     if expr.type.kind is Kind.TIMESTAMP:
         moved = build.arithmetic("+", seconds(expr), build.number(span.seconds))
         return Moment(moved, Kind.TIMESTAMP)
     if (span.seconds / _DAY).denominator != 1:
         raise QueryError("a date moves by whole days", hint="INTERVAL 1 DAY")
     return Moment(_plus(days(expr), int(span.seconds / _DAY)), Kind.DATE)
+
+
+def _by_months(expr: Expr, months: int) -> Expr:
+    """Move a column by months: the same day, or the last one of a shorter month."""
+    low, high = (_place(day, "month") for day in _edges(expr.type))
+    if high - low > _MOST_MONTHS or not 12 <= low + months <= high + months < 119_987:
+        raise UnsupportedQueryError(
+            "a column moves by months within few centuries of the calendar", hint="INTERVAL 30 DAY"
+        )
+    place = index("month", expr)
+    firsts = {m: _first_of(m) for m in range(min(low, low + months), max(high, high + months) + 2)}
+    lengths = [(firsts[m + months + 1] - firsts[m + months]).days for m in range(low, high + 1)]
+    further = [(firsts[m + months] - firsts[m]).days for m in range(low, high + 1)]
+    day = DatePart("day", expr)
+    over = build.arithmetic("-", day, table(place, lengths, "days in month"))
+    late = Clamp(over, 0, 3)  # days that the month lacks
+    forth = build.arithmetic("-", table(place, further, "days on"), late)
+    if expr.type.kind is Kind.DATE:
+        return Moment(build.arithmetic("+", days(expr), forth), Kind.DATE)
+    apart = build.arithmetic("+", seconds(expr), build.scaled(forth, _DAY))
+    return Moment(apart, Kind.TIMESTAMP)
+
+
+def _first_of(month: int) -> dt.date:
+    return dt.date(month // 12, month % 12 + 1, 1)
 
 
 def _constant(expr: Constant, span: Span) -> Constant:
@@ -238,7 +266,10 @@ _PARTS: Final[dict[str, Part]] = {
 
 def part(name: str, operand: Operand) -> Expr:
     """Read a calendar part: ISODOW is 1 on Monday and 7 on Sunday, DOW is 0 on Sunday."""
-    word, expr = name.casefold(), _moment(operand, name.upper())
+    word = name.casefold()
+    if word == "epoch" and isinstance(operand, Expr) and operand.type.is_numeric:
+        return operand  # a difference of times is a number of seconds
+    expr = _moment(operand, name.upper())
     if word in ("dow", "dayofweek"):
         weekday = DatePart("weekday", expr)
         return Case(((OneOf(weekday, (7,)), build.number(Fraction(0))),), Clamp(weekday, 1, 6))

@@ -8,7 +8,17 @@ from discreet._exact import show
 from discreet.plan._expr import plain_column
 from discreet.plan._nodes import quoted
 from discreet.plan._per_unit import PerUnit
-from discreet.plan._query import Apply, KeyValue, Number, OutputExpr, Query, StatisticValue, Text
+from discreet.plan._query import (
+    Apply,
+    Grouping,
+    KeyValue,
+    Number,
+    OutputExpr,
+    Query,
+    StatisticValue,
+    Text,
+    Window,
+)
 from discreet.plan._relation import (
     Filter,
     JoinPublic,
@@ -45,16 +55,36 @@ def describe(query: Query) -> str:
     lines += (
         ["group by " + "; ".join(_key(k, query.other) for k in query.keys)] if query.keys else []
     )
+    if query.levels:
+        shown = ", ".join(f"({', '.join(level)})" for level in query.levels)
+        lines.insert(-1, f"totals of {shown}")
     lines.append(_limits(query.limits, base(query.relation).table.unit))
     lines += _relation(query.relation)
     return "\n".join("  " * depth + line for depth, line in enumerate(lines))
 
 
+def _over(query: Query, window: Window) -> str:
+    """What a window looks at."""
+    words = [f"partition by {', '.join(_out(query, p) for p in window.partition)}"]
+    words = words if window.partition else []
+    if window.order:
+        words.append("order by " + ", ".join(_ordered(query, *item) for item in window.order))
+    if window.rows is not None:
+        ends = ("all" if n is None else str(n) for n in window.rows)
+        words.append("rows from {} before to {} after".format(*ends))
+    return f"over ({' '.join(words)})"
+
+
+def _ordered(query: Query, out: OutputExpr, down: bool) -> str:
+    return _out(query, out) + (" descending" if down else "")
+
+
 def _after(query: Query) -> list[str]:
     lines = [] if query.limit is None else [f"first {query.limit} rows"]
     if query.order:
-        items = (_out(query, out) + (" descending" if down else "") for out, down in query.order)
-        lines.append("order by " + ", ".join(items))
+        lines.append("order by " + ", ".join(_ordered(query, *item) for item in query.order))
+    if query.qualify is not None:
+        lines.append("qualify " + _out(query, query.qualify))
     if query.having is not None:
         lines.append("having " + _out(query, query.having))
     return lines
@@ -123,8 +153,14 @@ def _out(query: Query, out: OutputExpr) -> str:
             return show(value)
         case Text(value):
             return quoted(value)
-        case Apply("round" | "abs" as op, args):
+        case Grouping(name):
+            return f"grouping({name})"
+        case Window(op, args):
+            return f"{op.lower()}({', '.join(_out(query, a) for a in args)}) {_over(query, out)}"
+        case Apply(str(op), args) if op.isalpha() and op not in ("and", "or", "not"):
             return f"{op}({', '.join(_out(query, a) for a in args)})"
+        case Apply("null"):
+            return "NULL"
         case Apply(op, (only,)):
             return f"{op} {_out(query, only)}"
         case Apply(op, args):

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._print import number
-from discreet.plan._parts import Floats, Priced, Release
+from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
+from discreet.plan._quantiles import Points, Quantiles, describe_end, reach
 from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box, Numbers
@@ -108,6 +109,11 @@ class Total(Formula):
         box, step = read(releases, self.vector, Numbers).box(level), float(self.step)
         return Box(box.low * step, box.high * step)
 
+    def half(self, laws: Sequence[Law | None], level: float) -> float:
+        """Half-width of its noise, where these are the laws of all releases."""
+        law = laws[self.vector]
+        return 0.0 if law is None else float(law.interval(level).high) * float(self.step)
+
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Half-width of the noise."""
         margin = _half(priced[self.vector], confidence) * float(self.step)
@@ -153,10 +159,11 @@ class Mean(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of sum and count; how it divides depends on private counts."""
-        split = 1 - (1 - confidence) / 2
+        both = priced[self.total].noise and priced[self.count].noise
+        split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
         rows = number(_half(priced[self.count], split))
-        return f"± about {number(margin, margin)}/n (and ± {rows} on n rows)"
+        return f"± about {number(margin, margin)}/n" + f" (and ± {rows} on n rows)" * bool(both)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""
@@ -227,41 +234,51 @@ class Spread(Formula):
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Formula):
-    """A quantile read off a noisy tree of counts."""
+    """A quantile: a point that was chosen, or read off a noisy tree of counts."""
 
     tree: int
     at: Fraction
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The tree of counts."""
+        """The points, or the tree of counts."""
         return (self.tree,)
 
+    def _read(self, releases: Releases) -> Points | Levels:
+        release = releases[self.tree] if 0 <= self.tree < len(releases) else None
+        return release if isinstance(release, Points) else read(releases, self.tree, Levels)
+
     def estimate(self, releases: Releases) -> Floats:
-        """The balanced crossing of a monotone fit."""
-        return read(releases, self.tree, Levels).quantile(float(self.at))
+        """The point, or the crossing of a monotone fit."""
+        return self._read(releases).quantile(self.at)
 
     def box(self, releases: Releases, level: float) -> Box:
-        """All leaves that the noise does not rule out."""
-        return read(releases, self.tree, Levels).interval(float(self.at), level)
+        """All values that the noise does not rule out."""
+        return self._read(releases).interval(self.at, level)
 
     def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
         """One statement for each quantile."""
         return {("quantile", self.tree, self.at)}
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
-        """Error of the ranks, and how far the interval reaches."""
-        part = priced[self.tree].part
-        assert isinstance(part, Tree)
-        off, reach = rank_error(part, priced[self.tree].law, float(self.at), confidence)
-        rows = f"ranks off by about {number(round(off))} rows"
-        return f"{rows} (interval ± {number(round(reach))})"
+        """Ranks that the interval reaches over, and by which the point is usually off."""
+        part, law = priced[self.tree].part, priced[self.tree].law
+        if isinstance(part, Tree):
+            off, by = rank_error(part, law, float(self.at), confidence)
+        else:
+            assert isinstance(part, Quantiles)
+            off, by = reach(part, law, self.at, confidence)
+        end = describe_end(self.at, getattr(law, "ends", 1))
+        within = (
+            f"ranks within ± {number(round(by))} rows (the point mostly ± {number(round(off))})"
+        )
+        return f"{end}, {within}" if end and not isinstance(part, Tree) else within
 
     def check(self, releases: Releases) -> None:
-        """Refuse probabilities outside 0 and 1."""
-        read(releases, self.tree, Levels)
+        """Refuse probabilities outside 0 and 1, and points that were not chosen."""
         if not 0 <= self.at <= 1:
             raise damaged("a quantile lies outside 0 and 1")
+        self._read(releases).place(self.at)
 
 
 @dataclass(frozen=True, slots=True)

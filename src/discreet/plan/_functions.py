@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
+from discreet.plan import _curves as curves
 from discreet.plan import _words as words
 from discreet.plan._build import Null, Operand, Span, Word
 from discreet.plan._expr import Expr, common_step
@@ -99,7 +100,10 @@ def _nullif(x: Operand, other: Operand) -> Operand:
     return build.case([(build.compare("=", x, other), Null())], x)
 
 
-def _power(x: Operand, times: int) -> Operand:
+def _power(x: Operand, exponent: Fraction) -> Operand:
+    if exponent.denominator != 1:
+        return curves.power(x, exponent)
+    times = int(exponent)
     if not 1 <= times <= 8:
         raise UnsupportedQueryError("POWER beyond 1 to 8 is not supported", hint="POWER(x, 2)")
     product = build.as_number(x, "POWER")
@@ -168,6 +172,13 @@ def _sign(x: Operand) -> Operand:
     return build.case([*tests, (build.is_null(x), Null())], zero)
 
 
+def _bin(x: Operand, width: Fraction) -> Operand:
+    """Lower end of the bin of a width in which a number falls: histograms by GROUP BY."""
+    if width <= 0:
+        raise QueryError("BIN takes a positive width", hint="GROUP BY BIN(age, 10)")
+    return build.scaled(build.floor(build.scaled(build.as_number(x, "BIN"), 1 / width)), width)
+
+
 PARTS: Final = (
     "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "HOUR", "ISODOW", "DOW", "DAYOFWEEK",
     "WEEK", "WEEKOFYEAR", "ISOYEAR", "DOY", "DAYOFYEAR", "MINUTE", "SECOND", "EPOCH",
@@ -181,10 +192,16 @@ _ALL: Final = (
     Function(("NULLIF",), ("value", "value"), _nullif),
     Function(("LEAST",), ("values",), partial(_limited, least=True)),
     Function(("GREATEST",), ("values",), partial(_limited, least=False)),
-    Function(("POWER", "POW"), ("value", "whole"), _power),
+    Function(("POWER", "POW"), ("value", "number"), _power),
+    Function(("SQRT",), ("value",), curves.sqrt),
+    Function(("LN",), ("value",), curves.ln),
+    Function(("LOG", "LOG10"), ("value", "value"), curves.log, optional=1),
+    Function(("LOG2",), ("value",), lambda x: curves.log(build.number(Fraction(2)), x)),
+    Function(("EXP",), ("value",), curves.exp),
     Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
     Function(("SIGN",), ("value",), _sign),
-    Function(("SQUARE",), ("value",), lambda x: _power(x, 2)),
+    Function(("BIN", "BUCKET"), ("value", "number"), _bin),
+    Function(("SQUARE",), ("value",), lambda x: _power(x, Fraction(2))),
     Function(("MOD",), ("value", "number"), _remainder),
     Function(("DATE_PART",), ("word", "moment"), calendar.part),
     *(Function((part,), ("moment",), partial(calendar.part, part)) for part in PARTS),
@@ -204,6 +221,12 @@ _ALL: Final = (
     Function(("RIGHT",), ("text", "whole"), words.right),
     Function(("SPLIT_PART",), ("text", "word", "whole"), words.split_part),
     Function(("REPLACE",), ("text", "word", "word"), words.replace),
+    Function(
+        ("REGEXP_LIKE", "REGEXP_MATCHES", "REGEXP_CONTAINS"),
+        ("text", "word", "word"),
+        words.regexp,
+        optional=1,
+    ),
     Function(("CONCAT",), ("values",), partial(words.concat, skip=True)),
 )
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}

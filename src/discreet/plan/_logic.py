@@ -5,15 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 from typing import Any, Final
 from typing import Literal as Choice
 
 from discreet.errors import ParameterError
-from discreet.plan._nodes import Binary, Expr, Unary, Writer, need, shown
+from discreet.plan._nodes import Binary, Constant, Expr, Unary, Writer, need, shown
 from discreet.plan._types import Code, Kind, Type
 
 Comparison = Choice["<", "<=", "=", "<>", ">=", ">"]
-COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
+COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt, "<=": operator.le, "=": operator.eq,
     "<>": operator.ne, ">=": operator.ge, ">": operator.gt,
 }  # fmt: skip
@@ -214,3 +216,40 @@ class Coalesce(Expr):
 
     def sql(self, w: Writer) -> str:
         return f"COALESCE({', '.join(map(w.value, self.args))})"
+
+
+def never(test: Expr) -> bool:
+    """Whether a condition is true for no public value."""
+    match test:
+        case Compare(op, left, Constant(int(code))):
+            t = left.type
+            return (op == "<" and code <= t.lo) or (op == ">" and code >= t.hi)
+        case OneOf(_, ()):
+            return True
+        case Logic("and", args):
+            return any(map(never, args))
+        case Logic("or", args):
+            return bool(args) and all(map(never, args))
+    return False
+
+
+_MOST_LABELS: Final = 1_000
+
+
+def numeric_labels(t: Type) -> bool:
+    """Whether the labels of a category are numbers."""
+    plain = all(isinstance(x, int | float) and not isinstance(x, bool) for x in t.labels)
+    return t.kind is Kind.CATEGORY and plain
+
+
+def labels_as_numbers(expr: Expr) -> Expr:
+    """Read a category whose labels are numbers as these numbers."""
+    if len(expr.possible) > _MOST_LABELS:
+        raise ParameterError(f"a category of more than {_MOST_LABELS} values cannot be computed")
+    values = {c: Fraction(str(expr.type.labels[c])) for c in expr.possible}
+    step = Fraction(1, lcm(*(v.denominator for v in values.values())))
+    branches = []
+    for code, value in values.items():
+        own = Type.number(int(value / step), int(value / step), step, null=False)
+        branches.append((OneOf(expr, (code,)), Constant(own.lo, own)))
+    return Case(tuple(branches), Constant.null(branches[0][1].type))

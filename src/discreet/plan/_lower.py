@@ -1,37 +1,67 @@
 """Lowering: from statistics to the fewest parts that answer them.
 
-Equal vectors are measured once: two averages over columns without NULL share
-their count, a variance shares both sums with the average of the same column.
-Several quantiles of one expression share one tree.
+Counts, sums, averages and variances of one expression share one joint part
+(``_families``); equal vectors are measured once. Several quantiles of one expression are
+one part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
+from math import lcm
 from typing import Final
 
 from discreet.errors import ParameterError
-from discreet.plan._expr import Arithmetic, AsNumber, Constant, Expr, IsNull, Not, Rescale
-from discreet.plan._formula import Formula
+from discreet.plan._disjoint import Facts, disjoint, support
+from discreet.plan._expr import (
+    Arithmetic,
+    AsNumber,
+    Constant,
+    Expr,
+    IsNull,
+    Not,
+    Rescale,
+    Square,
+)
+from discreet.plan._families import Family, Moment, Sums
+from discreet.plan._fold import linear, quotient, uses, weighted, weights
+from discreet.plan._formula import Formula, Total
+from discreet.plan._joint import Joint
+from discreet.plan._means import WeightedSum
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
-from discreet.plan._query import Query
+from discreet.plan._quantiles import Quantiles, lattice_of
+from discreet.plan._query import (
+    Apply,
+    Number,
+    OutputColumn,
+    OutputExpr,
+    Query,
+    StatisticValue,
+)
 from discreet.plan._relation import (
     Aggregate,
     Key,
     Measure,
     MeasureKind,
+    Scan,
     aggregate,
     base,
     combinations,
+    digest,
 )
-from discreet.plan._stability import Sensitivity, linear_sensitivity, sensitivity
+from discreet.plan._stability import (
+    Sensitivity,
+    form_sensitivity,
+    linear_sensitivity,
+    partition_sensitivity,
+    sensitivity,
+)
 from discreet.plan._target import rows_of_one_unit, target
-from discreet.plan._trees import Tree, shape_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.privacy import Neighbours
@@ -51,9 +81,15 @@ class Lowered:
     query: Query
     aggregates: tuple[Aggregate, ...]
     parts: tuple[Part, ...]
-    formulas: tuple[Formula, ...]  # one per statistic
+    formulas: tuple[Formula, ...]  # one per statistic, then those of whole outputs
+    outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+
+    @cached_property
+    def measured(self) -> str:
+        """Identity of what is measured: neither names of outputs nor what follows the noise."""
+        return digest((self.aggregates, self.parts, self.selector, self.labels))
 
     @cached_property
     def target(self) -> list[str]:
@@ -62,8 +98,13 @@ class Lowered:
 
     @cached_property
     def rows_of_one_unit(self) -> list[list[int | None]]:
-        """Most rows of one unit behind one number, and behind all numbers, of every part."""
-        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.parts]
+        """Most rows of one unit behind one number, and behind all numbers, of every release."""
+        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.outlets]
+
+    @cached_property
+    def outlets(self) -> tuple[Part, ...]:
+        """The part behind every release; formulas name releases."""
+        return tuple([part for part in self.parts for _ in range(part.outlets)])
 
 
 def lower(query: Query) -> Lowered:
@@ -79,27 +120,42 @@ class Lowering:
     measures: list[Measure] = field(default_factory=list)
     extra: list[Aggregate] = field(default_factory=list)
     slots: list[_Slot] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    """Slot behind every release."""
     known: dict[object, int] = field(default_factory=dict)
+    wanted: dict[Expr | None, set[Moment]] = field(default_factory=dict)
+    families: dict[Expr, Family] = field(default_factory=dict)
+    rest: int = -1
+    """Release that counts the rows of no family in a cluster."""
+    alone: dict[int, Formula] = field(default_factory=dict)
+    """Statistics that one output alone names, with the formula of that output."""
+    levels: dict[object, set[Fraction]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     def run(self) -> Lowered:
         """Lower all statistics, then the selection of keys."""
         query = self.query
-        formulas = tuple(s.lower(self) for s in query.statistics)
+        self._find_alone()
+        for i, s in enumerate(query.statistics):
+            if s.moment is not None and i not in self.alone:
+                self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
+        formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
+        outputs = tuple(replace(o, expr=self._folded(o.expr, formulas)) for o in query.outputs)
         selector = self._selector()
         self._check_other(selector)
         main = self._aggregate(query.keys, tuple(self.measures))
         parts = tuple(slot(main) for slot in self.slots)
         _check_size(query, parts)
-        return Lowered(query, (main, *self.extra), parts, formulas, selector, self.labels)
+        return Lowered(
+            query, (main, *self.extra), parts, tuple(formulas), outputs, selector, self.labels
+        )
 
     # -- what statistics ask for ----------------------------------------------------
 
     def vector(self, measure: Measure) -> int:
         """One integer per cell."""
         if measure not in self.known:
-            place = len(self.measures)
-            self.measures.append(measure)
+            place = self._place(measure)
 
             def slot(main: Aggregate) -> Part:
                 moves = sensitivity(main, measure)
@@ -114,9 +170,7 @@ class Lowering:
 
     def count(self, expr: Expr | None) -> int:
         """Rows, or rows where a value is not NULL."""
-        if expr is None or not expr.type.nullable:
-            return self.sum(ONE)
-        return self.sum(self.number(Not(IsNull(expr))))
+        return self.vector(self._counting(expr))
 
     def units(self) -> int:
         """Units: by their column, or as rows where each row is one."""
@@ -126,31 +180,56 @@ class Lowering:
         """Read a condition as 0 or 1; leave numbers alone."""
         return AsNumber(expr) if expr.type.kind is Kind.BOOLEAN else expr
 
-    def tree(self, expr: Expr) -> int:
-        """A tree of counts over the range of an expression."""
-        if (key := ("tree", expr)) in self.known:
-            return self.known[key]
+    def centred(self, expr: Expr) -> tuple[Expr, int]:
+        """Subtract the middle of the public range, so that a unit moves a sum by half of it."""
         t = expr.type
-        levels, leaves = shape_of(t.size)
-        width = -(-t.size // leaves)
+        centre = (t.lo + t.hi) // 2
+        middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
+        return Arithmetic("-", expr, middle), centre
+
+    def quantile(self, expr: Expr, at: Fraction) -> int:
+        """A quantile; all quantiles of one expression are one part."""
+        key = ("quantiles", expr)
+        if key not in self.known:
+            self.levels[key] = set()
+            self.known[key] = self._quantiles(expr, self.levels[key])
+        self.levels[key].add(at)
+        return self.known[key]
+
+    def _quantiles(self, expr: Expr, levels: set[Fraction]) -> int:
+        t = expr.type
+        codes, leaves = lattice_of(t.size, combinations(self.query.keys))
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
         shifted = Arithmetic("-", AsNumber(expr), first)
-        leaf = Rescale(shifted, Fraction(width), mode="floor")
+        leaf = Rescale(shifted, Fraction(codes), mode="floor")
         counts = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
+        place, moves, squares = len(self.extra), *self._moves(counts)
+        whole = self._sides() == 2 and not self.query.keys and leaves > 1
         step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)
-        part = Tree(
-            len(self.extra),
-            sensitivity(counts, counts.measures[0]),
-            self._coordinates(counts),
-            levels,
-            leaves,
-            t.lo * step,
-            width * step,
-            t.hi * step,
-            step,
-        )
-        self.known[key] = self._add(lambda _: part)
-        return self.known[key]
+
+        def slot(_: Aggregate) -> Part:
+            return Quantiles(
+                place,
+                moves,
+                self._coordinates(counts),
+                tuple(sorted(levels)),
+                leaves,
+                expr.describe(),
+                squares,
+                moves.l1 // 2 if whole else None,
+                t.lo * step,
+                codes * step,
+                t.hi * step,
+                step,
+            )
+
+        return self._add(slot)
+
+    def _moves(self, counts: Aggregate) -> tuple[Sensitivity, int]:
+        """How far a unit moves a histogram, and a bound on its squared rows by cell."""
+        one = sensitivity(replace(counts, neighbours=Neighbours.ADD_REMOVE), counts.measures[0])
+        squares = self._sides() ** 2 * one.l2_squared
+        return sensitivity(counts, counts.measures[0]), squares
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""
@@ -159,14 +238,15 @@ class Lowering:
         if top > len(codes):
             raise ParameterError(f"MODE asks for {top} of {len(codes)} values")
         counts = self._histogram(Key("\x00value", expr, codes))
+        moves, squares = self._moves(counts)
         part = Pick(
             len(self.extra),
-            sensitivity(counts, counts.measures[0]),
+            moves,
             self._coordinates(counts),
             top,
             codes,
             tuple(t.value(c) for c in codes),
-            self._cells_touched(counts),
+            squares,
         )
         return self._add(lambda _: part)
 
@@ -189,11 +269,272 @@ class Lowering:
         self.labels = labels
         return self._add(lambda main: part(main, place, sensitivity(main, main.measures[place])))
 
+    # -- families -------------------------------------------------------------------
+
+    def total(self, expr: Expr | None, moment: Moment) -> Formula:
+        """A count or a sum: off its family, or as a vector of its own."""
+        key = self._name(expr)
+        if key is None:
+            return self.rows()
+        if not self._is_family(key):
+            if moment is Moment.COUNT:
+                return Total(self.count(key), Fraction(1))
+            if len(self.wanted[key]) > 1 and not key.type.nullable:
+                # a mean or a variance measures the centred sum already, and rows are public
+                about, centre = self.centred(key)
+                step = key.type.step
+                return WeightedSum((self.sum(about), self.count(None)), (step, centre * step))
+            return Total(self.sum(key), key.type.step)
+        family = self.family(key)
+        return family.count() if moment is Moment.COUNT else family.sum()
+
+    def joint(self, expr: Expr) -> Family | None:
+        """The family of an expression; None where its number of values is public."""
+        key = self._name(expr)
+        return self.family(key) if key is not None and self._is_family(key) else None
+
+    def family(self, expr: Expr) -> Family:
+        """The joint part of an expression, or its piece of that of a cluster."""
+        if expr not in self.families:
+            self._measure(self._clusters.get(expr, (expr,)))
+        return self.families[expr]
+
+    def rows(self) -> Formula:
+        """All rows, off the family that hosts them."""
+        host = self._host
+        if host is None:
+            return Total(self.count(None), Fraction(1))
+        family = self.family(host)
+        if host not in self._clusters:
+            return family.rows()
+        terms = {self.rest: Fraction(1, family.total)}
+        for each in self._clusters[host]:
+            count = self.families[each].count()
+            terms |= zip(count.cells, count.weights, strict=True)
+        return WeightedSum(tuple(terms), tuple(terms.values()))
+
+    def _made(self, expr: Expr) -> Family:
+        """The family of one expression, by itself."""
+        degree, clustered = self._degree(expr), expr in self._clusters
+        null = expr.type.nullable and self._host == expr and not clustered
+        turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
+        turned = turned and degree == 1 and not null
+        hosts = self._host in self._clusters.get(expr, ())
+        plain = clustered and self.wanted[expr] == {Moment.SUM} and not hosts
+        return Family(expr, degree, null, turned, plain=plain)
+
+    def _measure(self, exprs: Sequence[Expr]) -> None:
+        """Add one joint part for families that no row reaches two of."""
+        made = [self._made(e) for e in exprs]
+        whole = lcm(*(f.own for f in made))
+        made = [replace(f, times=whole // f.own) for f in made]
+        sums = [self._sums(f) for f in made]
+        forms = [form for f, at in zip(made, sums, strict=True) for form in f.forms(at)]
+        if len(exprs) > 1 and self._host in exprs:
+            rows = self._place(self._counting(None))
+            forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
+
+        def slot(main: Aggregate) -> Part:
+            moves = partition_sensitivity(main, whole, turned=made[0].turned)
+            places = dict.fromkeys(m for form in forms for m, _ in form)
+            read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), read)
+
+        start = self._add(slot, len(forms))
+        for f in made:
+            self.families[f.expr] = replace(f, start=start)
+            start += f.size
+        self.rest = start
+
+    # -- whole outputs --------------------------------------------------------------
+
+    def _find_alone(self) -> None:
+        """Measure a·SUM(x) + b·COUNT as one vector where nothing else is asked of x."""
+        query, named = self.query, uses(self.query)
+        if self._public or self._selects_by_rows:
+            return
+        for out in query.outputs:
+            read = linear(out.expr)
+            if read is None or len(read[0]) < 2 or any(named[i] > 1 for i in read[0]):
+                continue
+            asked = {i: (self._name(query.statistics[i].expr), c) for i, c in read[0].items()}
+            exprs = {e for e, _ in asked.values() if e is not None}
+            kinds = {query.statistics[i].moment for i in asked}
+            if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
+                self.alone |= dict.fromkeys(asked, self._form(*exprs, asked))
+
+    def _only(self, statistics: Collection[int]) -> bool:
+        """Whether no other statistic counts the same rows or adds up the same values."""
+        names = {self._name(self.query.statistics[i].expr) for i in statistics}
+        return not any(
+            s.moment is not None and i not in statistics and self._name(s.expr) in names
+            for i, s in enumerate(self.query.statistics)
+        )
+
+    def _form(self, expr: Expr, asked: Mapping[int, tuple[Expr | None, Fraction]]) -> Formula:
+        """One integer for each cell: a·x + b for a row with a value, b for one without."""
+        slope = rows = count = Fraction(0)
+        for i, (name, times) in asked.items():
+            if self.query.statistics[i].moment is Moment.SUM:
+                slope += times * expr.type.step
+            elif name is None:
+                rows += times
+            else:
+                count += times
+        whole = lcm(slope.denominator, rows.denominator, count.denominator)
+        a, b, c = (int(x * whole) for x in (slope, rows, count))
+        ends = [a * x + b + c for x in (expr.type.lo, expr.type.hi)]
+        ends += [b] if expr.type.nullable else []
+        form: dict[int, int] = {self._place(Measure(MeasureKind.SUM, expr)): a}
+        for place, k in ((self._counting(None), b), (self._counting(expr), c)):
+            at = self._place(place)
+            form[at] = form.get(at, 0) + k
+
+        def slot(main: Aggregate) -> Part:
+            moves = form_sensitivity(main, min(ends), max(ends))
+            read = tuple((m, sensitivity(main, main.measures[m])) for m in form)
+            return Joint(0, moves, self._coordinates(main), (tuple(form.items()),), read)
+
+        return WeightedSum((self._add(slot),), (Fraction(1, whole),))
+
+    def _folded(self, out: OutputExpr, formulas: list[Formula]) -> OutputExpr:
+        """An output as one formula, where it is a combination or a mean of what is measured."""
+        if isinstance(out, StatisticValue | Number):
+            return out
+        if (read := linear(out)) is not None:
+            found = self._combined(read[0], formulas)
+            value = None if found is None else StatisticValue(_index(formulas, found))
+            if value is None or not read[1]:
+                return out if value is None else value
+            return Apply("+", (value, Number(read[1])))
+        match out:
+            case Apply("/", (a, b)):
+                sides = [linear(a), linear(b)]
+                terms = [weights(x[0], formulas) for x in sides if x is not None and not x[1]]
+                shares = {c: s for f in self.families.values() for c, s in f.shares().items()}
+                if len(terms) == 2 and terms[0] is not None and terms[1] is not None:
+                    mean = quotient(terms[0], terms[1], shares)
+                    return out if mean is None else StatisticValue(_index(formulas, mean))
+        return out
+
+    def _combined(self, terms: Mapping[int, Fraction], formulas: list[Formula]) -> Formula | None:
+        own = {self.alone[i] for i in terms if i in self.alone}
+        if own:
+            return own.pop()
+        found = weights(terms, formulas) if len(terms) > 1 else None
+        if found is None or self._open:
+            return None  # the counts that select keys have intervals of their own
+        return weighted(found)
+
+    def _sums(self, family: Family) -> Sums:
+        """Ask the engine for the sums that a family needs."""
+        expr = family.expr
+        count = self._place(self._counting(expr))
+        rows = self._place(self._counting(None)) if family.null else count
+        if family.degree == 0:
+            return Sums(rows, count)
+        first = self._place(Measure(MeasureKind.SUM, expr))
+        if family.degree == 1:
+            return Sums(rows, count, first)
+        squares = Measure(MeasureKind.SUM, Square(self.centred(expr)[0]))
+        return Sums(rows, count, first, self._place(squares))
+
+    def _name(self, expr: Expr | None) -> Expr | None:
+        """One name for what is counted or added up; None: rows."""
+        return None if expr is None else self.number(expr)
+
+    def _degree(self, expr: Expr) -> int:
+        if expr.type.kind is not Kind.NUMBER or expr.type.lo == expr.type.hi:
+            return 0
+        moments = self.wanted[expr]
+        return 2 if Moment.SPREAD in moments else int(moments != {Moment.COUNT})
+
+    def _is_family(self, expr: Expr) -> bool:
+        """Whether an expression's statistics need a joint part."""
+        moments = self.wanted[expr]
+        if expr in self._clusters:
+            return True
+        if self._public and not expr.type.nullable:
+            return False
+        if Moment.SPREAD in moments and self._degree(expr) < 2:
+            return False  # all values are equal
+        return (
+            self._host == expr
+            or len(moments) > 1
+            or Moment.MEAN in moments
+            or (Moment.SPREAD in moments)
+        )
+
+    @cached_property
+    def _public(self) -> bool:
+        """Whether the number of rows is public."""
+        query = self.query
+        fixed = isinstance(query.relation, Scan) and query.relation.table.unit is None
+        return fixed and not query.keys and query.neighbours is Neighbours.CHANGE_ONE
+
+    @cached_property
+    def _host(self) -> Expr | None:
+        """The expression off whose family the number of all rows is read; None: none."""
+        if None not in self.wanted or self._public or self._selects_by_rows:
+            return None
+        if self._clusters:
+            return max(self._clusters.values(), key=len)[0]
+        found = [e for e in self.wanted if e is not None and not self._is_constant_spread(e)]
+        return min(
+            found,
+            key=lambda e: (self._degree(e) + e.type.nullable, e.type.hi - e.type.lo),
+            default=None,
+        )
+
+    @cached_property
+    def _clusters(self) -> dict[Expr, tuple[Expr, ...]]:
+        """Expressions with values in disjoint rows, by each of them."""
+        if self.query.neighbours is not Neighbours.ADD_REMOVE:
+            return {}
+        groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
+        for expr, moments in self.wanted.items():
+            if expr is None or self._is_constant_spread(expr):
+                continue
+            facts = support(expr, zero=moments == {Moment.SUM} and None not in self.wanted)
+            fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
+            if fitting:
+                fitting[0].append((expr, facts))
+            else:
+                groups.append([(expr, facts)])
+        clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
+        return {e: cluster for cluster in clusters for e in cluster}
+
+    def _is_constant_spread(self, expr: Expr) -> bool:
+        return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2
+
+    @property
+    def _selects_by_rows(self) -> bool:
+        """Whether rows are counted already, to select keys."""
+        return self._open and self._units().kind is MeasureKind.SUM
+
+    @property
+    def _open(self) -> bool:
+        """Whether keys are selected from the data."""
+        return any(k.codes is None for k in self.query.keys)
+
     # -- machinery ------------------------------------------------------------------
 
-    def _add(self, slot: _Slot) -> int:
+    def _add(self, slot: _Slot, outlets: int = 1) -> int:
         self.slots.append(slot)
-        return len(self.slots) - 1
+        self.owners += [len(self.slots) - 1] * outlets
+        return len(self.owners) - outlets
+
+    def _place(self, measure: Measure) -> int:
+        """Where a measure stands; equal ones stand once."""
+        if measure not in self.measures:
+            self.measures.append(measure)
+        return self.measures.index(measure)
+
+    def _counting(self, expr: Expr | None) -> Measure:
+        """Rows, or rows where a value is not NULL."""
+        if expr is None or not expr.type.nullable:
+            return Measure(MeasureKind.SUM, ONE)
+        return Measure(MeasureKind.SUM, self.number(Not(IsNull(expr))))
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
@@ -233,8 +574,8 @@ class Lowering:
             coordinates = self._coordinates(main)
             return Keys(0, moves, coordinates, place, column, main.reach, self.query.other)
 
-        self.slots[index] = slot
-        return index
+        self.slots[self.owners[index]] = slot
+        return self.owners[index]
 
     def _check_other(self, selector: int | None) -> None:
         """Refuse a bucket of other keys where it would have no clear meaning."""
@@ -254,10 +595,12 @@ class Lowering:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
 
-    def _cells_touched(self, counts: Aggregate) -> int:
-        """Bound the cells of the question whose histogram one unit can change."""
-        cells = counts.reached(len(self.query.keys))
-        return cells * self._sides() if self.query.keys else cells
+
+def _index(formulas: list[Formula], formula: Formula) -> int:
+    """Place of a formula; it is added where it is not there yet."""
+    if formula not in formulas:
+        formulas.append(formula)
+    return formulas.index(formula)
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:

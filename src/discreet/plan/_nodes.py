@@ -45,7 +45,7 @@ class Writer(Protocol):
     ``bind`` and ``hold`` give names to values, which may then be written more than
     once. ``quotient`` cuts off towards zero, ``floor`` rounds an integer within
     `bounds` over a positive constant down, and ``calendar`` reads a part of the date
-    that lies some days after 1970-01-01.
+    that lies some days after 1970-01-01. ``matches`` tests a regular expression.
     """
 
     def column(self, name: str) -> str: ...
@@ -60,6 +60,7 @@ class Writer(Protocol):
     def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str: ...
     def absolute(self, x: str) -> str: ...
     def calendar(self, part: str, days: str) -> str: ...
+    def matches(self, x: str, pattern: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Binary(Expr):
     right: Expr
     loose = True
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, int]:
         """Integers by which the codes are multiplied to stand on one grid."""
         unit = common_step(self.left.type, self.right.type)

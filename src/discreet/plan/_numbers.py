@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from operator import add, mul, sub
 from typing import Any, Final
@@ -37,7 +38,7 @@ class Arithmetic(Binary):
     right: Expr
     words = "{left} {op} {right}"
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, int]:
         """Factors to the common grid; a product has a grid of its own."""
         return (1, 1) if self.op == "*" else super().factors
@@ -74,7 +75,7 @@ class Divide(Binary):
     step: Fraction
     words = "{left} / {right}"
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, int]:
         """Integers ``(f, g)`` with quotient code = round(left·f / (right·g))."""
         scale = self.left.type.step / (self.right.type.step * self.step)

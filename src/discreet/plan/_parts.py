@@ -26,11 +26,11 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import show
 from discreet.errors import NotProvedError
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.plan._choices import Choice
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
 
@@ -63,9 +63,9 @@ class Draw:
         noise: Ints = law.sample(n)
         return noise
 
-    def choose(self, scores: list[int], sensitivity: int, epsilon: Fraction) -> int:
-        """Pick an index with the exponential mechanism."""
-        return int(m.exponential(scores, sensitivity, epsilon).value)
+    def choose(self, scores: Ints, choice: Choice) -> int:
+        """Choose an index of high score."""
+        return choice.draw(scores)
 
     def answer(self, question: Question, counts: Any) -> Ints:
         """Put a question of a publication to private counts."""
@@ -110,8 +110,20 @@ class Rule(Protocol):
     def epsilon(self) -> Fraction | None:
         """ε of one draw, where a choice needs it; None: not offered."""
 
+    @property
+    def rho(self) -> Fraction | None:
+        """ρ of one draw, where the price is stated in it."""
+
+    @property
+    def flip(self) -> bool:
+        """Whether choices are the most accurate ones; else those that cost the least ρ."""
+
     def law(self, sensitivity: Sensitivity) -> Law:
         """Noise of one draw."""
+        ...
+
+    def times(self, shares: Fraction | int) -> Rule:
+        """The rule of a draw that gets so many shares (of ε, or of ρ)."""
         ...
 
 
@@ -121,6 +133,12 @@ class LaplaceRule:
 
     epsilon: Fraction
     delta: Fraction | None = None
+    flip: bool = True
+    rho: Fraction | None = field(default=None, init=False)
+
+    def times(self, shares: Fraction | int) -> LaplaceRule:
+        """So many shares of ε."""
+        return LaplaceRule(self.epsilon * shares, self.delta, self.flip)
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L1 sensitivity."""
@@ -135,6 +153,16 @@ class GaussianRule:
     constant: Fraction = Fraction(0)
     delta: Fraction | None = None
     epsilon: Fraction | None = field(default=None, init=False)
+    flip: bool = field(default=False, init=False)
+
+    @property
+    def rho(self) -> Fraction | None:
+        """What noise of variance ``per_square``·Δ₂² costs; not stated otherwise."""
+        return None if self.constant or not self.per_square else 1 / (2 * self.per_square)
+
+    def times(self, shares: Fraction | int) -> GaussianRule:
+        """So many shares of ρ."""
+        return GaussianRule(self.per_square / shares, self.constant / shares, self.delta)
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L2 sensitivity."""
@@ -197,9 +225,23 @@ class Part(ABC):
         return 0, self.sensitivity
 
     @property
+    def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
+        """All measures that it reads, and how far one unit moves each."""
+        return (self.reads,)
+
+    @property
+    def outlets(self) -> int:
+        """How many releases it makes; formulas name them, not parts."""
+        return 1
+
+    @property
     def groups(self) -> int | None:
         """Most groups of one unit that its price rests on; None: it rests on none."""
         return None
+
+    def facts(self, law: Any) -> list[str]:  # noqa: ARG002 - a hook
+        """What its numbers are about, beyond limits and clamps, in words."""
+        return []
 
     @abstractmethod
     def price(self, rule: Rule) -> Priced:
@@ -209,9 +251,15 @@ class Part(ABC):
         """Cells that it lets out, where it selects keys."""
         raise NotProvedError(f"a {self.kind} does not select keys")
 
-    @abstractmethod
-    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Release:
+    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Release:  # noqa: ARG002 - a hook
         """Add noise to the exact integers of the cells."""
+        raise NotProvedError(f"a {self.kind} does not make one release")
+
+    def releases(
+        self, priced: Priced, groups: Groups, cells: Cells, draw: Draw
+    ) -> tuple[Release, ...]:
+        """Everything that it lets out, in the order of its outlets."""
+        return (self.release(priced, groups, cells, draw),)
 
     @abstractmethod
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
@@ -255,11 +303,12 @@ class Priced:
     @property
     def noise(self) -> Law | None:
         """Law of the integers that are added, where there are any."""
-        return self.law if isinstance(self.law, Law) else None
+        law = getattr(self.law, "law", self.law)  # a selection of keys holds its law
+        return law if isinstance(law, Law) else None
 
-    def release(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> Release:
+    def releases(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> tuple[Release, ...]:
         """Measure the groups and add the noise that was priced."""
-        return self.part.release(self, groups[self.part.aggregate], cells, draw)
+        return self.part.releases(self, groups[self.part.aggregate], cells, draw)
 
     def to_dict(self) -> dict[str, Any]:
         """Kind and exact noise, for the ledger."""

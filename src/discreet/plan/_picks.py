@@ -1,35 +1,22 @@
-r"""Picks: the most frequent labels of each cell, chosen by the exponential mechanism.
+r"""Picks: the most frequent labels of each cell, chosen by their counts.
 
-Scores are counts, each moved by one unit by at most ``linf``. One choice at ε has a
-log-likelihood ratio within an interval of length ε (bounded range; Durfee & Rogers
-2019). A unit moves the scores of at most ``touched`` cells, and ``top`` labels are
-chosen one after another without replacement: ``top``·``touched`` choices compose.
+Scores are counts: one more row raises one score of its cell by one and lowers none, so
+they are monotone with Δ = 1, and the choices of all cells cost what
+:mod:`discreet.plan._choices` proves. ``top`` labels are chosen one after another without
+replacement: as many draws compose, each on the scores that the earlier choices left over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from discreet import privacy as p
-from discreet.errors import Hint, ParameterError
+from discreet.plan._choices import Choice, Moves
 from discreet.plan._parts import Cells, Draw, Exact, Groups, Ints, Part, Priced, Release, Rule
 from discreet.plan._valid import damaged, integer
-
-
-@dataclass(frozen=True)
-class Preference:
-    """Labels are chosen with probability ∝ exp(ε·score/2Δ)."""
-
-    epsilon: Fraction
-
-    def to_dict(self) -> dict[str, str]:
-        """The exact ε of one choice."""
-        return {"epsilon": str(self.epsilon)}
 
 
 @dataclass(frozen=True)
@@ -39,43 +26,40 @@ class Pick(Part):
     top: int
     codes: tuple[int, ...]
     labels: tuple[object, ...]
-    touched: int
-    """Most cells in which one unit can influence the choice."""
+    squares: int
+    """Bound on the sum over cells of squared rows that one unit moves."""
 
     kind: ClassVar[str] = "pick"
 
     @property
     def gaussian(self) -> bool:
-        """A choice is made by the exponential mechanism alone."""
+        """A choice needs ε, or ρ."""
         return False
 
     @property
     def draws(self) -> int:
-        """One for each label listed; cells that a unit touches share it."""
+        """One for each label listed."""
         return self.top
 
     def price(self, rule: Rule) -> Priced:
-        """Divide a draw's ε among the cells that one unit touches."""
-        if rule.epsilon is None:
-            raise ParameterError(
-                "MODE is priced by epsilon=, not rho=", hint=Hint("epsilon", "0.5")
-            )
-        each = rule.epsilon / self.touched
-        return Priced(self, Preference(each), (p.BoundedRange(each),) * (self.top * self.touched))
+        """One choice in all cells for each label."""
+        rows = self.sensitivity.l1
+        choice, loss = Choice.priced(rule, Moves(rows, self.squares))
+        choice = replace(choice, sensitivity=rows, monotone=True)
+        return Priced(self, choice, (loss,) * self.top)
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Labels:
         """Choose labels, cell by cell."""
-        picks = [self._choose(priced.law.epsilon, groups, cell, draw) for cell in cells.shown]
-        return Labels(tuple(picks))
+        return Labels(tuple(self._choose(priced.law, groups, cell, draw) for cell in cells.shown))
 
     def _choose(
-        self, epsilon: Fraction, groups: Groups, cell: tuple[Any, ...], draw: Draw
+        self, choice: Choice, groups: Groups, cell: tuple[Any, ...], draw: Draw
     ) -> tuple[object, ...]:
         left = list(range(len(self.codes)))
         scores = [groups.get((*cell, code), (0,))[0] for code in self.codes]
         picks: list[object] = []
         for _ in range(self.top):
-            best = draw.choose([scores[i] for i in left], self.sensitivity.linf, epsilon)
+            best = draw.choose(np.array([scores[i] for i in left], dtype=object), choice)
             picks.append(self.labels[left.pop(best)])
         return tuple(picks)
 
@@ -84,12 +68,18 @@ class Pick(Part):
         yield "", {key: values[0] for key, values in groups.items()}
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
-        """Besides distances: how many cells change their scores."""
-        distances = super().moved(left, right)
-        cells = {k[:-1] for k in left.keys() | right.keys() if left.get(k) != right.get(k)}
-        if len(cells) > self.touched:
-            distances.append(f"pick changed in {len(cells)} cells, declared {self.touched}")
-        return distances
+        """Besides distances: rows that move, squared and added up by cell."""
+        return super().moved(left, right) + squares_moved(self.kind, left, right, self.squares)
+
+
+def squares_moved(kind: str, left: Groups, right: Groups, declared: int) -> list[str]:
+    """What two tables' histograms violate of a bound on squared rows by cell."""
+    rows: dict[tuple[Any, ...], int] = {}
+    for key in left.keys() | right.keys():
+        by = abs(left.get(key, (0,))[0] - right.get(key, (0,))[0])
+        rows[key[:-1]] = rows.get(key[:-1], 0) + by
+    squares = sum(n * n for n in rows.values())
+    return [] if squares <= declared else [f"{kind} moved by Σc² {squares}, declared {declared}"]
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,30 @@ asked, the cost is :func:`discreet.plan.charge` of the losses that the parts sta
 
 The split
 ---------
-Each draw (a vector, one level of a tree, one choice) gets an equal share: noise
-relative to a part's own sensitivity is inversely proportional to its share, so the
-worst relative error is least when shares are equal. With ``within`` the shares
-follow from the margins instead.
+What can share a draw does (``_joint``). Each draw that is left (a family of statistics, one level
+of a tree, one choice) gets an equal share. With weights w the total variance
+:math:`\sum w_j\sigma_j^2` is least at Laplace shares :math:`\propto(w_j\Delta_j^2)^{1/3}`
+and Gaussian shares :math:`\propto\sqrt{w_j}\Delta_j`; how large the answers are is
+private, so each variance is weighed by the square of its own sensitivity, and both rules say
+*equal*. That also makes the worst relative error least. With ``within`` the shares follow
+from the margins instead.
 
 Laplace or Gaussian
 -------------------
 With k draws of sensitivities :math:`(\Delta_1, \Delta_2)`, Laplace noise has
 standard deviation :math:`\sqrt2\,k\Delta_1/\varepsilon`, Gaussian noise
 :math:`\sqrt k\,\Delta_2\sigma(\varepsilon,\delta)`: many parts and many groups
-per unit favour the Gaussian. The planner takes whichever has the smaller worst
-ratio, and says so. Without ``delta`` (and without ``rho``) only Laplace keeps
-the promise.
+per unit favour the Gaussian. Without ``delta`` (and without ``rho``) only Laplace keeps
+the promise. Where both keep it, the planner takes what is cheapest in the budget's own
+currency, and says so: with a budget in ρ the law of less ρ, otherwise that of
+the smaller worst ratio (both cost ε). Margins (``within``) are met by the law that
+costs less.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,9 +40,9 @@ from typing import Literal as Choice
 from discreet import privacy as p
 from discreet._exact import show
 from discreet.errors import Hint, ParameterError
-from discreet.noise import DiscreteLaplace
 from discreet.plan._formula import Total
 from discreet.plan._lower import Lowered
+from discreet.plan._means import WeightedSum
 from discreet.plan._parts import (
     Cost,
     GaussianRule,
@@ -51,6 +56,10 @@ from discreet.plan._target import level_of_each
 
 Noise = Choice["laplace", "gaussian"]
 
+_LEAST = Fraction(1, 10**9)
+_FINE = Fraction(10001, 10000)
+"""Least share that is tried, and how close to the least that meets a margin is close enough."""
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -61,6 +70,8 @@ class Ask:
     rho: Fraction | None = None
     within: Mapping[str, Fraction] | None = None
     confidence: float = 0.95
+    currency: Choice["epsilon", "rho"] = "epsilon"
+    """What the budget counts; where laws differ, that of the lower price is taken."""
 
     def __post_init__(self) -> None:
         offers = [x is not None for x in (self.epsilon, self.rho, self.within)]
@@ -89,6 +100,17 @@ class Plan:
         """Losses of all draws of all parts."""
         return [loss for priced in self.parts for loss in priced.losses]
 
+    @property
+    def target(self) -> list[str]:
+        """What stands between the table and the numbers, in words."""
+        own = [fact for priced in self.parts for fact in priced.part.facts(priced.law)]
+        return [*self.lowered.target, *own]
+
+    @cached_property
+    def outlets(self) -> tuple[Priced, ...]:
+        """The priced part behind every release."""
+        return tuple([priced for priced in self.parts for _ in range(priced.part.outlets)])
+
     @cached_property
     def cost(self) -> Cost:
         """What the parts' own losses cost together."""
@@ -106,13 +128,19 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     if ask.rho is not None:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
-    rule = LaplaceRule(ask.epsilon / max(_draws(lowered), 1), ask.delta)
+    rule = LaplaceRule(
+        ask.epsilon / max(_draws(lowered), 1), ask.delta, flip=ask.currency == "epsilon"
+    )
     why = "Laplace noise: a pure guarantee"
     claim = None if ask.delta is None else (ask.epsilon, ask.delta)
     laplace = _plan(lowered, "laplace", [rule] * len(lowered.parts), why, claim)
     if ask.delta is None or noise == "laplace" or not all(x.gaussian for x in lowered.parts):
         return laplace
-    best = min((laplace, _gaussian(lowered, ask.epsilon, ask.delta)), key=_worst)
+    both = (laplace, _gaussian(lowered, ask.epsilon, ask.delta))
+    if ask.currency == "rho":
+        best = min(both, key=lambda plan: plan.cost.rho)
+        return replace(best, why=f"{best.noise.capitalize()} noise costs less ρ here")
+    best = min(both, key=_worst)
     return replace(best, why=f"{best.noise.capitalize()} noise is the smaller here")
 
 
@@ -149,14 +177,19 @@ def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Pl
     rules = [GaussianRule(1 / (2 * share), delta=delta)] * len(lowered.parts)
     why = "Gaussian noise: the cost is stated in ρ"
     plan = _plan(lowered, "gaussian", rules, why)
+    try:
+        return _claimed(plan, delta)
+    except OverflowError:
+        raise ParameterError(f"rho={show(rho)} protects nothing", hint=Hint("rho", "0.1")) from None
+
+
+def _claimed(plan: Plan, delta: Fraction | None) -> Plan:
+    """Gaussian noise with the ε that its ρ implies at a δ."""
     if not plan.losses:
         return plan
     total = p.compose(plan.losses).zcdp()
     reported = delta if delta is not None else Fraction(1, 10**6)
-    try:
-        epsilon = Fraction(p.Zcdp(total.rho0).epsilon(reported)) if total.rho0 else Fraction(0)
-    except OverflowError:
-        raise ParameterError(f"rho={show(rho)} protects nothing", hint=Hint("rho", "0.1")) from None
+    epsilon = Fraction(p.Zcdp(total.rho0).epsilon(reported)) if total.rho0 else Fraction(0)
     return replace(plan, claim=(epsilon, reported + total.delta0))
 
 
@@ -185,62 +218,89 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
 
 
 def _within(lowered: Lowered, ask: Ask) -> Plan:
-    """Least ε whose Laplace noise meets every margin at the stated confidence."""
+    """Least price whose noise meets every margin at the stated confidence."""
+    laplace = _meeting(lowered, ask, lambda x: LaplaceRule(x, ask.delta))
+    why = f"least ε that meets the margins at {ask.confidence:.0%}"
+    best = _plan(lowered, "laplace", laplace, f"Laplace noise: {why}")
+    if not all(x.gaussian for x in lowered.parts) or not best.losses:
+        return best
+    if ask.currency == "epsilon" and ask.delta is None:
+        return best
+    rules = _meeting(lowered, ask, lambda x: GaussianRule(1 / (2 * x), delta=ask.delta))
+    why = why.replace("ε", "ρ") if ask.currency == "rho" else why
+    other = _claimed(_plan(lowered, "gaussian", rules, f"Gaussian noise: {why}"), ask.delta)
+    if getattr(other.cost, ask.currency) < getattr(best.cost, ask.currency):
+        return other
+    return replace(best, why=f"Laplace noise: {why}")
+
+
+def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> list[Rule]:
+    """Rules of the least shares that meet the margins, part by part."""
     assert ask.within is not None
     shares: dict[int, Fraction] = {}
-    outputs = {o.name: o.expr for o in lowered.query.outputs}
+    outputs = {o.name: o.expr for o in lowered.outputs}
     for name, margin in ask.within.items():
         if name not in outputs:
             raise ParameterError(
                 f"within names {name!r}, which is not an output column",
                 hint=Hint("within", {next(iter(outputs)): _shown(margin)}),
             )
-        index, step = _single(lowered, outputs[name], name)
-        moves = lowered.parts[index].sensitivity.l1
-        here = replace(ask, confidence=level_of_each(lowered, outputs[name], ask.confidence))
-        shares[index] = max(
-            shares.get(index, Fraction(0)),
-            _share(moves, margin / step, here),
-        )
-    if not shares:
+        if margin < 0:
+            raise ParameterError("a margin must not be negative")
+        formula = _promised(lowered, outputs[name], name)
+        level = level_of_each(lowered, outputs[name], ask.confidence)
+        parts = {id(lowered.outlets[i]) for i in formula.parts}
+        used = [i for i, part in enumerate(lowered.parts) if id(part) in parts and part.private]
+        share = _least(lowered, formula, margin, level, rule) if used else Fraction(1, 10**6)
+        for i in used or range(0):
+            shares[i] = max(shares.get(i, Fraction(0)), share)
+    if not ask.within:
         raise ParameterError("within= needs at least one margin", hint=Hint("within", {"n": 25}))
-    least = min(shares.values())
-    rules = [LaplaceRule(shares.get(i, least), ask.delta) for i in range(len(lowered.parts))]
-    why = f"least ε that meets the margins at {ask.confidence:.0%}"
-    return _plan(lowered, "laplace", rules, why)
+    least = min(shares.values(), default=Fraction(1, 10**6))
+    return [rule(shares.get(i, least)) for i in range(len(lowered.parts))]
 
 
-def _single(lowered: Lowered, out: object, name: str) -> tuple[int, Fraction]:
+def _promised(lowered: Lowered, out: object, name: str) -> Total | WeightedSum:
     formula = lowered.formulas[out.index] if isinstance(out, StatisticValue) else None
-    if not isinstance(formula, Total):
+    if not isinstance(formula, Total | WeightedSum):
         raise ParameterError(
             f"the error of {name!r} depends on private counts, so no price can promise it",
             hint="put margins on a COUNT or SUM column",
         )
-    return formula.vector, formula.step
+    return formula
 
 
-def _share(moves: int, margin: Fraction, ask: Ask) -> Fraction:
-    """Smallest ε (rounded up to 4 digits) with P(|X| ≤ margin) ≥ confidence.
+def _least(
+    lowered: Lowered,
+    formula: Total | WeightedSum,
+    margin: Fraction,
+    level: float,
+    rule: Callable[[Fraction], Rule],
+) -> Fraction:
+    """Smallest share (rounded up to 4 digits) at which the noise stays within a margin.
 
-    With r = e^{−1/s} the tail is P(|X| > m) = 2r^{m+1}/(1+r); the equation
-    2r^{m+1}/(1+r) = β is solved by iterating r ← (β(1+r)/2)^{1/(m+1)}, which
-    increases to the root from below, then checked on the law itself.
+    Intervals grow with the noise, so halving finds it; the laws themselves decide.
     """
-    if moves == 0:
-        return Fraction(1, 10**6)
-    whole = margin.numerator // margin.denominator
-    if whole < 0:
-        raise ParameterError("a margin must not be negative")
-    beta = 1 - ask.confidence
-    r = (beta / 2) ** (1 / (whole + 1))
-    for _ in range(60):
-        r = (beta * (1 + r) / 2) ** (1 / (whole + 1))
-    # a margin beyond all reason, or hardly any confidence, would round to a price of zero
-    share = _round_up(max(Fraction(-math.log(r) * moves), Fraction(1, 10**9)))
-    while DiscreteLaplace(Fraction(moves) / share).interval(ask.confidence).high > whole:
-        share = _round_up(share * Fraction(1001, 1000))
-    return share
+
+    def meets(share: Fraction) -> bool:
+        made = rule(share)
+        laws = [
+            made.law(part.sensitivity) if part.private and i in formula.parts else None
+            for i, part in enumerate(lowered.outlets)
+        ]
+        # a hair is left for the rounding of a product of doubles
+        return Fraction(formula.half(laws, level)) <= margin * (1 + Fraction(1, 10**12))
+
+    low = high = _LEAST
+    while not meets(high):
+        low, high = high, high * 16
+    while high / low > _FINE:
+        middle = _round_up(Fraction(math.sqrt(low * high)))
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    share = _round_up(high)
+    return share if meets(share) else _round_up(share * Fraction(1001, 1000))
 
 
 def _round_up(x: Fraction) -> Fraction:

@@ -65,7 +65,46 @@ class Apply:
     args: tuple[OutputExpr, ...]
 
 
-OutputExpr = StatisticValue | KeyValue | Number | Text | Apply
+@dataclass(frozen=True)
+class Grouping:
+    """1 in the rows of a coarser level that add up over a key, 0 where it has a value."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A function of outputs over several rows of the answer, after the noise.
+
+    ``partition`` holds keys. ``rows`` is the frame: how many rows before and after
+    (None: all); without it the frame is the whole partition, or, where rows have an order,
+    all rows up to this one and those that tie with it.
+    """
+
+    op: str
+    args: tuple[OutputExpr, ...]
+    partition: tuple[OutputExpr, ...] = ()
+    order: tuple[tuple[OutputExpr, bool], ...] = ()
+    rows: tuple[int | None, int | None] | None = None
+
+
+OutputExpr = StatisticValue | KeyValue | Number | Text | Apply | Grouping | Window
+
+
+def parts_of(out: OutputExpr) -> tuple[OutputExpr, ...]:
+    """What an output is computed from, one step down."""
+    match out:
+        case Apply(_, args):
+            return args
+        case Window(_, args, partition, order):
+            return (*args, *partition, *(by for by, _ in order))
+    return ()
+
+
+def windows_of(out: OutputExpr) -> set[Window]:
+    """Windows that stand anywhere in an output."""
+    own = {out} if isinstance(out, Window) else set()
+    return own.union(*(windows_of(part) for part in parts_of(out)))
 
 
 @dataclass(frozen=True)
@@ -90,6 +129,8 @@ class Query:
     order: tuple[tuple[OutputExpr, bool], ...] = ()  # (expression, descending)
     limit: int | None = None
     other: str | None = None  # label of a bucket for unselected open keys
+    levels: tuple[tuple[str, ...], ...] = ()  # keys of each level of totals; (): all keys
+    qualify: OutputExpr | None = None  # a test of windows, after HAVING
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.outputs]

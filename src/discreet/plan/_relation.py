@@ -508,12 +508,7 @@ class Aggregate:
     @cached_property
     def reach(self) -> int:
         """Most groups in which one unit has rows."""
-        return self.reached(len(self.keys))
-
-    def reached(self, keys: int) -> int:
-        """Most groups, made by the first `keys` keys, in which one unit has rows."""
-        groups = self.relation.spread({f"k{i}" for i in range(keys)})
-        least = _least(groups, combinations(self.keys[:keys]))
+        least = _least(self.relation.spread(self.group), combinations(self.keys))
         assert least is not None
         return least
 

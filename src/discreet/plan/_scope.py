@@ -216,6 +216,14 @@ class Source:
 
     alias: str
     columns: Mapping[str, Expr]
+    unit: str | None = None  # what the unit is called in a joined private table
+    left: bool = False  # whether its rows may be missing
+
+
+def _names_unit(source: Source, name: str, table: str) -> bool:
+    """Whether a name, of a joined table, is that table's unit."""
+    own = source.unit is not None and source.unit.casefold() == name.casefold()
+    return own and source.alias.casefold() == table.casefold()
 
 
 @dataclass(frozen=True)
@@ -258,7 +266,8 @@ class Scope:
         if self.unit is None or folded != self.unit.casefold():
             return False
         if table is not None and table.casefold() != first.alias.casefold():
-            return False
+            # after an inner join on the unit both tables name the same one
+            return any(_names_unit(s, name, table) and not s.left for s in self.sources[1:])
         found = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
         column = None if found is None else plain_column(found)
         return found is None or (column is not None and column.name == self.unit)
@@ -283,6 +292,12 @@ class Scope:
             raise UnknownNameError(
                 f"{quote(name)} is the privacy unit: it can be counted and nothing else",
                 hint=f"COUNT(DISTINCT {name})",
+            )
+        if any(_names_unit(s, name, s.alias) for s in sources[:1]):
+            raise QueryError(
+                f"{quote(f'{table}.{name}')} is NULL where a LEFT JOIN finds nothing; write JOIN "
+                "to count those who have a row there, or count the first table's unit",
+                hint=f"COUNT(DISTINCT {self.sources[0].alias}.{self.unit})",
             )
         raise unknown("column", name, [n for s in sources for n in s.columns])
 
@@ -369,7 +384,7 @@ class Scope:
         columns = {n: rebuild(e, leaf) for n, e in source.columns.items()}
         known = {} if how == "left" else {prefix + n: r for n, r in other.known.items()}
         caps = {prefix + n: cap for n, cap in other.caps.items()}
-        scope = self._joined(joined, Source(name, columns))
+        scope = self._joined(joined, Source(name, columns, other.unit, how == "left"))
         return replace(scope, known={**scope.known, **known}, caps={**scope.caps, **caps})
 
     def having(self, other: Scope, *, where: bool) -> Scope:

@@ -38,6 +38,16 @@ vertices again (the square of the move is convex in c and d).
 Without keys and if each unit certainly has exactly one row (row units, no
 filter, no NULL), the move is within :math:`hi - lo`.
 
+*Several integers per group* (:func:`partition_sensitivity`). If a row adds
+:math:`\varphi\ge0` to J integers of its group with :math:`\sum_j\varphi_j\le D`, a unit adds
+z ≥ 0 with :math:`\|z_g\|_2\le\|z_g\|_1\le c_gD`: L1 is at most :math:`D\sum c_g`, L2²
+at most :math:`D^2\sum c_g^2`, and no integer moves by more than :math:`D\max c_g`; all rows
+in one of the J attain them. Changing a unit moves by z − z' with both ≥ 0, so L1 and L2²
+at most double and L∞ stays. Of two cells U, V without keys (one group) the *turned* pair
+(U − V, U + V) costs the same under change-one: a unit adds (s, n) with
+:math:`|s|\le n\le kD`, and :math:`|s-s'|+|n-n'|` is convex, hence largest at
+corners 0, (±kD, kD): 2kD. Its L2² is :math:`4k^2D^2`, its L∞ 2kD.
+
 Counting distinct codes in a group moves by at most the number of the unit's
 rows there and of the codes; counting units by at most one.
 """
@@ -102,13 +112,27 @@ class _Counts:
 def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     """Exact sensitivity of one measure of an aggregate under its neighbour relation."""
     lo, hi, counts = _per_row(aggregate, measure)
+    certain = not aggregate.keys and always_one_row(aggregate, measure)
+    return _of_rows(aggregate, (lo, hi), counts, certain=certain)
+
+
+def form_sensitivity(aggregate: Aggregate, lo: int, hi: int) -> Sensitivity:
+    """Sensitivity of one integer per group to which a row adds between `lo` and `hi`."""
+    return _of_rows(aggregate, (lo, hi), _counts(aggregate, aggregate.share), certain=False)
+
+
+def _of_rows(
+    aggregate: Aggregate, ends: tuple[int, int], counts: _Counts, *, certain: bool
+) -> Sensitivity:
+    """Sensitivity from the ends of what one row adds; `certain`: every unit has its one row."""
+    lo, hi = ends
     a = max(abs(lo), abs(hi))
     if aggregate.neighbours is Neighbours.ADD_REMOVE:
         return Sensitivity(a * counts.total, a * a * counts.squares, a * counts.largest)
     w = max(hi, 0) + max(-lo, 0)
     move = w * counts.largest
     cells = combinations(aggregate.keys)
-    if not aggregate.keys and always_one_row(aggregate, measure):
+    if certain:
         move = hi - lo
     if cells == 1:
         return Sensitivity(move, move**2, move)
@@ -119,6 +143,23 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
     if cells is not None:
         l1, l2_squared = min(l1, cells * move), min(l2_squared, cells * move**2)
     return Sensitivity(l1, l2_squared, move)
+
+
+def partition_sensitivity(aggregate: Aggregate, total: int, *, turned: bool) -> Sensitivity:
+    """Joint sensitivity of integers to which one row adds non-negative shares of `total`.
+
+    `turned`: of the difference and the sum of two of them, in the one group there is.
+    """
+    counts = _counts(aggregate, aggregate.share)
+    l1, most = total * counts.total, total * counts.largest
+    l2_squared = total**2 * counts.squares
+    if aggregate.neighbours is Neighbours.ADD_REMOVE:
+        assert not turned
+        return Sensitivity(l1, l2_squared, most)
+    if turned:
+        assert not aggregate.keys
+        return Sensitivity(2 * most, 4 * most**2, 2 * most)
+    return Sensitivity(2 * l1, 2 * l2_squared, most)
 
 
 def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) -> Sensitivity:

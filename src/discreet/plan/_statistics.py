@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._expr import Arithmetic, Constant, Expr, Square
+from discreet.plan._families import Moment
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._relation import Measure, MeasureKind
 from discreet.plan._types import Kind, Type
@@ -72,6 +73,10 @@ class Statistic(ABC):
     """Whether open keys are shown, hence selected."""
     ordered: ClassVar[bool] = False
     """Whether WITHIN GROUP may name its expression."""
+    adds_up: ClassVar[bool] = False
+    """Whether its parts in a union of groups are the sums of those of each."""
+    moment: ClassVar[Moment | None] = None
+    """What it needs of its expression, where a joint part may answer."""
     known: ClassVar[list[type[Statistic]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -127,7 +132,9 @@ class Statistic(ABC):
 class Count(Statistic):
     """Rows; with an expression, rows where it is not NULL."""
 
+    adds_up = True
     word = "count"
+    moment = Moment.COUNT
     needs_expr = False
     names = (Name("COUNT"), Name("COUNTIF"), Name("COUNT_IF"))
     fluent = (
@@ -140,8 +147,8 @@ class Count(Statistic):
         return cls(expr if expr is not None and expr.type.nullable else None, **parameters)
 
     def lower(self, low: Lowering) -> Formula:
-        """Measure one vector: the estimate is its total."""
-        return Total(low.count(self.expr), Fraction(1))
+        """A vector, or a combination of what a family measures."""
+        return low.total(self.expr, Moment.COUNT)
 
 
 @dataclass(frozen=True)
@@ -186,23 +193,26 @@ class CountUnits(Statistic):
 class Sum(Statistic):
     """The sum of a column, clamped to its bounds."""
 
+    adds_up = True
     word = "sum"
+    moment = Moment.SUM
     suits = _NUMBERS
     must = "a number"
     names = (Name("SUM"),)
     fluent = (Fluent("sum", "SUM", "Add values up."),)
 
     def lower(self, low: Lowering) -> Formula:
-        """Measure one vector: the estimate is its total."""
-        expr = low.number(self._value)
-        return Total(low.sum(expr), expr.type.step)
+        """A vector, or a combination of what a family measures."""
+        return low.total(self.expr, Moment.SUM)
 
 
 @dataclass(frozen=True)
 class Average(Statistic):
     """Mean of the values that are not NULL."""
 
+    adds_up = True
     word = "avg"
+    moment = Moment.MEAN
     suits = _NUMBERS
     must = "a number"
     names = (Name("AVG"), Name("MEAN"))
@@ -216,12 +226,14 @@ class Average(Statistic):
     )
 
     def lower(self, low: Lowering) -> Formula:
-        """A centred sum and a count."""
+        """A quotient of two combinations; a centred sum where the number of values is public."""
+        if (family := low.joint(self._value)) is not None:
+            return family.mean()
         expr = low.number(self._value)
-        centred, centre = _centred(expr)
+        about, centre = low.centred(expr)
         t = expr.type
         return Mean(
-            low.sum(centred),
+            low.sum(about),
             low.count(expr),
             centre * t.step,
             t.step,
@@ -234,9 +246,11 @@ class Average(Statistic):
 class Variance(Statistic):
     """Variance, divided by n − 1 (``sample``) or by n."""
 
+    adds_up = True
     sample: bool = True
 
     word = "var"
+    moment = Moment.SPREAD
     suits = _NUMBERS
     must = "a number"
     root: ClassVar[bool] = False
@@ -256,14 +270,16 @@ class Variance(Statistic):
     )
 
     def lower(self, low: Lowering) -> Formula:
-        """Two centred moments and a count."""
+        """Three shares of degree two; centred moments where the number of values is public."""
+        if (family := low.joint(self._value)) is not None:
+            return family.spread(sample=self.sample, root=self.root)
         expr = low.number(self._value)
-        centred, centre = _centred(expr)
-        squares = Square(centred)
+        about, centre = low.centred(expr)
+        squares = Square(about)
         half = squares.type.hi // 2
         shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
         return Spread(
-            low.sum(centred),
+            low.sum(about),
             low.sum(Arithmetic("-", squares, shift)),
             low.count(expr),
             half,
@@ -346,8 +362,8 @@ class QuantileOf(Statistic):
         return self._value.type
 
     def lower(self, low: Lowering) -> Formula:
-        """A tree, shared by all quantiles of one expression."""
-        return Quantile(low.tree(self._value), self.at)
+        """A point of a public lattice."""
+        return Quantile(low.quantile(self._value, self.at), self.at)
 
     def _shown(self) -> tuple[str, ...]:
         return (show(self.at),)
@@ -432,11 +448,3 @@ CALLS: Final[dict[str, tuple[type[Statistic], Name]]] = {
 
 FLUENT: Final[dict[str, Fluent]] = {f.name: f for s in Statistic.known for f in s.fluent}
 """Every function of the fluent API."""
-
-
-def _centred(expr: Expr) -> tuple[Expr, int]:
-    """Subtract the middle of the public range, so that a unit moves a sum by half of it."""
-    t = expr.type
-    centre = (t.lo + t.hi) // 2
-    middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
-    return Arithmetic("-", expr, middle), centre

@@ -20,7 +20,7 @@ from discreet._print import number
 from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
-from discreet.plan._query import Apply, OutputExpr, Query, StatisticValue
+from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of
 from discreet.plan._relation import (
     Aggregate,
     Filter,
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 
 def statistics_of(out: OutputExpr) -> set[int]:
     """Indices of the statistics an output reads."""
-    match out:
-        case StatisticValue(index):
-            return {index}
-        case Apply(_, args):
-            return set().union(*(statistics_of(a) for a in args))
-    return set()
+    own = {out.index} if isinstance(out, StatisticValue) else set()
+    return own.union(*(statistics_of(part) for part in parts_of(out)))
+
+
+def outside_windows(out: OutputExpr) -> set[int]:
+    """Statistics that an output reads in its own row."""
+    if isinstance(out, Window):
+        return set()
+    own = {out.index} if isinstance(out, StatisticValue) else set()
+    return own.union(*(outside_windows(part) for part in parts_of(out)))
 
 
 def choosing(
@@ -52,10 +56,12 @@ def choosing(
     order: Sequence[tuple[OutputExpr, bool]],
     limit: int | None,
     cells: int | None,
+    qualify: OutputExpr | None = None,
 ) -> set[int]:
     """Statistics whose noise decides which of the cells are shown (None: cells are not known)."""
-    found = set() if having is None else statistics_of(having)
-    if limit is not None and (cells is None or limit < cells or having is not None):
+    tests = [test for test in (having, qualify) if test is not None]
+    found = set().union(*(statistics_of(test) for test in tests))
+    if limit is not None and (cells is None or limit < cells or tests):
         found = found.union(*(statistics_of(out) for out, _ in order))
     return found
 
@@ -78,7 +84,7 @@ def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     cells = combinations(query.keys)
     if cells is None:
         return level  # how many cells there will be is not public
-    chosen = choosing(query.having, query.order, query.limit, cells)
+    chosen = choosing(query.having, query.order, query.limit, cells, query.qualify)
     if shares_noise(lowered.formulas, statistics_of(out), chosen):
         return 1 + math.expm1(math.log(level) / max(cells, 1))
     return level
@@ -90,20 +96,30 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     for each in aggregates:
         if each.measures and each.unit is not None:
             limits |= dict.fromkeys(_limits(each))
-    return [*limits, *_clamps(query)]
+    return [*limits, *_clamps(query), *_left_out(query)]
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
     only_units = all(m.kind is MeasureKind.UNITS for m in each.measures)
+    scans = [n.table for n in each.relation.nodes if isinstance(n, Scan) and not n.table.public]
     for node in each.relation.nodes:
+        several = len({t.name for t in scans}) > 1
+        of = f" of {base(node).table.name}" if several else ""
         match node:
             case LimitRows(_, 1, by) if only_units and set(by) == each.group:
                 continue  # a unit is counted once, whichever of its rows is kept
             case LimitRows(_, n, by):
                 where = " and group" if by else ""
-                yield f"at most {n} row{'s' * (n > 1)} per {each.unit}{where} kept"
+                yield f"at most {n} row{'s' * (n > 1)}{of} per {each.unit}{where} kept"
             case LimitGroups(_, n):
                 yield f"at most {n} group{'s' * (n > 1)} per {each.unit} kept"
+
+
+def _left_out(query: Query) -> Iterator[str]:
+    """Keys without which a row is in no group."""
+    keys = [k.name for k in query.keys if k.expr.type.nullable]
+    if keys and query.other is None:
+        yield f"rows without {' or '.join(keys)} in no group"
 
 
 def _clamps(query: Query) -> Iterator[str]:

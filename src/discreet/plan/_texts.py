@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from discreet.errors import ParameterError
 from discreet.plan._nodes import Unary, Writer, need, quoted
+from discreet.plan._regex import read as read_pattern
 from discreet.plan._types import Code, Kind, Type
 
 LONGEST: Final = 10_000
@@ -185,6 +186,31 @@ class Like(Unary):
 
     def describe(self) -> str:
         return f"{self.arg.describe()} like {quoted(self.pattern)}"
+
+
+@dataclass(frozen=True)
+class Matches(Unary):
+    """Whether a regular expression matches a text, of which :data:`LONGEST` characters count."""
+
+    pattern: str
+    fold: bool = False
+    boolean = True
+
+    def _infer(self) -> Type:
+        need(self.arg.type.kind is Kind.TEXT, "a regular expression needs text", self.arg.type)
+        _bounded(len(read_pattern(self.pattern, fold=self.fold).text), 1)
+        return Type.boolean(null=self.arg.type.nullable)
+
+    def _apply(self, *codes: Any) -> Code:
+        pattern = read_pattern(self.pattern, fold=self.fold)
+        return int(pattern.matches(str(codes[0])[:LONGEST]))
+
+    def sql(self, w: Writer) -> str:
+        written = read_pattern(self.pattern, fold=self.fold).text
+        return w.matches(f"substr({w.value(self.arg)}, 1, {LONGEST})", written)
+
+    def describe(self) -> str:
+        return f"{self.arg.describe()} matches {quoted(self.pattern)}"
 
 
 def like(pattern: str, text: str) -> bool:

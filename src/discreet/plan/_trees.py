@@ -27,9 +27,9 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
-from discreet.noise import DiscreteGaussian
+from discreet._lazy import optimize, special
+from discreet.plan._margins import tail_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -49,21 +49,10 @@ from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._vectors import Box, read_law
 
-LEAVES: Final = 4096
-"""Finest resolution of a quantile tree: the public range over this."""
-
 BRANCHING: Final = 16
-"""Children of a tree node: three levels reach 4096 leaves (Qardaji et al. 2013)."""
+"""Children of a tree node: four levels reach 65536 leaves (Qardaji et al. 2013)."""
 
 _DEEPEST: Final = 64
-
-
-def shape_of(size: int) -> tuple[int, int]:
-    """Levels and leaves of the tree over a range of `size` codes."""
-    levels, leaves = 1, BRANCHING
-    while leaves < min(size, LEAVES):
-        levels, leaves = levels + 1, leaves * BRANCHING
-    return levels, leaves
 
 
 @dataclass(frozen=True)
@@ -205,31 +194,60 @@ class Levels(Release):
             parent = node
         return total
 
-    def quantile(self, q: float) -> Floats:
-        """Estimate per cell: the balanced crossing of a monotone fit, interpolated.
+    def _fit(self) -> Floats:
+        """Number of values left of every boundary by least squares, never falling.
+
+        Every node is measured once by itself and once as the sum of what is measured below it;
+        weighting both by their variances, then sharing out what is left of each sum, is the least
+        squares fit (Hay et al. 2010). What falls is pooled (isotonic regression).
+        """
+        b = self.branching
+        levels = [counts.astype(np.float64) for counts in self._counts]
+        fits, variance = [levels[-1]], 1.0
+        for level in levels[-2::-1]:
+            below = fits[0].reshape(len(level), -1, b).sum(axis=2)
+            weight = b * variance / (1 + b * variance)
+            fits.insert(0, weight * level + (1 - weight) * below)
+            variance = weight
+        fit = fits[0]
+        for finer in fits[1:]:
+            children = finer.reshape(len(fit), -1, b)
+            left = (fit - children.sum(axis=2)) / b
+            fit = (children + left[:, :, None]).reshape(len(fit), -1)
+        total = np.concatenate([np.zeros((len(fit), 1)), np.cumsum(fit, axis=1)], axis=1)
+        pooled = [optimize.isotonic_regression(row).x for row in total]
+        return np.array(pooled, dtype=np.float64).reshape(total.shape)
+
+    @cached_property
+    def _fitted(self) -> Floats:
+        return self._fit()
+
+    def quantile(self, at: Fraction) -> Floats:
+        """Estimate per cell: where the fit crosses the quantile's rank, interpolated.
 
         The values of a leaf reach from its left end to one step before its right end, so
-        that is where the estimate lies: a leaf of one value gives that value. It lies
-        within its leaf, and so in every interval that holds the leaf.
+        that is where the estimate lies: a leaf of one value gives that value.
         """
-        cumulative = self._cumulative()
-        rising = (
-            np.maximum.accumulate(cumulative, axis=1)
-            + np.minimum.accumulate(cumulative[:, ::-1], axis=1)[:, ::-1]
-        ) / 2
-        # the measured total, not the fit's end: running maxima of noise only ever add to that
-        target = q * np.maximum(cumulative[:, -1:], 0)
+        leaf, share = self._crossing(float(at))
+        return self._value(leaf + share * float(1 - self.step / self.width))
+
+    def _crossing(self, q: float) -> tuple[Ints, Floats]:
+        """Leaf of a quantile, and how far into it the quantile lies."""
+        rising = self._fitted
+        target = q * np.maximum(rising[:, -1:], 0)
         leaf = np.clip((rising <= target).sum(axis=1) - 1, 0, self.leaves - 1)
+        # where the fit is level, the middle of what is as good
+        first = np.clip((rising < target).sum(axis=1) - 1, 0, self.leaves - 1)
+        leaf = (leaf + first) // 2
         rows = np.arange(leaf.size)
         left, right = rising[rows, leaf], rising[rows, leaf + 1]
-        share = np.where(
-            right > left, (target[:, 0] - left) / np.where(right > left, right - left, 1), 0.5
-        )
-        return self._value(leaf + np.clip(share, 0, 1) * float(1 - self.step / self.width))
+        steep = right > left
+        share = np.where(steep, (target[:, 0] - left) / np.where(steep, right - left, 1), 0.5)
+        return leaf, np.clip(share, 0, 1)
 
-    def interval(self, q: float, confidence: float) -> Box:
+    def interval(self, at: Fraction, confidence: float) -> Box:
         """Ends per cell of an interval for the true quantile of the clamped values."""
-        cumulative = self._cumulative()
+        q, cumulative = float(at), self._cumulative()
         difference = cumulative - q * cumulative[:, -1:]
         squares, largest = _squares(len(self.levels), self.branching, q)
         margin = tail_margin(self.law, squares, largest, (1 - confidence) / 2)
@@ -239,7 +257,12 @@ class Levels(Release):
         last = np.where(
             nothing, self.leaves - 1, self.leaves - 1 - possible[:, ::-1].argmax(axis=1)
         )
-        return Box(self._value(first), self._value(last + 1))
+        leaf, _ = self._crossing(q)
+        return Box(self._value(np.minimum(first, leaf)), self._value(np.maximum(last, leaf) + 1))
+
+    def place(self, at: Fraction) -> int:
+        """Any level can be read off a tree."""
+        return int(at)
 
     def _value(self, position: NDArray[Any]) -> Floats:
         raw = float(self.lo) + position * float(self.width)
@@ -260,6 +283,13 @@ def _squares(levels: int, branching: int, q: float) -> tuple[Floats, Floats]:
     return squares.astype(np.float64), largest
 
 
+def typical(tree: Tree, law: Law) -> float:
+    """Mean error of ranks that a fit to the tree makes, about."""
+    squares, _ = _squares(tree.levels, BRANCHING, 0.5)
+    # averaging all levels leaves three quarters of the spread; the mean of |normal| is √(2/π)
+    return float(0.6 * np.sqrt(squares.mean() * float(law.variance)))
+
+
 def rank_error(tree: Tree, law: Law, q: float, confidence: float) -> tuple[float, float]:
     """Error of a quantile in ranks, and reach of its interval, at an average boundary.
 
@@ -271,24 +301,3 @@ def rank_error(tree: Tree, law: Law, q: float, confidence: float) -> tuple[float
     normal = special.ndtri((1 + confidence) / 2) * np.sqrt(mean[0] * float(law.variance))
     reach = tail_margin(law, mean, largest[:1], (1 - confidence) / 2)
     return float(normal), float(reach[0])
-
-
-def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floats:
-    """Return t with P(Σ cᵢXᵢ > t) ≤ beta, given Σcᵢ² and max|cᵢ| (elementwise).
-
-    For discrete Gaussian noise E e^{θX} ≤ e^{θ²σ²/2} (Canonne et al. 2020). For
-    discrete Laplace with r = e^{−1/s}, ln E e^{θX} = −ln(1 − u(θ)) with
-    u = 4r sinh²(θ/2)/(1−r)²; it is convex in θ² on |θ| < 1/s, so
-    Σ ln E e^{θcᵢX} ≤ (Σcᵢ²/c²)·ln E e^{θcX} with c = max|cᵢ|.
-    """
-    need = np.log(1 / beta)
-    if isinstance(law, DiscreteGaussian):
-        return np.asarray(np.sqrt(2 * squares * float(law.sigma2) * need), dtype=np.float64)
-    scale = float(law.scale)
-    r = np.exp(-1 / scale)
-    theta = np.linspace(1e-4, 0.999, 400)[:, None] / (scale * largest)
-    u = 4 * r * (np.sinh(theta * largest / 2) / np.expm1(-1 / scale)) ** 2
-    usable = u < 1
-    log_mgf = np.where(usable, -np.log1p(-np.where(usable, u, 0)), np.inf)
-    bound = (need + squares / largest**2 * log_mgf) / theta
-    return np.asarray(bound.min(axis=0), dtype=np.float64)

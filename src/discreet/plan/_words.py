@@ -13,6 +13,7 @@ from typing import Final
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
+from discreet.plan import _regex as regex
 from discreet.plan._build import Null, Operand, Word
 from discreet.plan._expr import (
     Case,
@@ -22,6 +23,7 @@ from discreet.plan._expr import (
     IsNull,
     Length,
     Like,
+    Matches,
     OneOf,
     Piece,
     Slice,
@@ -184,6 +186,19 @@ def matches(x: Operand, pattern: str, *, fold: bool = False, escape: str | None 
         return Like(Fold(given, upper=False) if fold else given, form)
     labels = ((c, str(given.type.labels[c])) for c in given.possible)
     return OneOf(given, tuple(c for c, t in labels if like(form, folded(t) if fold else t)))
+
+
+def regexp(x: Operand, pattern: str, flags: str = "") -> Expr:
+    """Test a regular expression anywhere in a text; the flag i ignores the case of letters."""
+    if flags.strip("ci"):
+        raise QueryError("a regular expression takes the flag i or none", hint="'i'")
+    given, form = text_of(x, "REGEXP_LIKE"), regex.read(pattern, fold="i" in flags)
+    if isinstance(given, Word):
+        return build.truth(value=form.matches(given.text[:LONGEST]))
+    if given.type.kind is Kind.TEXT:
+        return Matches(given, pattern, fold="i" in flags)
+    labels = ((c, str(given.type.labels[c])) for c in given.possible)
+    return OneOf(given, tuple(c for c, t in labels if form.matches(t[:LONGEST])))
 
 
 def _rewritten(pattern: str, escape: str | None) -> str:

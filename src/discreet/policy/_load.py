@@ -86,7 +86,31 @@ def loads(text: str, filename: str = "<policy>") -> Policy:
     document = _Document(filename, tuple(text.split("\n")))
     with document.quoted():
         document.lines.update(locate(text))
-        return _policy(_parse(text, document.rows))
+        raw = _parse(text, document.rows)
+        _read_values(raw, Path(filename).parent)
+        return _policy(raw)
+
+
+def _read_values(raw: dict[str, Any], folder: Path) -> None:
+    """Put the lines of a public file in the place of ``values = { file = "codes.txt" }``."""
+    tables = raw.get("tables")
+    for name, table in (tables if isinstance(tables, Mapping) else {}).items():
+        columns = table.get("columns") if isinstance(table, Mapping) else None
+        for column, spec in (columns if isinstance(columns, Mapping) else {}).items():
+            given = spec.get("values") if isinstance(spec, Mapping) else None
+            if isinstance(given, Mapping):
+                spec["values"] = _lines_of(given, folder, ("tables", name, "columns", column))
+
+
+def _lines_of(given: Mapping[str, Any], folder: Path, path: tuple[str, ...]) -> list[str]:
+    subject = f"column {quote(path[-1])}"
+    file = given.get("file")
+    if set(given) != {"file"} or not isinstance(file, str):
+        raise refusal(f"{subject}: values are a list, or a file with one on each line", *path,
+                      hint='values = { file = "codes.txt" }')  # fmt: skip
+    text = _read(folder / file).removeprefix("\ufeff")
+    # each value once, in the order of the file
+    return list(dict.fromkeys(line for row in text.splitlines() if (line := row.strip())))
 
 
 def dumps(policy: Policy) -> str:

@@ -566,4 +566,4 @@ class Proposal:
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"{self.plan!r}\n  cost      {self.bill.cost}\n  left      {self.left}"
+        return f"{self.plan!r}\n  cost      {self.bill.cost}\n  budget    {self.left}"

@@ -22,10 +22,9 @@ from discreet.release._publication import Publication
 
 PYTHON: Final = """\
 # Noisy measurements of one table, with the margin at 95 % of each.
-import sys
-import math
-import pyarrow.parquet as pq
-
+import sys, math, pyarrow.parquet as pq
+if len(sys.argv) != 2:
+    sys.exit("usage: python read_measurements.py measurements/TABLE.parquet")
 for row in pq.read_table(sys.argv[1]).to_pylist():
     laplace, spread = row["law"] == "laplace", row["spread"]
     half = spread * math.log(20) if laplace else 1.96 * spread
@@ -36,7 +35,9 @@ for row in pq.read_table(sys.argv[1]).to_pylist():
 R_CODE: Final = """\
 # Noisy measurements of one table, with the margin at 95 % of each.
 library(arrow)
-m <- read_parquet(commandArgs(trailingOnly = TRUE)[1])
+given <- commandArgs(trailingOnly = TRUE)
+if (length(given) != 1) stop("usage: Rscript read_measurements.R measurements/TABLE.parquet")
+m <- read_parquet(given[1])
 half <- ifelse(m$law == "laplace", m$spread * log(20), 1.96 * m$spread)
 m$low <- as.numeric(m$value) - half
 m$high <- as.numeric(m$value) + half
@@ -166,7 +167,13 @@ def write_issue(folder: Path, issue: Issue) -> None:
     pq.write_table(measurements_of(made), sink)
     write(folder / "measurements" / f"{name}.parquet", sink.getvalue().to_pybytes())
     write(folder / "records" / f"{name}.json", json.dumps(made.record(), ensure_ascii=False))
-    write(folder / "charts" / f"{name}.svg", renderer().vegalite_to_svg(made.chart(issue.band)))
+    shown = {
+        k: table.column(k).to_numpy().astype(np.float64)
+        for k in ("value", "low", "high")
+        if k == "value" or issue.band is not None
+    }
+    chart = made.chart(table=shown, title=f"{name}: {made.plan.workload.describe()}")
+    write(folder / "charts" / f"{name}.svg", renderer().vegalite_to_svg(chart))
     if (size := issue.declared.get("records")) is not None:
         write(folder / "microdata" / f"{name}.csv", _microdata(made, int(size)))
 

@@ -28,7 +28,7 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.mechanisms import Interval
-from discreet.release import _post
+from discreet.release import _drawing, _post
 from discreet.release._counts import Counts
 from discreet.release._domain import Domain
 from discreet.release._synthetic import Model, Synthetic
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _COPIES = 399
 _ROOM = 1 << 27
-_POINTS = 2000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -180,48 +179,38 @@ class Publication:
             columns["low"], columns["high"] = self.interval(confidence)
         return pa.table(columns)
 
-    def chart(self, band: Interval | None = None) -> dict[str, Any]:
-        """Return a Vega-Lite chart: a map for two axes, a line for the answers otherwise.
+    def chart(
+        self,
+        band: Interval | None = None,
+        *,
+        table: Mapping[str, NDArray[np.float64]] | None = None,
+        title: str | None = None,
+    ) -> dict[str, Any]:
+        """Return a Vega-Lite chart: a short table row by row, a map for two axes, else a line.
 
         Parameters
         ----------
         band
-            An interval (:meth:`interval`) to be drawn around the line.
+            An interval (:meth:`interval`) to be drawn around the numbers.
+        table
+            The numbers to draw (``value``, ``low``, ``high``; NaN: not shown), if not the answers.
+        title
+            What stands above; by default the workload.
         """
-        shape, domain = self.plan.workload.shape, self.domain
-        domain = Domain.of_shape(shape) if domain is None else domain
-        layers: list[dict[str, Any]]
-        if len(shape) == 2 and isinstance(self.estimate, np.ndarray):
-            first, second = domain.values
-            values = [
-                {domain.names[0]: first[r], domain.names[1]: second[c], "count": float(v)}
-                for (r, c), v in np.ndenumerate(self.estimate)
-            ]
-            encoding: dict[str, Any] = {
-                "x": {"field": domain.names[1], "type": "ordinal", "sort": None},
-                "y": {"field": domain.names[0], "type": "ordinal", "sort": None},
-                "color": {"field": "count", "type": "quantitative"},
-            }
-            layers = [{"mark": "rect"}]
-        else:
-            # enough points for any screen
-            n = len(self.answers)
-            at = np.unique(np.linspace(0, n - 1, min(n, _POINTS)).astype(np.int64))
-            values = [{"query": int(i), "value": float(self.answers[i])} for i in at]
-            encoding = {"x": {"field": "query", "type": "quantitative"}}
-            layers = [{"mark": "line", "encoding": {"y": _axis("value")}}]
+        workload = self.plan.workload
+        domain = Domain.of_shape(workload.shape) if self.domain is None else self.domain
+        if table is None:
+            table = {"value": self.answers}
             if band is not None:
-                low, high = np.asarray(band.low), np.asarray(band.high)
-                for row, i in zip(values, at, strict=True):
-                    row |= {"low": float(low[i]), "high": float(high[i])}
-                ends = {"y": _axis("low"), "y2": {"field": "high"}}
-                layers.insert(0, {"mark": {"type": "area", "opacity": 0.3}, "encoding": ends})
-        return {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "data": {"values": values},
-            "encoding": encoding,
-            "layer": layers,
-        }
+                table |= {"low": np.asarray(band.low), "high": np.asarray(band.high)}
+        title = workload.describe() if title is None else title
+        if len(self.answers) <= _drawing.ROWS:
+            shown = domain.rows(workload)
+            if all(shown.values()):  # a matrix of queries has no labels
+                return _drawing.rows(shown, table, title)
+        if len(workload.shape) == 2 and isinstance(self.estimate, np.ndarray):
+            return _drawing.grid(domain, self.estimate, title)
+        return _drawing.line(table, title)
 
     def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
         """Return `n` made-up records (codes, one row each) whose counts follow the estimate.
@@ -258,7 +247,3 @@ class Publication:
             f"expected rmse {rmse}, {self.method}, {self.plan.price}, "
             f"{self.plan.neighbours}){taint}"
         )
-
-
-def _axis(name: str) -> dict[str, Any]:
-    return {"field": name, "type": "quantitative", "title": "value"}

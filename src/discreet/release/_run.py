@@ -80,7 +80,7 @@ class Preview:
             lines += [f"    UNPROTECTED: {MEANINGS[what]}" for what in table.unprotected]
         total = self.cost
         lines.append(f"  cost      ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})")
-        lines.append(f"  left      {self.left}")
+        lines.append(f"  budget    {self.left}")
         return "\n".join(lines)
 
 
@@ -109,7 +109,7 @@ class Done:
     def __repr__(self) -> str:
         again = len(self.issues) - len(self.paid)
         free = f", {again} had been paid for before" if again else ""
-        return f"{len(self.issues)} tables in {self.folder}{free}; left {self.left}"
+        return f"{len(self.issues)} tables in {self.folder}{free}; budget left: {self.left}"
 
 
 def preview(
@@ -174,6 +174,7 @@ def run(
         _folder.write(folder / "read_measurements.py", _folder.PYTHON)
         _folder.write(folder / "read_measurements.R", _folder.R_CODE)
         left = issues[-1].publication.left or offered.left
+        left = "untouched: made-up data cost nothing" if dummy else left
     return Done(folder, tuple(issues), left)
 
 

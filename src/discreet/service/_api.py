@@ -114,6 +114,9 @@ def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
         "noise": plan.noise,
         "why": plan.why,
         "error": quote.error(),
+        "refused": quote.refused,
+        "stored": quote.stored,
+        "warnings": quote.warnings,
         "confidence": quote.confidence,
         "plan": query.hash,
         "sql": list(quote.sql),
@@ -129,7 +132,7 @@ def price(desk: Desk, analyst: str, body: Mapping[str, Any]) -> dict[str, Any]:
     quote = desk.counter.quote(body["sql"], analyst, **offer)
     bill = Bill((quote.plan,), quote.plan.cost)
     budget = desk.counter.budget(analyst)
-    prices = charge(desk.counter.policy.budget, quote.plan.cost)
+    prices = charge(budget.left, quote.plan.cost)
     rooms = [budget.left[c] // p for c, p in prices.items() if p and c in budget.left]
     return {**quoted(desk, quote, bill), "more": int(max(0, min(rooms, default=0)))}
 

@@ -99,7 +99,7 @@ class Price:
         return dict(self.data["error"])
 
     def __repr__(self) -> str:
-        lines = [f"cost    ε={self.cost['epsilon']}", f"left    {self.left}",
+        lines = [f"cost    {self.price}", f"left    {self.left}",
                  f"noise   {self.data['why']}"]  # fmt: skip
         level = f"{100 * self.confidence:.4g} %"
         lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]

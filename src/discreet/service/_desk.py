@@ -212,7 +212,8 @@ class Desk:
                 self._spent(order.analyst, -order.price)
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
-            order.text, order.state, order.cached = paid.outcome.text, "done", True
+            order.text = self.counter.shaped(paid.outcome.text, bill)
+            order.state, order.cached = "done", True
             order.left = await self.write(lambda: self.counter.left(order.analyst))
             await self.write(lambda: self._keep(order))
             order.ended.set()
@@ -222,7 +223,7 @@ class Desk:
         if other is not None:  # the same question is underway: one run, one outcome, for both
             order.run, order.tick = other.run, other.tick
             await self.write(lambda: self._keep(order))
-            self._follow(order, other)
+            self._follow(order, other, bill)
             return
         if not paid.receipt.charged:
             await self.write(lambda: self.counter.meter(paid))
@@ -268,10 +269,12 @@ class Desk:
             self._live.popitem(last=False)
         self.turns.put(order.run)
 
-    def _follow(self, order: Order, other: Order) -> None:
+    def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
             await other.ended.wait()
-            order.text, order.state, order.cached = other.text, other.state, True
+            order.state, order.cached = other.state, True
+            if other.text is not None:
+                order.text = self.counter.shaped(other.text, bill)
             order.left = other.left
             await self.write(lambda: self._update(order))
             order.ended.set()
@@ -452,6 +455,8 @@ class Desk:
             if outcome is None or outcome[1] is None:
                 raise LedgerError("the ledger and the service's folder do not belong together")
             order.text = outcome[1]
+            if order.cached:  # stored for a question that may have wanted it otherwise
+                order.text = self.counter.shaped(outcome[1], self.bill(order.body))
         self._remember(order)
         return order
 

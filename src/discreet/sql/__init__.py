@@ -26,19 +26,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from discreet.sql._parsed import Fanout, Parsed
+from discreet.sql._parsed import Fanout, Parsed, United
 
 if TYPE_CHECKING:
-    from discreet.sql._select import lower, parse
+    from discreet.sql._select import lower, parse, parse_any
     from discreet.sql._text import INFIX, check_depth, fragment, too_deep
 
-__all__ = ["INFIX", "Fanout", "Parsed", "check_depth", "fragment", "lower", "parse", "too_deep"]
+__all__ = [
+    "INFIX",
+    "Fanout",
+    "Parsed",
+    "United",
+    "check_depth",
+    "fragment",
+    "lower",
+    "parse",
+    "parse_any",
+    "too_deep",
+]
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "_select" if name in ("lower", "parse") else "_text"
+    module = "_select" if name in ("lower", "parse", "parse_any") else "_text"
     return getattr(importlib.import_module(f"discreet.sql.{module}"), name)  # loads sqlglot
 
 

@@ -18,6 +18,7 @@ from discreet.plan import (
     CountDistinct,
     CountUnits,
     Expr,
+    Grouping,
     KeyValue,
     Kind,
     Null,
@@ -30,9 +31,11 @@ from discreet.plan import (
     Type,
     Word,
     build,
+    expr,
     statistic,
 )
 from discreet.sql._bounds import Bounds, read_bounds
+from discreet.sql._over import window
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
@@ -46,11 +49,31 @@ _REFUSED: Final = {
     "ARRAY_AGG": "GROUP BY sex",
     "STRING_AGG": "GROUP BY sex",
     "LISTAGG": "GROUP BY sex",
+    "HISTOGRAM": "COUNT(*), with GROUP BY BIN(age, 10)",
     "CORR": "AVG(x * y)",
     "COVAR_POP": "AVG(x * y) - AVG(x) * AVG(y)",
     "COVAR_SAMP": "AVG(x * y) - AVG(x) * AVG(y)",
     "APPROX_QUANTILES": "QUANTILE(income, 0.25), QUANTILE(income, 0.5)",
 }
+
+
+_SCALARS: Final = {
+    "ABS": ("abs", 1, 1),
+    "SQRT": ("sqrt", 1, 1),
+    "LN": ("ln", 1, 1),
+    "LOG": ("log", 1, 1),
+    "LOG10": ("log", 1, 1),
+    "EXP": ("exp", 1, 1),
+    "FLOOR": ("floor", 1, 1),
+    "CEIL": ("ceil", 1, 1),
+    "CEILING": ("ceil", 1, 1),
+    "LEAST": ("least", 1, 100),
+    "GREATEST": ("greatest", 1, 100),
+    "COALESCE": ("coalesce", 2, 2),
+    "IFNULL": ("coalesce", 2, 2),
+    "NULLIF": ("nullif", 2, 2),
+}
+"""Functions of outputs: how the answer calls them, and how many arguments they take."""
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -66,6 +89,11 @@ class Outputs:
     rows: Rows
     bounds: Bounds
     aliases: dict[str, OutputExpr] = field(default_factory=dict)
+    reading: bool = True
+
+    def _is_column(self, name: str) -> bool:
+        sources = self.assembly.scope.sources
+        return any(name.casefold() == c.casefold() for s in sources for c in s.columns)
 
     def lower(self, node: exp.Expr) -> OutputExpr:
         """Lower an output expression."""
@@ -73,7 +101,9 @@ class Outputs:
         if isinstance(node, exp.Filter | exp.WithinGroup) or name in AGGREGATES:
             return self.assembly.measure(self.aggregate(node))
         if isinstance(node, exp.Window):
-            raise refuse("a window (OVER)", "GROUP BY sex")
+            return window(self, node)
+        if name == "GROUPING":
+            return self._grouping(node)
         if name in _REFUSED:
             raise refuse(name or "", _REFUSED[name or ""])
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
@@ -83,12 +113,13 @@ class Outputs:
             return handler(self, node)
         if name == "ROUND":
             return self._rounded(node)
-        if name == "ABS":
-            arity("ABS", node.expressions, 1)
-            return self.make("abs", self.lower(node.expressions[0]))
+        if name in _SCALARS:
+            op, least, most = _SCALARS[name]
+            arity(name, node.expressions, least, most)
+            return self.make(op, *(self.lower(n) for n in node.expressions))
         if has_aggregate(node):
             raise refuse(
-                f"{label(node)} of aggregates", "arithmetic, comparisons, ROUND and ABS of them"
+                f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
             )
         return self._ungrouped(node)
 
@@ -96,12 +127,15 @@ class Outputs:
         """A key, an alias or a constant; None if the node must be taken apart first."""
         if isinstance(node, exp.Column) and not node.args.get("table"):
             alias = self.aliases.get(node.name.casefold())
-            if alias is not None:
+            # while SELECT is read, an earlier item's name stands behind the table's own
+            if alias is not None and not (self.reading and self._is_column(node.name)):
                 return alias
         if isinstance(node, exp.Literal):
             return Text(str(node.this)) if node.is_string else self._number(node)
         if isinstance(node, exp.Boolean):
             return Number(Fraction(int(node.this)))
+        if isinstance(node, exp.Null):
+            return Apply("null", ())
         expr = self._row(node)
         for key in self.assembly.keys:
             if expr is not None and key.expr == expr:
@@ -149,8 +183,14 @@ class Outputs:
 
     def kind(self, out: OutputExpr) -> str:
         """What an output is: a number, text, a truth value, a flag (0 or 1), or a date."""
+        if isinstance(out, Apply) and out.op == "null":
+            return "null"
+        if isinstance(out, Apply) and out.op == "case":
+            kinds = {self.kind(a) for a in out.args[1:]} - {"null"}
+            return kinds.pop() if len(kinds) == 1 else "number"
         if isinstance(out, Apply):
-            return "number" if out.op in "+-*/" or out.op in ("round", "abs") else "truth"
+            numbers = {"+", "-", "*", "/", "round", *(op for op, _, _ in _SCALARS.values())}
+            return "number" if out.op in numbers else "truth"
         if isinstance(out, Text):
             return "text"
         if isinstance(out, KeyValue):
@@ -161,6 +201,13 @@ class Outputs:
                 return LISTED
             return "number" if asked.result is None else _kind(asked.result)
         return "number"
+
+    def _grouping(self, node: exp.Expr) -> OutputExpr:
+        arity("GROUPING", node.expressions, 1)
+        key = self.lower(node.expressions[0])
+        if not isinstance(key, KeyValue):
+            raise QueryError("GROUPING takes a key", hint="GROUP BY ROLLUP (…)")
+        return Grouping(key.name)
 
     def _rounded(self, node: exp.Expr) -> OutputExpr:
         args = node.expressions
@@ -194,8 +241,28 @@ class Outputs:
         tests = [self.make("=", x, self.lower(n)) for n in node.expressions]
         return tests[0] if len(tests) == 1 else self.make("or", *tests)
 
+    def case(self, node: exp.Expr) -> OutputExpr:
+        """Choose the first true branch, after the noise."""
+        only(node, "this", "ifs", "default")
+        default = node.args.get("default")
+        out = Apply("null", ()) if default is None else self.lower(default)
+        subject = None if node.this is None else self.lower(node.this)
+        for branch in reversed(node.args["ifs"]):
+            test = self.lower(branch.this)
+            test = test if subject is None else self.make("=", subject, test)
+            if self.kind(test) not in ("truth", "flag"):
+                raise QueryError("CASE needs a comparison", hint="CASE WHEN COUNT(*) > 10 THEN 1")
+            value = self.lower(branch.args["true"])
+            kinds = {self.kind(value), self.kind(out)} - {"null"}
+            if len(kinds) > 1 and not kinds <= {"number", "flag"}:
+                raise QueryError(f"the branches of CASE differ: {', '.join(sorted(kinds))}")
+            out = Apply("case", (test, value, out))
+        return out
+
     def cast(self, node: exp.Expr) -> OutputExpr:
-        """CAST to a number changes nothing: outputs are numbers already."""
+        """CAST to a number changes nothing, to whole numbers it rounds."""
+        if node.args["to"].this.name in ("INT", "BIGINT", "SMALLINT", "TINYINT"):
+            return self.make("round", self.lower(node.this))
         if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
             raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
         return self.lower(node.this)
@@ -319,6 +386,8 @@ class _Call:
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)
+        if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
+            _check_ratio(operand, self.name, arg)
         return self._filtered(self.bounds.apply(operand, self.limits, self.name))
 
     def _given(self, node: exp.Expr) -> Operand:
@@ -335,6 +404,29 @@ class _Call:
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
 
 
+_FAR: Final = 1_000
+"""A quotient that may be so many times that of the largest values has no usable range."""
+
+
+def _check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
+    """Refuse the average of a quotient whose divisor may come near zero: noise would drown it."""
+    if not isinstance(operand, expr.Divide) or operand.right.type.lo == operand.right.type.hi:
+        return
+    top, bottom, t = operand.left.type, operand.right.type, operand.type
+    usual = Fraction(max(abs(top.lo), abs(top.hi)) * top.step)
+    usual /= max(abs(bottom.lo), abs(bottom.hi)) * bottom.step
+    most = max(abs(t.lo), abs(t.hi)) * t.step
+    if most <= _FAR * usual:
+        return
+    bound = next(b for b in (1, 2, 5, 10, 100, 1_000, 10**4, 10**6, 10**9, 10**18) if b >= usual)
+    raise QueryError(
+        f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
+        "would be as large; say how large the quotient can usefully be, or keep the divisor "
+        "away from zero in WHERE",
+        hint=f"{name}(LEAST({node.sql()}, {bound}))",
+    )
+
+
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
     **dict.fromkeys(INFIX, Outputs.binary),
     exp.Paren: lambda out, node: out.lower(node.this),
@@ -344,6 +436,7 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
     exp.Or: Outputs.chain,
     exp.Between: Outputs.between,
     exp.In: Outputs.membership,
+    exp.Case: Outputs.case,
     exp.Cast: Outputs.cast,
     exp.TryCast: Outputs.cast,
 }
@@ -353,7 +446,7 @@ def default_name(node: exp.Expr, place: int) -> str:
     """Readable name of an output without alias: count, avg_income, year_joined."""
     if isinstance(node, exp.Column):
         return str(node.name)
-    if isinstance(node, exp.Filter | exp.WithinGroup):
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.Window):
         inner = node.this
         return default_name(inner if inner.expressions or inner.this else node, place)
     words: list[str] = []

@@ -20,3 +20,17 @@ class Parsed:
     query: Query
     epsilon: Fraction | None = None
     delta: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    """Questions whose answers stand below each other (UNION ALL).
+
+    ``order`` names columns by their place, with True for descending.
+    """
+
+    branches: tuple[Query, ...]
+    order: tuple[tuple[int, bool], ...] = ()
+    limit: int | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None

@@ -164,6 +164,16 @@ class Rows:
         test = words.matches(self.lower(node.this), pattern.text, fold=fold, escape=escape)
         return build.negate(test) if node.args.get("negate") else test
 
+    def regexp(self, node: exp.Expr) -> Operand:
+        """Match a text with a regular expression: x RLIKE '…', x ~ '…', x ~* '…'."""
+        only(node, "this", "expression", "negate")
+        pattern = self.lower(node.expression)
+        if not isinstance(pattern, Word):
+            raise QueryError("a regular expression stands in quotes", hint="city ~ '^B'")
+        flags = "i" if isinstance(node, exp.RegexpILike) else ""
+        test = words.regexp(self.lower(node.this), pattern.text, flags)
+        return build.negate(test) if node.args.get("negate") else test
+
     def interval(self, node: exp.Expr) -> Operand:
         """Read a length of time."""
         only(node, "this", "unit")
@@ -208,6 +218,8 @@ _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.Like: Rows.like,
     exp.ILike: Rows.like,
     exp.Escape: Rows.like,
+    exp.RegexpLike: Rows.regexp,
+    exp.RegexpILike: Rows.regexp,
     exp.Interval: Rows.interval,
     exp.Anonymous: Rows.call,
 }

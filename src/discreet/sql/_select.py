@@ -12,18 +12,35 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
-from discreet.plan import Assembly, Expr, OutputExpr, Query, Scan, Scope, base, build
+from discreet.plan import (
+    Assembly,
+    Expr,
+    Kind,
+    OutputExpr,
+    Query,
+    Scan,
+    Scope,
+    base,
+    build,
+    windows_of,
+)
+from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._parsed import Fanout, Parsed
+from discreet.sql._grouping import levels
+from discreet.sql._hints import own_hints
+from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
+from discreet.sql._scalar import without_scalars
 from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._wrap import unwrapped
 
-__all__ = ["Parsed", "lower", "parse"]
+__all__ = ["Parsed", "lower", "parse", "parse_any"]
 
 _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
+    "qualify",
 )  # fmt: skip
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_OUTPUTS: Final = 200
@@ -78,10 +95,29 @@ def parse(
     discreet.errors.UnknownNameError: there is no column "aeg"; known: sex, age
         try: age
     """
-    root = tree(text)
-    if not isinstance(root, exp.Select):
-        raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
-    return lower(root, policy, public_fanout, other)
+    found = parse_any(text, policy, public_fanout=public_fanout, other=other)
+    if isinstance(found, United):
+        raise refuse("UNION here", "one SELECT")
+    return found
+
+
+def parse_any(
+    text: str,
+    policy: pol.Policy,
+    *,
+    public_fanout: Fanout | None = None,
+    other: str | None = None,
+) -> Parsed | United:
+    """Read one SELECT, or several with UNION ALL between them."""
+    with own_hints(policy):
+        root = tree(text)
+        if isinstance(root, exp.Union):
+            from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
+
+            return unite(root, policy, public_fanout)
+        if not isinstance(root, exp.Select):
+            raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
+        return lower(root, policy, public_fanout, other)
 
 
 def lower(
@@ -90,7 +126,7 @@ def lower(
     """Lower the tree of one SELECT, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return _Select(root, policy, public_fanout, other).parse()
+        return Select(root, policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
@@ -99,7 +135,7 @@ def lower(
 
 
 @dataclass
-class _Select:
+class Select:
     node: exp.Select
     policy: pol.Policy
     fanout: Fanout | None
@@ -107,6 +143,7 @@ class _Select:
     subqueries: dict[str, exp.Expr] = field(default_factory=dict)
 
     def parse(self) -> Parsed:
+        self.node = without_scalars(unwrapped(self.node, self.policy))
         only(self.node, *_CLAUSES, hint="GROUP BY sex")
         self._read_with()
         scope = self.tables()
@@ -242,30 +279,14 @@ class _Select:
         test = where.this
         plain = []
         for part in test.flatten() if isinstance(test, exp.And) else [test]:
-            wanted, inner = _member_query(part)
-            if inner is None:
-                if has_aggregate(part):
-                    raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
-                plain.append(part)
-            else:
-                scope = self._having_rows(scope, inner, part, where=wanted)
+            wanted, inner = elsewhere.test_of(part)
+            if inner is not None:
+                scope = scope.having(elsewhere.rows(self, scope, inner), where=wanted)
+                continue
+            if has_aggregate(part):
+                raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
+            plain.append(part)
         return scope.where(*(Rows(scope).condition(part) for part in plain))
-
-    def _having_rows(self, scope: Scope, inner: exp.In, part: exp.Expr, *, where: bool) -> Scope:
-        """Keep rows by whether their unit occurs in a subquery."""
-        column, query = inner.this, inner.args["query"]
-        query = query.this if isinstance(query, exp.Subquery) else query
-        unit = scope.unit or "the unit"
-        hint = f"{unit} IN (SELECT {unit} …)"
-        table = identifier(column.args.get("table"))
-        if not (isinstance(column, exp.Column) and scope.is_unit(column.name, table)):
-            raise refuse(f"{label(part)} of a subquery on other than the unit", hint)
-        if not isinstance(query, exp.Select) or len(query.expressions) != 1:
-            raise refuse("IN of this subquery", hint)
-        other = self.rows_of(query, "subquery")
-        if other.sources[0].columns:
-            raise refuse("IN of a subquery that selects other than the unit", hint)
-        return scope.having(other, where=where)
 
     def _projected(self, scope: Scope, items: Sequence[exp.Expr]) -> dict[str, Expr]:
         columns: dict[str, Expr] = {}
@@ -303,6 +324,7 @@ class _Select:
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
         pairs = self._pairs(scope, public, alias, join)
+        public = _open_text(public, pairs)
         fanout = self._fanout(table.name, tuple(right for _, right in pairs))
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
@@ -420,15 +442,16 @@ class _Select:
         group = self.node.args.get("group")
         if group is None:
             return
-        only(group, "expressions", "all", hint="GROUP BY sex, age")
-        nodes: list[exp.Expr] = list(group.expressions)
-        if group.args.get("all"):
-            nodes += [value for value, _, _ in items if not has_aggregate(value)]
-        for node in nodes:
-            value, name = self._key(assembly.scope, node.unnest(), items)
-            if has_aggregate(value):
-                raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
-            assembly.group(name, rows.expr(value, "GROUP BY"))
+        every = [value for value, _, _ in items if not has_aggregate(value)]
+        more = tuple(every) if group.args.get("all") else ()
+        for level in levels(group):
+            names: dict[str, None] = {}
+            for node in (*level, *more):
+                value, name = self._key(assembly.scope, node.unnest(), items)
+                if has_aggregate(value):
+                    raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
+                names[assembly.group(name, rows.expr(value, "GROUP BY")).name] = None
+            assembly.levels[tuple(names)] = None
 
     def _key(
         self, scope: Scope, node: exp.Expr, items: list[tuple[exp.Expr, str, bool]]
@@ -455,13 +478,12 @@ class _Select:
         return node, default_name(node, len(items) + 1)
 
     def _show(self, outputs: Outputs, items: list[tuple[exp.Expr, str, bool]]) -> None:
-        aliases: dict[str, OutputExpr] = {}
         for value, name, chosen in items:
             out = outputs.lower(value)
             outputs.assembly.show(name, out)
             if chosen or not isinstance(value, exp.Column):
-                aliases[name.casefold()] = out
-        outputs.aliases = aliases
+                outputs.aliases[name.casefold()] = out
+        outputs.reading = False
 
     # --- after the noise -------------------------------------------------------------------
 
@@ -472,22 +494,32 @@ class _Select:
                 "PUBLIC_GROUPS needs public keys, a text column has none",
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
-        having = args.get("having")
+        having, qualify = args.get("having"), args.get("qualify")
         order = args.get("order")
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
-            limit=_limit(args.get("limit")),
+            limit=limit_of(args.get("limit")),
             other=self.other,
+            qualify=None if qualify is None else self._test(outputs, qualify.this, "QUALIFY"),
             rows=options.rows,
             groups=options.groups,
             rows_per_group=outputs.bounds.most_rows_per_group,
         )
 
     def _having(self, outputs: Outputs, node: exp.Expr) -> OutputExpr:
+        out = self._test(outputs, node, "HAVING")
+        if windows_of(out):
+            raise UnsupportedQueryError(
+                "HAVING decides row by row, before windows (OVER) are computed",
+                hint="QUALIFY RANK() OVER (ORDER BY COUNT(*) DESC) <= 3",
+            )
+        return out
+
+    def _test(self, outputs: Outputs, node: exp.Expr, clause: str) -> OutputExpr:
         out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
-            raise QueryError("HAVING needs a comparison", hint="HAVING COUNT(*) > 10")
+            raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
         return out
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
@@ -513,15 +545,8 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     return out, descending
 
 
-def _member_query(part: exp.Expr) -> tuple[bool, exp.In | None]:
-    """A test of membership in a subquery, and whether it is asserted."""
-    inner = part.this if isinstance(part, exp.Not) else part
-    if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-        return not isinstance(part, exp.Not), inner
-    return True, None
-
-
-def _limit(node: exp.Expr | None) -> int | None:
+def limit_of(node: exp.Expr | None) -> int | None:
+    """How many rows LIMIT keeps."""
     if node is None:
         return None
     only(node, "expression", hint="LIMIT 10")
@@ -537,6 +562,20 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
         only(item, "this", "alias")
         return item.this.unnest(), item.alias
     return item.unnest(), default_name(item.unnest(), place)
+
+
+def _open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
+    """Read a public column as open text where open text is compared with it."""
+    table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
+    columns = {
+        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
+        for n, c in table.columns.items()
+    }
+    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
+
+
+def _texts(column: pol.Category) -> bool:
+    return column.other is None and all(isinstance(v, str) for v in column.values)
 
 
 def _plain_table(node: exp.Expr) -> str:

@@ -13,7 +13,7 @@ import re
 from functools import cache
 from typing import Final
 
-from sqlglot import ErrorLevel, exp, parser, tokens
+from sqlglot import ErrorLevel, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -26,6 +26,7 @@ MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _HALF: Final = re.compile("[\0\ud800-\udfff]")
 _CHAINS: Final = (exp.And, exp.Or)
+_WORDS: Final = re.compile("[A-Z][a-z]*")
 INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.LT: "<", exp.LTE: "<=",
     exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">", exp.And: "and", exp.Or: "or",
@@ -35,7 +36,6 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
 _INSTEAD: Final = {
     "distinct": "GROUP BY sex",
     "offset": "LIMIT 10",
-    "qualify": "HAVING COUNT(*) > 10",
     "sample": "WHERE age >= 18",
     "query": "x IN (1, 2)",
 }
@@ -69,6 +69,12 @@ class _Parser(parser.Parser):
 class _Dialect(Dialect):
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
+        KEYWORDS = {  # noqa: RUF012 - likewise
+            **tokens.Tokenizer.KEYWORDS,
+            "~": TokenType.RLIKE,
+            "~*": TokenType.IRLIKE,
+            "REGEXP": TokenType.RLIKE,
+        }
 
     Parser = _Parser
 
@@ -176,7 +182,8 @@ def label(node: exp.Expr) -> str:
     """Name of a node as its author would write it."""
     if isinstance(node, exp.Anonymous):
         return str(node.name).upper()
-    return node.key.replace("_", " ").upper()
+    words = _WORDS.findall(type(node).__name__)
+    return ("_" if words[0] == "Current" else " ").join(words).upper()
 
 
 def function_name(node: exp.Expr) -> str | None:

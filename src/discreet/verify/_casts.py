@@ -14,7 +14,6 @@ from discreet.verify._domain import (
     INSTANTS,
     INTEGERS,
     LARGEST,
-    VOID,
     Facts,
     Number,
     Value,
@@ -71,7 +70,7 @@ class Casts(Operators):
         """A value cast to a type, where the cast cannot fail."""
         out = Value(kind, null=v.null, dep=v.dep, form=form, sure=v.sure)
         if v.type == "null":
-            return out._replace(lo=0, hi=0, whole=kind in INTEGERS, form=form or VOID)
+            return out.void()
         if kind in INTEGERS:
             return self._to_integer(v, node, out)
         if kind == "f64":

@@ -116,6 +116,16 @@ class Value(NamedTuple):
         """Whether no row that a WHERE below keeps has NULL; evaluation may still meet one."""
         return self.sure or not self.null
 
+    def void(self) -> Value:
+        """Same value where it is NULL on every row: of a type, and without a range.
+
+        What belongs to the type, such as a decimal's scale, stays.
+        """
+        form = self.form if self.type in ("dec", "enum", "bit") else VOID
+        return self._replace(
+            lo=0, hi=0, far=0, gap=0, whole=self.number, literal=False, fields=(), form=form
+        )
+
     @property
     def size(self) -> Number:
         """Largest absolute value."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from discreet.verify._casts import Casts
 from discreet.verify._domain import DAYS, INF, INSTANTS, INTEGERS, ROWS, Facts, Value
+from discreet.verify._patterns import compiles
 from discreet.verify._read import Node, Unproven
 from discreet.verify._rules import Scope, deps
 
@@ -242,6 +243,25 @@ class Functions(Casts):
         most = v.form[1] if v.form[:1] in (("digits",), ("short",)) else 2**30
         kind = "i64" if self.duck else "i32"
         return out._replace(type=kind, lo=0, hi=most, whole=True)
+
+    def _f_regexp_matches(self, values: list[Value], node: Node, out: Value) -> Value:
+        if not self.duck or len(values) != 3 or values[2].form != ("literal", "s"):
+            raise Unproven(f"a regular expression: {str(node)[:80]}")
+        return self._matched(values[0], values[1], node, out)
+
+    def _f_regexp_like(self, values: list[Value], node: Node, out: Value) -> Value:
+        if self.duck or len(values) != 2:
+            raise Unproven(f"a regular expression: {str(node)[:80]}")
+        return self._matched(values[0], values[1], node, out)
+
+    def _matched(self, v: Value, pattern: Value, node: Node, out: Value) -> Value:
+        """A match is true or false where the pattern compiles and the text is short."""
+        self._text(v, node)
+        if pattern.form[:1] != ("literal",) or not compiles(pattern.form[1]):
+            raise Unproven(f"a regular expression: {str(node)[:80]}")
+        if v.form[:1] not in (("short",), ("digits",)):
+            raise Unproven(f"a regular expression on a text of any length: {str(node)[:80]}")
+        return out._replace(type="bool", lo=0, hi=1)
 
     def _f_div(self, values: list[Value], node: Node, out: Value) -> Value:
         a, b = values

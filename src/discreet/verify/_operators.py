@@ -10,6 +10,7 @@ from discreet.verify._domain import (
     DAYS,
     INF,
     INTEGERS,
+    VOID,
     Facts,
     Field,
     Number,
@@ -47,10 +48,13 @@ class Operators(Rules):
             raise Unproven(f"{a.type} {sign} {b.type}")
         kind = self.common(a, b, node)
         out = out._replace(type=kind, nan=a.nan or b.nan, whole=a.whole and b.whole)
-        if kind == "f64":
-            return self._float(sign, a, b, node, out)
         if kind in ("dec", "f32"):
             raise Unproven(f"arithmetic on {kind}")
+        known = ("+", "-", "*", "/") if kind == "f64" else ("+", "-", "*", "%", self.cut)
+        if VOID in (a.form, b.form) and sign in known:
+            return out.void()  # NULL, whatever stands beside it
+        if kind == "f64":
+            return self._float(sign, a, b, node, out)
         if sign in "+-":
             lo, hi = (a.lo + b.lo, a.hi + b.hi) if sign == "+" else (a.lo - b.hi, a.hi - b.lo)
             fields = side_by_side(a, b) if sign == "+" else ()
@@ -66,7 +70,7 @@ class Operators(Rules):
             return self.fit(out, node, a, b)
         if sign == "%":
             return self._remainder(a, b, node, out)
-        if sign != ("//" if self.duck else "/") or kind == "num":
+        if sign != self.cut or kind == "num":
             raise Unproven(f"{sign} does not cut off to an integer here")
         return self.quotient(a, b, node, out)
 

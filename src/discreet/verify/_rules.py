@@ -61,6 +61,7 @@ class Rules:
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
         self.duck = dialect == "duckdb"
+        self.cut = "//" if self.duck else "/"  # the quotient of integers
         self.dead = False
         self.work = 0
         self.constants: dict[Node, Value] = {}
@@ -93,7 +94,7 @@ class Rules:
         # a guard does not hold constants back: they are computed first
         if fact is not None and not v.constant:
             # where no number can be, what is neither NaN nor infinite is NULL: it has no range
-            nothing = v if v.nan or v.infinite else v._replace(form=VOID)
+            nothing = v if v.nan or v.infinite else v.void()
             v = narrowed(v, fact, self.dialect) or nothing
         if not self.dead:
             known = self.constants if _bare(node) else memo
@@ -342,7 +343,11 @@ class Rules:
         live = True
         for subject, v in seen.items():
             fact = facts.get(subject)
-            if fact and not v.constant and narrowed(v, fact, self.dialect) is None:
+            if (
+                fact
+                and not v.constant
+                and (v.form == VOID or narrowed(v, fact, self.dialect) is None)
+            ):
                 # NULL and NaN may pass where no number does
                 live = live and (v.nan or v.infinite or (v.null and not fact.known))
         outside, self.dead = self.dead, self.dead or not live
@@ -371,7 +376,11 @@ class Rules:
         finite = [v for v in values if not (v.lo == v.hi and abs(v.lo) == INF)]
         infinite = len(finite) < len(values) or any(v.infinite for v in values)
         values = finite or values
-        hull = [(v.lo, v.hi) for v in values] or [(0, 0)]
+        form = head.form if kind == "dec" else ()
+        sure = all(v.present for v, live in results if live)
+        if not values:  # no row comes here with anything but NULL
+            return Value(kind, null=null, dep=dep, sure=sure, form=form).void()
+        hull = [(v.lo, v.hi) for v in values]
         if kind in ("f32", "f64"):
             hull = [(float(lo), float(hi)) for lo, hi in hull]
         return Value(
@@ -380,13 +389,13 @@ class Rules:
             max(hi for _, hi in hull),
             null,
             any(v.nan for v in values),
-            min((v.away for v in values), default=0),
-            min((v.clear for v in values), default=0),
+            min(v.away for v in values),
+            min(v.clear for v in values),
             infinite,
             all(v.whole for v in values) and not infinite,
             dep=dep,
-            sure=all(v.present for v, live in results if live),
-            form=head.form if kind == "dec" else (),
+            sure=sure,
+            form=form,
         )
 
 

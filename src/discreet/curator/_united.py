@@ -1,0 +1,67 @@
+"""UNION ALL: several questions, fixed in advance, priced as a batch and paid once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from discreet.answer import Answer, Union
+from discreet.curator._batch import Batch
+from discreet.curator._quote import Quote
+from discreet.errors import Hint, ParameterError
+from discreet.plan import Ask, Cost, Plan
+from discreet.sql import United
+
+if TYPE_CHECKING:
+    from discreet.curator._curator import Curator
+
+
+def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cost]:
+    """Price the branches together; equal ones are measured once."""
+    if offer.epsilon is None:
+        raise ParameterError(
+            "the branches of UNION ALL share one price: say epsilon=", hint=Hint("epsilon", "0.5")
+        )
+    batch = Batch(curator, offer.epsilon, offer.delta)
+    for query in dict.fromkeys(united.branches):
+        batch.add(query)
+    return batch.priced()
+
+
+def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
+    """Pay for all branches at once and put their answers below each other."""
+    priced, cost = plans(curator, united, offer)
+    known = dict(
+        zip(
+            dict.fromkeys(united.branches),
+            curator._run(priced, cost, key=key, fresh=fresh),  # noqa: SLF001 - its own questions
+            strict=True,
+        )
+    )
+    branches = [known[query] for query in united.branches]
+    return Union(branches, united.order, united.limit, cost=cost.to_dict())
+
+
+@dataclass(frozen=True)
+class UnionQuote(Quote):
+    """What a union would cost: the quote of its first branch, with those of the others."""
+
+    total: Cost | None = None
+    others: tuple[Quote, ...] = ()
+
+    @property
+    def cost(self) -> dict[str, str]:
+        """Price of all branches in every currency defined for it."""
+        assert self.total is not None
+        return self.total.to_dict()
+
+    def error(self, confidence: float | None = None) -> dict[str, str]:
+        """Expected margin of every output of every branch, in words."""
+        margins = super().error(confidence)
+        for place, other in enumerate(self.others, 2):
+            margins |= {f"{n} ({place})": text for n, text in other.error(confidence).items()}
+        return margins
+
+    def __repr__(self) -> str:
+        texts = [super().__repr__(), *(repr(q) for q in self.others)]
+        return f"cost    {self.total} for all branches\n\n" + "\n\n".join(texts)

@@ -1,0 +1,130 @@
+"""Outputs that are linear in what is measured become one formula each.
+
+``SUM(x) - 3 * COUNT(*)`` and ``COUNT(*) FILTER (WHERE p) / COUNT(*)`` are computed after
+the noise. Read as one combination, or one quotient of combinations, of the same noisy integers
+they get one interval by exact tails instead of the range over a box of two. Where nothing
+else is asked of an expression, the combination is itself measured as one vector: its row adds
+a·x + b, never more than the larger of its ends, which is at most what the integers of a mean
+would add up to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from discreet.plan._formula import Formula, Total
+from discreet.plan._means import Quotient, WeightedSum
+from discreet.plan._query import Apply, Number, OutputExpr, Query, StatisticValue
+
+Terms = dict[int, Fraction]
+"""Coefficients by statistic (or, later, by release)."""
+
+
+def linear(out: OutputExpr) -> tuple[Terms, Fraction] | None:
+    """Read an output as a combination of statistics and a constant, if it is one."""
+    match out:
+        case StatisticValue(index):
+            return {index: Fraction(1)}, Fraction(0)
+        case Number(value):
+            return {}, Fraction(value)
+        case Apply("+", (a, b)):
+            return _sum(linear(a), linear(b), 1)
+        case Apply("-", (a, b)):
+            return _sum(linear(a), linear(b), -1)
+        case Apply("-", (a,)):
+            return _sum(({}, Fraction(0)), linear(a), -1)
+        case Apply("*", (a, b)):
+            left, right = linear(a), linear(b)
+            if left is not None and right is not None and not (left[0] and right[0]):
+                one, times = (left, right[1]) if left[0] else (right, left[1])
+                return {i: c * times for i, c in one[0].items()}, one[1] * times
+        case Apply("/", (a, Number(value))) if value:
+            return linear(Apply("*", (a, Number(1 / Fraction(value)))))
+    return None
+
+
+def _sum(
+    a: tuple[Terms, Fraction] | None, b: tuple[Terms, Fraction] | None, sign: int
+) -> tuple[Terms, Fraction] | None:
+    if a is None or b is None:
+        return None
+    terms = {i: a[0].get(i, Fraction(0)) + sign * b[0].get(i, Fraction(0)) for i in a[0] | b[0]}
+    return terms, a[1] + sign * b[1]
+
+
+def uses(query: Query) -> Counter[int]:
+    """How often outputs, HAVING and ORDER BY name each statistic."""
+    found: Counter[int] = Counter()
+    outs = [o.expr for o in query.outputs] + [out for out, _ in query.order]
+    for out in outs if query.having is None else [*outs, query.having]:
+        found.update(_names(out))
+    return found
+
+
+def _names(node: object) -> Iterator[int]:
+    """Statistics below any node of an output, one by one."""
+    if isinstance(node, StatisticValue):
+        yield node.index
+    elif isinstance(node, tuple | list):
+        for each in node:
+            yield from _names(each)
+    elif hasattr(node, "__dataclass_fields__"):
+        for name in node.__dataclass_fields__:
+            yield from _names(getattr(node, name))
+
+
+def weights(terms: Mapping[int, Fraction], formulas: Sequence[Formula]) -> Terms | None:
+    """Coefficients by release, where all statistics are counts and sums."""
+    found: Terms = {}
+    for index, times in terms.items():
+        formula = formulas[index]
+        if isinstance(formula, Total):
+            pairs = [(formula.vector, formula.step)]
+        elif isinstance(formula, WeightedSum):
+            pairs = [*zip(formula.cells, formula.weights, strict=True)]
+        else:
+            return None
+        for cell, weight in pairs:
+            found[cell] = found.get(cell, Fraction(0)) + times * weight
+    return found
+
+
+def weighted(terms: Mapping[int, Fraction]) -> WeightedSum | None:
+    """One formula of a combination; None where nothing noisy is left of it."""
+    kept = {cell: w for cell, w in sorted(terms.items()) if w}
+    return WeightedSum(tuple(kept), tuple(kept.values())) if kept else None
+
+
+def quotient(top: Terms, bottom: Terms, shares: Mapping[int, Terms]) -> Quotient | None:
+    """A mean over rows: a combination over a count, inside its public range.
+
+    `shares` gives every release as a combination of shares of rows, which are never negative and
+    count rows; below the line each must stand with one weight or not at all. The mean then lies
+    between the least and the greatest weight above.
+    """
+    cells = tuple(sorted(top | bottom))
+    if not all(c in shares for c in cells):
+        return None
+    above, below = (_on_shares(x, shares) for x in (top, bottom))
+    kept = {s: w for s, w in below.items() if w}
+    if len(set(kept.values())) != 1 or any(w for s, w in above.items() if s not in kept):
+        return None
+    times = next(iter(kept.values()))
+    ends = [above.get(s, Fraction(0)) / times for s in kept]
+    return Quotient(
+        cells,
+        tuple(top.get(c, Fraction(0)) / times for c in cells),
+        tuple(bottom.get(c, Fraction(0)) / times for c in cells),
+        min(ends),
+        max(ends),
+    )
+
+
+def _on_shares(terms: Terms, shares: Mapping[int, Terms]) -> Terms:
+    found: Terms = {}
+    for cell, w in terms.items():
+        for share, part in shares[cell].items():
+            found[share] = found.get(share, Fraction(0)) + w * part
+    return found

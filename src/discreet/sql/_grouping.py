@@ -1,0 +1,64 @@
+"""GROUP BY with several levels: ROLLUP, CUBE and GROUPING SETS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, combinations, product
+from typing import Final
+
+from sqlglot import exp
+
+from discreet.errors import QueryError
+from discreet.sql._text import only
+
+_MOST: Final = 64
+"""Levels of one question."""
+
+Level = tuple[exp.Expr, ...]
+
+
+def levels(group: exp.Group) -> list[Level]:
+    """What each level groups by; one level without ROLLUP, CUBE or GROUPING SETS."""
+    only(group, "expressions", "all", "rollup", "cube", "grouping_sets", hint="GROUP BY sex, age")
+    kinds: Sequence[type[exp.Expr]] = (exp.Rollup, exp.Cube, exp.GroupingSets)
+    written = list(group.expressions)
+    for kind, name in zip(kinds, ("rollup", "cube", "grouping_sets"), strict=True):
+        for clause in group.args.get(name) or ():
+            if clause.expressions:
+                written.append(clause)
+            else:  # GROUP BY a, b WITH ROLLUP
+                written = [kind(expressions=written)]
+    return _crossed([_choices(node) for node in written])
+
+
+def _crossed(parts: list[list[Level]]) -> list[Level]:
+    count = 1
+    for part in parts:
+        count *= len(part)
+        if count > _MOST:
+            raise QueryError(f"a question has at most {_MOST} levels of totals")
+    return [tuple(chain.from_iterable(level)) for level in product(*parts)]
+
+
+def _choices(node: exp.Expr) -> list[Level]:
+    """Levels of one item of GROUP BY."""
+    if isinstance(node, exp.Rollup):
+        parts = [_columns(n) for n in node.expressions]
+        return [_joined(parts[:n]) for n in range(len(parts), -1, -1)]
+    if isinstance(node, exp.Cube):
+        parts = [_columns(n) for n in node.expressions]
+        if len(parts) > 6:  # 2^6 levels
+            raise QueryError(f"a question has at most {_MOST} levels of totals")
+        sizes = range(len(parts), -1, -1)
+        return [_joined(some) for n in sizes for some in combinations(parts, n)]
+    if isinstance(node, exp.GroupingSets):
+        return [level for n in node.expressions for level in _choices(n)]
+    return [_columns(node)]
+
+
+def _columns(node: exp.Expr) -> Level:
+    return tuple(node.expressions) if isinstance(node, exp.Tuple) else (node.unnest(),)
+
+
+def _joined(parts: Sequence[Level]) -> Level:
+    return tuple(chain.from_iterable(parts))

@@ -1,0 +1,69 @@
+"""Hints in the words of the user's own policy.
+
+Refusals show examples over a table ``people`` with columns such as ``sex`` and ``age``. Whoever
+has no such table gets the example with names of theirs, or, where none fits, no example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from discreet import policy as pol
+from discreet.errors import QueryError
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_STRING: Final = re.compile(r"'[^']*'")
+_SAMPLES: Final = {
+    "people": None,
+    "regions": None,
+    "region": None,
+    "sex": pol.Category,
+    "married": pol.Boolean,
+    "city": pol.Text,
+    "name": pol.Text,
+    "age": pol.Integer,
+    "income": pol.Real,
+}
+"""Names that examples use, and what kind of column each is."""
+
+
+@contextmanager
+def own_hints(policy: pol.Policy) -> Iterator[None]:
+    """Let errors leave with hints that name only what the policy has."""
+    try:
+        yield
+    except QueryError as error:
+        hint = error.hint
+        if type(hint) is not str:
+            raise
+        own = rewritten(hint, policy)
+        if own == hint:
+            raise
+        raise error.with_hint(own) from None
+
+
+def rewritten(hint: str, policy: pol.Policy) -> str | None:
+    """Write an example with names of the policy; None where it has none that fit."""
+    tables = [t for t in policy.tables.values() if not t.public]
+    known = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
+    strange = [w for w in _WORD.findall(_STRING.sub("", hint)) if w in _SAMPLES and w not in known]
+    # an example with constants is about its own columns
+    if not strange:
+        return hint
+    if _STRING.search(hint):
+        return None
+    names: dict[str, str] = {"people": _quoted(tables[0].name)}
+    for word in set(strange) - {"people"}:
+        kind = _SAMPLES[word]
+        fitting = [n for n, c in tables[0].columns.items() if kind and isinstance(c, kind)]
+        if not fitting:
+            return None
+        names[word] = _quoted(fitting[0])
+    return _WORD.sub(lambda m: names.get(m[0], m[0]) if m[0] in strange else m[0], hint)
+
+
+def _quoted(name: str) -> str:
+    return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,113 @@
+"""Windows (OVER) in SELECT and ORDER BY: functions of the answer's rows, after the noise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from discreet.errors import QueryError
+from discreet.plan import KeyValue, Number, OutputExpr, Window, parts_of, windows_of
+from discreet.sql._text import function_name, label, only, refuse
+
+if TYPE_CHECKING:
+    from discreet.sql._aggregates import Outputs
+
+_RANKS: Final = {"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST"}
+_VALUES: Final = {"SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"}
+WINDOWS: Final = frozenset({*_RANKS, *_VALUES, "NTILE", "LAG", "LEAD", "COUNT"})
+"""Functions that OVER may follow."""
+_MOST: Final = 1_000_000
+_EXAMPLE: Final = "SUM(COUNT(*)) OVER ()"
+
+
+def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
+    """Lower one call with OVER."""
+    only(node, "this", "partition_by", "order", "spec", "over", hint=_EXAMPLE)
+    name = function_name(node.this) or ""
+    if name not in WINDOWS:
+        raise refuse(f"{label(node.this)} with OVER", _EXAMPLE)
+    order = node.args.get("order")
+    items = () if order is None else tuple(_ordered(outputs, o) for o in order.expressions)
+    if not items and (name in _RANKS or name in ("NTILE", "LAG", "LEAD")):
+        raise QueryError(f"{name} needs an order", hint=f"{name}(…) OVER (ORDER BY COUNT(*) DESC)")
+    keys = tuple(outputs.lower(n) for n in node.args.get("partition_by") or ())
+    if not all(isinstance(key, KeyValue) for key in keys):
+        raise refuse("PARTITION BY other than keys of GROUP BY", _EXAMPLE)
+    rows = _frame(node.args.get("spec"))
+    if name in ("MIN", "MAX") and rows is not None and rows[0] is not None:
+        raise refuse(f"{name} over a frame that moves", f"{name}(…) OVER (ORDER BY …)")
+    made = Window(name, _args(outputs, name, node.this.expressions), keys, items, rows)
+    if any(windows_of(part) for part in parts_of(made)):
+        raise refuse("a window inside a window", _EXAMPLE)
+    return made
+
+
+def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:
+    if name == "COUNT" and len(nodes) == 1 and isinstance(nodes[0], exp.Star):
+        return ()
+    most = 0 if name in _RANKS else 3 if name in ("LAG", "LEAD") else 1
+    if not min(most, 1) <= len(nodes) <= most:
+        raise QueryError(f"{name} with OVER takes {most or 'no'} argument{'s' * (most > 1)}")
+    if name == "COUNT":
+        raise refuse("COUNT(x) OVER", "COUNT(*) OVER ()")
+    try:
+        args = [outputs.lower(n) for n in nodes]
+    except QueryError as error:
+        # a column of rows: windows stand over rows of the answer
+        if nodes and isinstance(nodes[0], exp.Column) and name in ("SUM", "AVG", "MIN", "MAX"):
+            hint = f"{name}({name}({nodes[0].sql()})) OVER ()"
+            raise error.with_hint(hint) from None
+        raise
+    constants = args if name == "NTILE" else args[1:]
+    for place, constant in enumerate(constants):
+        _check_constant(name, constant, whole=place == 0)
+    if any(outputs.kind(a) not in ("number", "flag") for a in args):
+        raise QueryError(f"{name} with OVER takes numbers", hint=_EXAMPLE)
+    return tuple(args)
+
+
+def _check_constant(name: str, given: OutputExpr, *, whole: bool) -> None:
+    least = 1 if name == "NTILE" else 0
+    fits = isinstance(given, Number) and (
+        not whole or (given.value.denominator == 1 and least <= given.value <= _MOST)
+    )
+    if not fits:
+        raise QueryError(f"{name} takes a whole number", hint=f"{name}({'4' * (name == 'NTILE')}…)")
+
+
+def _ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
+    only(item, "this", "desc", "nulls_first", hint="OVER (ORDER BY COUNT(*) DESC)")
+    out = outputs.lower(item.this)
+    if isinstance(out, Number):
+        raise QueryError("OVER (ORDER BY …) takes a key or a number of the answer, no constant")
+    return out, bool(item.args.get("desc"))
+
+
+def _frame(spec: exp.Expr | None) -> tuple[int | None, int | None] | None:
+    """Read ROWS BETWEEN n PRECEDING AND m FOLLOWING; the default frame is None."""
+    if spec is None:
+        return None
+    args = spec.args
+    hint = "ROWS BETWEEN 6 PRECEDING AND CURRENT ROW"
+    before = _end(args.get("start"), args.get("start_side"), "PRECEDING", hint)
+    after = _end(args.get("end") or "CURRENT ROW", args.get("end_side"), "FOLLOWING", hint)
+    if str(args.get("kind") or "").upper() == "RANGE" and (before, after) == (None, 0):
+        return None
+    if str(args.get("kind") or "").upper() != "ROWS":
+        raise refuse("a frame of RANGE or GROUPS", hint)
+    return before, after
+
+
+def _end(given: object, side: object, wanted: str, hint: str) -> int | None:
+    if given == "CURRENT ROW":
+        return 0
+    if str(side or "").upper() != wanted:
+        raise refuse("a frame that leaves the current row out", hint)
+    if given == "UNBOUNDED":
+        return None
+    text = str(given.this) if isinstance(given, exp.Literal) else ""
+    if not text.isdigit() or len(text) > 6:
+        raise QueryError("a frame counts rows by whole numbers", hint=hint)
+    return int(Fraction(text))

@@ -1,0 +1,174 @@
+"""A SELECT around an answer: ``SELECT … FROM (SELECT sex, COUNT(*) AS n … GROUP BY sex)``.
+
+A subquery that aggregates without grouping by the unit is an answer: what the SELECT
+around it does happens after the noise. Both are made one SELECT: names of the inner outputs
+stand for what they are, WHERE becomes HAVING (or QUALIFY, where it tests a window), and
+aggregates over the answer's rows become windows over all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet.errors import QueryError
+from discreet.plan import CALLS
+from discreet.sql._text import function_name, only, refuse
+
+_FOLDS: Final = frozenset({"SUM", "AVG", "MIN", "MAX", "COUNT"})
+_OUTER: Final = ("expressions", "from_", "where", "order", "limit", "with_", "qualify", "hint")
+_INNER: Final = ("expressions", "from_", "joins", "where", "group", "having", "order", "limit",
+                 "qualify", "hint", "with_")  # fmt: skip
+
+
+def unwrapped(root: exp.Select, policy: pol.Policy) -> exp.Select:
+    """Make one SELECT of a SELECT around an answer; give others back as they are."""
+    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    while True:
+        inner = _answer(root, units)
+        if inner is None:
+            return root
+        root = _merged(root, inner)
+
+
+def _answer(root: exp.Select, units: set[str]) -> exp.Select | None:
+    start = root.args.get("from_")
+    if start is None or root.args.get("joins"):
+        return None
+    node, name = start.this, start.this.name.casefold()
+    inner = node.this if isinstance(node, exp.Subquery) else None
+    clause = root.args.get("with_")
+    if isinstance(node, exp.Table) and clause is not None:
+        named = {c.alias.casefold(): c.this for c in clause.expressions}
+        inner = named.get(name)
+    if not isinstance(inner, exp.Select) or not _aggregates(inner):
+        return None
+    group = inner.args.get("group")
+    keys = [] if group is None else [_resolved(inner, n) for n in group.expressions]
+    people = any(isinstance(k, exp.Column) and k.name.casefold() in units for k in keys)
+    return None if people else inner
+
+
+def _aggregates(select: exp.Select) -> bool:
+    return any((function_name(n) or "") in CALLS for e in select.expressions for n in e.walk())
+
+
+def _items(select: exp.Select) -> dict[str, exp.Expr]:
+    """Outputs by their names."""
+    from discreet.sql._aggregates import default_name  # noqa: PLC0415 - it is built upon this
+
+    found = {}
+    for place, item in enumerate(select.expressions, 1):
+        value = item.this if isinstance(item, exp.Alias) else item
+        name = item.alias if isinstance(item, exp.Alias) else default_name(value.unnest(), place)
+        found[name.casefold()] = exp.alias_(value.copy(), name, quoted=True)
+    return found
+
+
+def _resolved(select: exp.Select, node: exp.Expr) -> exp.Expr:
+    """What a key of GROUP BY means: a position, an alias, or itself."""
+    node = node.unnest()
+    items = list(select.expressions)
+    if isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit():
+        place = int(str(node.this)[:6])
+        if 1 <= place <= len(items):
+            node = items[place - 1]
+    elif isinstance(node, exp.Column) and not node.args.get("table"):
+        named = {i.alias.casefold(): i for i in items if isinstance(i, exp.Alias)}
+        node = named.get(node.name.casefold(), node)
+    return (node.this if isinstance(node, exp.Alias) else node).copy()
+
+
+def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
+    only(root, *_OUTER, hint="ORDER BY 1")
+    only(inner, *_INNER)
+    items = _items(inner)
+    merged = inner.copy()
+    if group := merged.args.get("group"):
+        group.set("expressions", [_resolved(inner, n) for n in group.expressions])
+    shown = [named for item in root.expressions for named in _shown(item, items)]
+    folded = any(isinstance(n, exp.Window) and n.meta.get("fold") for e in shown for n in e.walk())
+    merged.set("expressions", shown)
+    if having := merged.args.get("having"):
+        having.set("this", _with(having.this, items))
+    for clause in ("where", "qualify"):
+        if test := root.args.get(clause):
+            _add_test(merged, _with(test.this, items))
+    _set_order(root, merged, items, folded=folded)
+    for clause in ("with_", "hint"):
+        if root.args.get(clause) and not merged.args.get(clause):
+            merged.set(clause, root.args[clause].copy())
+    clauses = [
+        *shown,
+        *(merged.args[c] for c in ("having", "qualify", "order") if merged.args.get(c)),
+    ]
+    measured = [n for e in clauses for n in e.walk() if (function_name(n) or "") in CALLS]
+    if all(isinstance(n.parent, exp.Window) for n in measured):
+        raise refuse("a question about the rows of an answer, and not about its numbers", "AVG(n)")
+    return merged
+
+
+def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
+    if isinstance(item, exp.Star):
+        return [i.copy() for i in items.values()]
+    value = item.this if isinstance(item, exp.Alias) else item
+    if isinstance(value, exp.Column) and not isinstance(item, exp.Alias):
+        return [exp.alias_(_with(value, items), value.name, quoted=True)]
+    changed = _with(value, items)
+    return [
+        exp.alias_(changed, item.alias, quoted=True) if isinstance(item, exp.Alias) else changed
+    ]
+
+
+def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
+    """Put what inner names stand for in their places; fold rows of the answer by windows."""
+
+    def change(n: exp.Expr) -> exp.Expr:
+        if isinstance(n, exp.Column):
+            found = items.get(n.name.casefold())
+            return n if found is None else exp.paren(found.this.copy(), copy=False)
+        return n
+
+    def fold(n: exp.Expr) -> exp.Expr:
+        inside = isinstance(n.parent, exp.Window)
+        if (function_name(n) or "") in CALLS and not inside:
+            if function_name(n) not in _FOLDS or isinstance(n.parent, exp.Filter):
+                raise refuse(f"{function_name(n)} of the rows of an answer", "AVG(n)")
+            star = [exp.Star()] if function_name(n) == "COUNT" else n.expressions
+            call = exp.Anonymous(this=n.this, expressions=[s.copy() for s in star])
+            made = exp.Window(this=call)
+            made.meta["fold"] = True
+            return made
+        return n
+
+    folded = node.copy().transform(fold)
+    return folded.transform(change)
+
+
+def _add_test(merged: exp.Select, test: exp.Expr) -> None:
+    clause, kind = ("qualify", exp.Qualify) if test.find(exp.Window) else ("having", exp.Having)
+    known = merged.args.get(clause)
+    merged.set(clause, kind(this=test if known is None else exp.and_(known.this, test)))
+
+
+def _set_order(
+    root: exp.Select, merged: exp.Select, items: dict[str, exp.Expr], *, folded: bool
+) -> None:
+    outer = {c: root.args.get(c) for c in ("order", "limit")}
+    if merged.args.get("limit") and (folded or any(outer.values()) or root.args.get("where")):
+        raise QueryError("LIMIT stands in the outer SELECT", hint="ORDER BY 2 DESC LIMIT 10")
+    if folded:
+        # one row for all rows of the answer
+        merged.set("order", None)
+        merged.set("limit", exp.Limit(expression=exp.Literal.number(1)))
+        return
+    if (order := outer["order"]) is not None:
+        order = order.copy()
+        for item in order.expressions:
+            if not isinstance(item.this, exp.Literal):
+                item.set("this", _with(item.this, items))
+        merged.set("order", order)
+    if outer["limit"] is not None:
+        merged.set("limit", outer["limit"].copy())

@@ -1,0 +1,383 @@
+"""Quantiles: what they release follows the stated law, costs what is charged, and covers.
+
+Laws of choices are computed exactly here, so errors and losses are compared without chance.
+The point of a single quantile gets nine tenths of ε, the rest pays for the interval.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet import audit, sql
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet.engines import Reference
+from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.plan import _margins as tails
+from discreet.plan import _quantiles as qu
+
+V = 1001
+ROWS = {
+    "uniform n=50": ("unif", 50, 0.5, 1),
+    "normal n=200": ("norm", 200, 0.5, 1),
+    "normal n=1000": ("norm", 1000, 0.5, 1),
+    "normal n=1000, eps .1": ("norm", 1000, 0.5, 0.1),
+    "skewed n=1000, median": ("skew", 1000, 0.5, 1),
+    "skewed n=1000, q=.9": ("skew", 1000, 0.9, 1),
+    "skewed n=10000, q=.9": ("skew", 10000, 0.9, 1),
+}
+ALARM = 1e-11
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(300)
+
+
+def data(kind, n):
+    rng = np.random.default_rng(1)
+    x = {
+        "unif": lambda: rng.uniform(0, 1000, n),
+        "norm": lambda: rng.normal(500, 100, n),
+        "skew": lambda: rng.lognormal(4, 1, n),
+    }[kind]()
+    return np.bincount(np.clip(x, 0, 1000).astype(int), minlength=V)
+
+
+def exact(counts, q):
+    """The smallest value that q of the rows do not exceed."""
+    return int(np.searchsorted(np.cumsum(counts), math.ceil(q * counts.sum() - 1e-9)))
+
+
+def policy(relation="add-remove", hi=1000, **limits):
+    columns = [pol.Integer("x", 0, hi), pol.Category("g", ["a", "b"])]
+    return pol.Policy([pol.Table("t", columns, neighbours=relation, **limits)], pol.Budget("9"))
+
+
+def lowered(text, relation="add-remove", hi=1000, **limits):
+    return pl.lower(sql.parse(text, policy(relation, hi, **limits)).query)
+
+
+def asking(levels):
+    return "SELECT " + ", ".join(f"QUANTILE(x, {q}) AS q{i}" for i, q in enumerate(levels))
+
+
+def priced(levels, hi=1000, relation="add-remove", **offer):
+    low = lowered(asking(levels) + " FROM t", relation, hi)
+    (found,) = pl.price(low, pl.Ask(**{k: Fraction(v) for k, v in offer.items()})).parts
+    return found
+
+
+def releases(counts, levels, times, **offer):
+    """Release quantiles of one table, many times over: each cell is one replicate."""
+    made = priced(levels, counts.size - 1, **offer)
+    leaves = [(leaf, int(n)) for leaf, n in enumerate(counts.tolist()) if n]
+    groups = {(i, leaf): (n,) for i in range(times) for leaf, n in leaves}
+    return made.part.release(made, groups, pl.Cells([(i,) for i in range(times)]), pl.Draw())
+
+
+def chances(scores, choice):
+    """Exact probabilities of all candidates, by the mechanism that is stated."""
+    moves = (1 if choice.monotone else 2) * choice.sensitivity
+    p = np.exp(float(choice.epsilon / moves) * (scores - scores.max()).astype(float))
+    if not choice.flip:
+        return p / p.sum()
+    # the place of a candidate in the order is uniform: it wins if none before it is accepted
+    none = np.log1p(-np.outer((NODES + 1) / 2, np.minimum(p, 1 - 1e-15)))
+    return p * (WEIGHTS / 2 @ np.exp(none.sum(axis=1, keepdims=True) - none))
+
+
+def law_of_point(counts, q, made):
+    rank = qu.Rank.quantile(Fraction(str(q)))
+    return chances(rank.scores(counts), made.part._choice(made.law.choice, rank))
+
+
+def rmse(p, truth):
+    return math.sqrt(p @ (np.arange(p.size) - truth) ** 2)
+
+
+# -- accuracy -----------------------------------------------------------------------------------
+
+
+def reference(counts, q, epsilon):
+    """Error of the exponential mechanism with all of ε."""
+    rank = qu.Rank.quantile(Fraction(str(q)))
+    scores = rank.scores(counts)
+    p = np.exp(epsilon * (scores - scores.max()).astype(float) / (2 * rank.largest))
+    return rmse(p / p.sum(), exact(counts, q))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_error_is_at_most_a_fifth_above_the_exponential_mechanism(row):
+    kind, n, q, epsilon = ROWS[row]
+    counts = data(kind, n)
+    made = priced([q], epsilon=str(epsilon))
+    found = rmse(law_of_point(counts, q, made), exact(counts, q))
+    assert found <= 1.2 * reference(counts, q, epsilon)
+    # mutant: an interval that takes half of the price
+    half = priced([q], epsilon=str(epsilon / 1.8))
+    assert rmse(law_of_point(counts, q, half), exact(counts, q)) > 1.2 * reference(
+        counts, q, epsilon
+    )
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_rho_buys_the_bounded_range(row):
+    """At ρ = ε²/8 nearly as good as ε-DP at ε; priced as ε²/2 it would be half as good."""
+    kind, n, q, epsilon = ROWS[row]
+    counts = data(kind, n)
+    rho = Fraction(str(epsilon)) ** 2 / 8
+    made = priced([q], rho=str(rho))
+    assert not made.law.choice.flip
+    assert float(made.law.choice.epsilon) == pytest.approx(epsilon * math.sqrt(0.9), rel=1e-9)
+    assert rmse(law_of_point(counts, q, made), exact(counts, q)) <= 1.2 * reference(
+        counts, q, epsilon
+    )
+
+
+@pytest.mark.parametrize(("m", "n", "stated"), [(3, 10_000, 2.8), (9, 10_000, 5.4)])
+def test_mean_rank_error_of_several_quantiles(m, n, stated):
+    """Figures of the recursion at ε=1 from ties spread at random; three quarters of ε go here.
+
+    The mean over 60 releases of m quantiles; its own error is about 6 %, a fifth is allowed.
+    """
+    counts = data("norm", n)
+    levels = [Fraction(i, m + 1) for i in range(1, m + 1)]
+    found = releases(counts, levels, 60, epsilon="4/3")
+    upto = np.cumsum(counts)
+    off = [
+        max(0, upto[v] - counts[v] - q * n, q * n - upto[v])
+        for row in found.points
+        for v, q in zip(row, levels, strict=True)
+    ]
+    assert np.mean([float(x) for x in off]) < 1.2 * stated
+
+
+def test_ties_do_not_unbalance_several_quantiles():
+    """400 rows a value: unless they are spread, the recursion is 13 times worse."""
+    counts = data("norm", 100_000)
+    levels = [Fraction(i, 10) for i in range(1, 10)]
+    found = releases(counts, levels, 10, epsilon="1")
+    truth = [exact(counts, float(q)) for q in levels]
+    assert np.abs(np.array(found.points) - truth).max() <= 1
+
+
+def test_many_quantiles_take_a_tree_under_pure_privacy_only():
+    many = [Fraction(i, 200) for i in range(1, 200)]
+    assert priced(many, epsilon="1").part.kind == "tree"
+    assert priced(many, rho="1/8").part.kind == "quantiles"
+    assert priced(many[::20], epsilon="1").part.kind == "quantiles"
+
+
+# -- laws ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offer", [{"epsilon": "1/2"}, {"rho": "1/20"}])
+def test_points_follow_their_law(offer):
+    """χ² over pooled values against the exact law: a false alarm has probability 1e-11."""
+    counts = data("skew", 100)[:60]
+    found = releases(counts, [0.9], 4000, **offer)
+    made = priced([0.9], 59, **offer)
+    p = law_of_point(counts, 0.9, made)
+    seen = np.bincount([v for (v,) in found.points], minlength=60)
+    assert chi(seen, p) > ALARM
+    other = priced([0.9], 59, **{k: Fraction(v) * 2 for k, v in offer.items()})
+    assert chi(seen, law_of_point(counts, 0.9, other)) < ALARM  # mutant: twice the price
+
+
+def chi(seen, p):
+    order = np.argsort(-p)
+    parts = np.array_split(order, 12)
+    o, e = (np.array([x[i].sum() for i in parts]) for x in (seen, p * seen.sum()))
+    keep = e > 5
+    o, e = np.append(o[keep], o[~keep].sum()), np.append(e[keep], e[~keep].sum() + 1e-9)
+    return stats.chi2.sf(((o - e) ** 2 / e).sum(), e.size - 1)
+
+
+def loss(p, q):
+    return np.abs(np.log(p) - np.log(q)).max()
+
+
+TINY = [list(x) for x in itertools.product(range(3), repeat=4)]
+
+
+@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3", "0", "1"])
+@pytest.mark.parametrize("offer", [{"epsilon": "1"}, {"rho": "1/8"}])
+def test_no_pair_of_neighbours_loses_more_than_the_choice_declares(at, offer):
+    """Every table of up to 8 rows on four values, one row more; the exact laws of both.
+
+    What the worst pair loses comes near to what is declared, so a smaller sensitivity fails.
+    """
+    made = priced([at], 3, **offer)
+    rank = qu.Rank.of(Fraction(at), 2)
+    choice = made.part._choice(made.law.choice, rank)
+    worst = 0.0
+    for counts in TINY:
+        for i in range(4):
+            left, right = np.array(counts), np.array(counts)
+            right[i] += 1
+            laws = [chances(rank.scores(x), choice) for x in (left, right)]
+            worst = max(worst, loss(*laws))
+    assert 0.5 * float(choice.epsilon) < worst <= float(choice.epsilon) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3", "1"])
+def test_changing_a_row_loses_no_more_than_declared(at):
+    made = priced([at], 3, relation="change-one", epsilon="1")
+    rank = qu.Rank.of(Fraction(at), 2)
+    choice = made.part._choice(made.law.choice, rank)
+    assert choice.sensitivity == rank.below + rank.above
+    worst = 0.0
+    for counts, i, j in itertools.product(TINY, range(4), range(4)):
+        if counts[i]:
+            left, right = np.array(counts), np.array(counts)
+            right[i] -= 1
+            right[j] += 1
+            worst = max(worst, loss(*(chances(rank.scores(x), choice) for x in (left, right))))
+    assert 0.5 * float(choice.epsilon) < worst <= float(choice.epsilon) * (1 + 1e-9)
+
+
+def test_a_row_spread_over_two_slices_loses_as_one():
+    """Two quantiles of two values, each in four parts: the exact law of both draws together."""
+    made = priced(["1/3", "2/3"], 1, epsilon="1")
+    part, choice = made.part, made.law.choice
+    unit = 4
+
+    def joint(counts):
+        mass = np.repeat(np.array(counts), unit)
+        first, rank = qu.Rank.quantile(Fraction(2, 3)), qu.Rank.quantile(Fraction(1, 2))
+        top = chances(first.scores(mass, unit), part._choice(choice, first, unit))
+        law = {}
+        for place, p in enumerate(top):
+            if place == 0:
+                law[0, 0] = p
+                continue
+            inner = part._choice(choice, rank, unit)
+            for v, w in enumerate(chances(rank.scores(mass[:place], unit), inner)):
+                law[place, v] = p * w
+        return law
+
+    worst = 0.0
+    for counts in itertools.product(range(4), repeat=2):
+        for i in range(2):
+            more = list(counts)
+            more[i] += 1
+            a, b = joint(counts), joint(more)
+            worst = max(worst, *(abs(math.log(a[k] / b[k])) for k in a))
+    declared = 2 * float(choice.epsilon)
+    assert 0.3 * declared < worst <= declared * (1 + 1e-9)
+
+
+# -- intervals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ["normal n=200", "normal n=1000, eps .1", "skewed n=1000, q=.9"])
+@pytest.mark.parametrize("offer", ["epsilon", "rho"])
+def test_intervals_cover(row, offer):
+    """300 releases at 80 % and 95 %: fewer than the 1e-11 quantile allows is refused."""
+    kind, n, q, epsilon = ROWS[row]
+    counts = data(kind, n)
+    price = {"epsilon": str(epsilon)} if offer == "epsilon" else {"rho": str(epsilon**2 / 8)}
+    found = releases(counts, [q], 300, **price)
+    for level in (0.8, 0.95):
+        box = found.interval(Fraction(str(q)), level)
+        inside = np.sum((box.low <= exact(counts, q)) & (exact(counts, q) <= box.high))
+        assert inside >= stats.binom.ppf(ALARM, 300, level)
+    estimate = found.quantile(Fraction(str(q)))
+    assert np.all((box.low <= estimate) & (estimate <= box.high))
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace(3), DiscreteGaussian(5)], ids=repr)
+@pytest.mark.parametrize("factors", [(1, 1), (1, 9), (0, 1)])
+def test_margins_are_exact(law, factors):
+    """Against a plain convolution: the tail at the margin is at most β, one below it is more."""
+    r = np.arange(-300, 301)
+    one = np.asarray(law.pmf(r))
+    two = np.convolve(one, one, mode="same")
+    three = np.convolve(two, one, mode="same")
+    places = np.abs(np.add.outer(factors[0] * r, factors[1] * r))
+    weights = np.outer(two, three)
+    for beta in (0.05, 0.2):
+        t = tails.margin(law, 2, 3, factors, beta)
+        assert weights[places > t].sum() <= beta
+        assert weights[places > t - 1].sum() > beta
+
+
+def test_margins_of_wide_noise_are_never_too_small():
+    wide = [tails.margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
+    assert wide[0] < wide[1] < 1.05 * wide[0]
+    assert wide[0] < wide[2] < 1.05 * wide[0]
+
+
+def test_ends_say_which_value_they_are():
+    low = lowered("SELECT MAX(x) AS h, MIN(x) AS l FROM t")
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    j = plan.parts[0].law.ends
+    assert f"MAX of x: value no. {j} from the top" in plan.target
+    counts = data("norm", 1000)
+    found = releases(counts, [0, 1], 200, epsilon="1")
+    box = found.interval(Fraction(1), 0.9)
+    largest = np.flatnonzero(counts)[-1]
+    assert np.all(box.high == 1000)
+    assert np.mean(box.low <= largest) >= 0.9
+    # the point is near the value that is named
+    named = np.repeat(np.arange(V), counts)[-found.ends]
+    assert abs(np.median([row[1] for row in found.points]) - named) < 40
+
+
+# -- limits and lattices ----------------------------------------------------------------------
+
+
+def test_groups_cost_rows_not_groups():
+    """Three rows of a unit may lie in three groups or in one: the price is the same."""
+    limits = {"unit": "id", "max_rows_per_unit": 3}
+    low = lowered("SELECT g, MEDIAN(x) AS m FROM t GROUP BY g", **limits)
+    (part,) = low.parts
+    assert (part.sensitivity.l1, part.squares) == (3, 9)
+    low = lowered(
+        "SELECT g, MEDIAN(x) AS m FROM t GROUP BY g",
+        unit="id",
+        max_groups_per_unit=2,
+        max_rows_per_group=2,
+    )
+    (part,) = low.parts
+    assert (part.sensitivity.l1, part.squares) == (4, 8)
+    (made,) = pl.price(low, pl.Ask(rho=Fraction(1, 8))).parts
+    # ε = L·sqrt(8ρ/S) at nine tenths of ρ
+    assert float(made.law.choice.epsilon) == pytest.approx(4 * math.sqrt(0.9 / 8), rel=1e-9)
+
+
+def test_a_wide_range_is_read_on_a_coarser_lattice_and_the_plan_says_so():
+    low = lowered("SELECT MEDIAN(x) AS m FROM t", hi=10**9)
+    (part,) = low.parts
+    assert part.leaves <= 2**16
+    fact = pl.price(low, pl.Ask(Fraction(1))).target[-1]
+    assert fact == f"quantiles of x in steps of {float(part.width):.6g}"
+    assert lowered("SELECT MEDIAN(x) AS m FROM t", hi=60_000).parts[0].width == 1
+
+
+def test_wrong_squares_and_scores_are_caught():
+    own = policy(unit="id", max_rows_per_unit=4)
+    rows = [{"id": 1, "x": 5, "g": "a"}] * 4
+    left, right = Reference({"t": rows}), Reference({"t": []})
+    low = pl.lower(sql.parse("SELECT g, MEDIAN(x) AS m FROM t GROUP BY g", own).query)
+    ask, salt = pl.Ask(Fraction(1)), pl.Salt(b"x")
+    assert audit.replay(pl.price(low, ask), left, right, salt).ok
+    for field, value in (("squares", 9), ("half", 1)):
+        wrong = replace(low, parts=(replace(low.parts[0], **{field: value}),))
+        found = audit.replay(pl.price(wrong, ask), left, right, salt)
+        assert any("moved by" in what for what in found.violations)
+
+
+@pytest.mark.parametrize("levels", [[0.5], [0.25, 0.5, 0.75], [0, 0.5, 1]])
+def test_records_come_back(levels):
+    found = releases(data("norm", 200), levels, 3, epsilon="1")
+    again = qu.Points.read(found.to_dict())
+    again.check(3)
+    assert again == found
+    for name, value in (("points", [[V]] * 3), ("edges", [[0, V]] * 3), ("ends", 0)):
+        with pytest.raises(Exception, match="damaged"):
+            qu.Points.read(found.to_dict() | {name: value}).check(3)

@@ -1,0 +1,81 @@
+"""``discreet budget plan``, and decisions that ask before they are taken."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from discreet.cli import _options
+from discreet.cli._app import app
+
+RUN = CliRunner()
+POLICY = """
+[policy]
+name = "planned"
+[budget]
+epsilon = "2"
+delta = "1e-6"
+[tables.people]
+source = "people.csv"
+[tables.people.columns]
+age = { type = "integer", min = 0, max = 115 }
+"""
+
+
+@pytest.fixture
+def policy(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "people.csv").write_text("age\n31\n47\n")
+    file = tmp_path / "people.toml"
+    file.write_text(POLICY)
+    return file
+
+
+def run(*args):
+    return RUN.invoke(app, list(map(str, args)), catch_exceptions=False)
+
+
+def test_a_year_of_questions_has_a_price(policy):
+    done = run("budget", "--policy", policy, "plan", "-n", 10, "-w", 50, "--json")
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)["result"]
+    assert data["questions"] == 120
+    assert data["epsilon"] == min(data["epsilon_by_sum"], data["epsilon_with_delta"])
+    assert data["epsilon_by_sum"] == pytest.approx(120 * float(data["each"]), rel=1e-6)
+    assert data["fits_now"] >= int(2 / float(data["each"]))
+    plain = run("budget", "--policy", policy, "plan", "-n", 10, "-w", 50)
+    assert "120 counts of people" in plain.stdout
+
+
+@pytest.mark.parametrize("command", [["raise", "-e", "3"], ["new-period"], ["close"]])
+def test_decisions_ask_at_a_terminal(policy, command, monkeypatch):
+    run("ask", "SELECT COUNT(*) FROM people", "-e", "0.5", "--policy", policy)
+    asked = []
+
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(_options, "sys", terminal)
+    monkeypatch.setattr(_options.typer, "confirm", lambda question, **_: asked.append(question))
+    assert run("budget", "--policy", policy, *command, "--yes").exit_code == 0
+    assert not asked
+    again = ["raise", "-e", "4"] if command[0] == "raise" else command
+    assert run("budget", "--policy", policy, *again).exit_code == 0
+    assert len(asked) == 1
+
+
+def test_raise_never_lowers(policy):
+    run("ask", "SELECT COUNT(*) FROM people", "-e", "0.5", "--policy", policy)
+    assert run("budget", "--policy", policy, "raise", "-e", "1").exit_code != 0
+
+
+def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
+    (policy.parent / "people.csv").write_text("age\n" + "31\n,\n200\nabc\n" * 500)
+    free = run("check", policy)
+    assert "No cell was read" in free.stdout
+    done = run("check", policy, "--spend", "2", "--json")
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)["result"]["shares"]["people"]
+    assert row["age: missing"] == pytest.approx(0.5, abs=0.2)
+    assert row["age: at an end"] == pytest.approx(0.5, abs=0.2)  # of those that are there

@@ -1,0 +1,269 @@
+"""Conditions proved disjoint: never wrongly, and priced once where they are."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+import discreet as dc
+from discreet import audit, sql
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet.engines import Reference
+from discreet.plan import _lower
+from discreet.plan._disjoint import apart, disjoint, support, where
+
+SALT = pl.Salt(b"0123456789abcdef")
+COLUMNS = [
+    pol.Category("sex", values=["F", "M", "X"]),
+    pol.Integer("age", min=0, max=4),
+    pol.Boolean("smoker"),
+    pol.Text("town"),
+]
+ROWS = [
+    {"sex": s, "age": a, "smoker": b, "town": t}
+    for s in ("F", "M", "X", None)
+    for a in (0, 1, 2, 3, 4, None)
+    for b in (True, False, None)
+    for t in ("Ulm", "Bonn", None)
+]
+
+
+def policy(**more):
+    return pol.Policy([pol.Table("people", COLUMNS, **more)], pol.Budget("1000"), name="apart")
+
+
+def lowered(text, **more):
+    return pl.lower(sql.parse(f"SELECT {text} FROM people", policy(**more)).query)
+
+
+def condition(text):
+    query = sql.parse(f"SELECT COUNT(*) AS n FROM people WHERE {text}", policy()).query
+    return query.relation.condition
+
+
+# -- the prover --------------------------------------------------------------------------
+
+PAIRS = {
+    ("sex = 'M'", "sex = 'F'"): True,
+    ("age < 2", "age >= 2"): True,
+    ("age IS NULL", "age > 0"): True,
+    ("smoker", "NOT smoker"): True,
+    ("sex = 'M'", "age < 2"): False,
+    ("age <= 3", "age >= 3"): False,
+    ("sex = 'M' AND age < 2", "sex = 'M' AND age BETWEEN 2 AND 3"): True,
+    ("sex IN ('M', 'F')", "sex = 'X' OR sex IS NULL"): True,
+    ("town = 'Ulm'", "town = 'Bonn'"): True,
+    ("age <> 1", "age = 1"): True,
+    ("sex = 'M' OR age = 0", "sex = 'F'"): False,
+    ("smoker", "smoker IS NULL"): True,
+}
+
+
+@pytest.mark.parametrize(("one", "two"), PAIRS)
+def test_pairs_are_disjoint_exactly_where_the_schema_proves_it(one, two):
+    """Six pairs of a textbook's kind, and six with NULL, text and logic."""
+    assert disjoint(where(condition(one)), where(condition(two))) is PAIRS[one, two]
+
+
+def random_condition(rng, depth=2):
+    if depth and rng.random() < 0.6:
+        op = rng.choice(["AND", "OR", "NOT"])
+        if op == "NOT":
+            return f"NOT ({random_condition(rng, depth - 1)})"
+        return f"({random_condition(rng, depth - 1)}) {op} ({random_condition(rng, depth - 1)})"
+    return rng.choice(
+        [
+            f"age {rng.choice(['<', '<=', '=', '<>', '>=', '>'])} {rng.randrange(-1, 6)}",
+            f"age + 1 > {rng.randrange(5)}",
+            f"age * 2 = {rng.randrange(9)}",
+            f"sex = '{rng.choice('FMX')}'",
+            f"sex IN ('{rng.choice('FM')}', 'X')",
+            f"{rng.choice(['age', 'sex', 'smoker', 'town'])} IS {rng.choice(['', 'NOT '])}NULL",
+            "smoker",
+            f"town = '{rng.choice(['Ulm', 'Bonn'])}'",
+            "age < 3",
+        ]
+    )
+
+
+def codes():
+    schema = pl.Scan(policy().table("people")).schema
+    for row in ROWS:
+        yield {
+            name: value
+            if value is None or t.kind.value in ("text", "number")
+            else t.labels.index(value)
+            if t.labels
+            else int(value)
+            for (name, t) in schema.items()
+            for value in [row[name]]
+        }
+
+
+def test_no_row_ever_meets_two_conditions_that_are_called_disjoint():
+    rng, rows, proved = random.Random(4), list(codes()), 0
+    for _ in range(400):
+        p, q = (condition(random_condition(rng, rng.choice([0, 1, 2]))) for _ in range(2))
+        if disjoint(where(p), where(q)):
+            proved += 1
+            assert not any(p.evaluate(r) == 1 and q.evaluate(r) == 1 for r in rows)
+    assert proved > 25
+
+
+def test_no_row_has_values_of_two_expressions_that_are_called_disjoint():
+    rng, rows, proved = random.Random(5), list(codes()), 0
+    shapes = [
+        "COUNT(*) FILTER (WHERE {c}) AS x",
+        "SUM(age) FILTER (WHERE {c}) AS x",
+        "SUM(CASE WHEN {c} THEN age ELSE 0 END) AS x",
+        "AVG(CASE WHEN {c} THEN age + 1 WHEN {d} THEN 2 END) AS x",
+        "SUM({c}) AS x",
+    ]
+    for _ in range(700):
+        made = []
+        for _ in range(2):
+            text = rng.choice(shapes).format(c=random_condition(rng, 0), d=random_condition(rng, 0))
+            (asked,) = lowered(text).query.statistics
+            made.append((asked.expr, text.startswith("SUM")))
+        if disjoint(*(support(e, zero=zero) for e, zero in made)):
+            proved += 1
+            for r in rows:
+                a, b = (e.evaluate(r) or (None if zero else e.evaluate(r)) for e, zero in made)
+                assert a is None or b is None
+    assert proved > 15
+
+
+# -- one question --------------------------------------------------------------------------
+
+TOGETHER = [
+    "COUNT(*) FILTER (WHERE sex = 'M') AS a, COUNT(*) FILTER (WHERE sex = 'F') AS b",
+    "COUNT(*) FILTER (WHERE sex = 'M') AS a, COUNT(*) FILTER (WHERE sex = 'F') AS b, COUNT(*) AS n",
+    "AVG(age) FILTER (WHERE sex = 'M') AS a, SUM(age) FILTER (WHERE sex = 'F') AS b",
+    "AVG(age) FILTER (WHERE age < 3) AS a, VAR(age) FILTER (WHERE age >= 3) AS b, COUNT(*) AS n",
+    "SUM(CASE WHEN smoker THEN age - 3 ELSE 0 END) AS a, SUM(age) FILTER (WHERE NOT smoker) AS b",
+    "COUNT(age) FILTER (WHERE town = 'Ulm') AS a, AVG(age) FILTER (WHERE town = 'Bonn') AS b",
+]
+LIMITS = [{}, {"unit": "id", "max_rows_per_unit": 3},
+          {"unit": "id", "max_groups_per_unit": 2, "max_rows_per_group": 2}]  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("text", TOGETHER)
+def test_disjoint_statistics_are_one_draw_within_its_sensitivity(text, limits):
+    for by in ("", " GROUP BY smoker"):
+        key = "smoker, " if by else ""
+        low = pl.lower(sql.parse(f"SELECT {key}{text} FROM people{by}", policy(**limits)).query)
+        (part,) = low.parts
+        assert isinstance(part, pl.Joint)
+        rng, worst = random.Random(text), 0
+        units = [[r | {"id": 1}] for r in ROWS]
+        units += (
+            [[rng.choice(ROWS) | {"id": 1} for _ in range(6)] for _ in range(100)] if limits else []
+        )
+        units += [[r | {"id": 1}] * 6 for r in rng.sample(ROWS, 40)] if limits else []
+        for unit in units:
+            sides = [pl.run(low.aggregates[0], {"people": rows}, SALT) for rows in ([], unit)]
+            assert part.moved(*sides) == []
+            (_, left), (_, right) = (next(iter(part.measurements(s))) for s in sides)
+            worst = max(worst, pl.distance(left, right).l1)
+        assert worst * 3 > part.sensitivity.l1  # not absurdly safe
+
+
+def test_men_and_women_by_filter_cost_what_they_cost_by_group():
+    low = lowered(TOGETHER[0])
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    assert [priced.law.scale for priced in plan.parts] == [1]
+    assert plan.cost.epsilon == 1
+
+
+@pytest.mark.parametrize("text", TOGETHER)
+def test_without_noise_the_estimates_of_a_cluster_are_right(text):
+    low = lowered(text)
+    groups = pl.run(low.aggregates[0], {"people": ROWS}, SALT)
+
+    class Zero(pl.Draw):
+        def sample(self, law, n):
+            return [0] * n
+
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    told = [r for x in plan.parts for r in x.releases([groups], pl.Cells([()]), Zero())]
+    rows = list(codes())
+    for asked, formula in zip(low.query.statistics, low.formulas, strict=True):
+        values = [1 if asked.expr is None else asked.expr.evaluate(r) for r in rows]
+        values = [v for v in values if v is not None]
+        mean = sum(values) / len(values)
+        want = {
+            "count": len(values),
+            "sum": sum(values),
+            "avg": mean,
+            "var": sum((v - mean) ** 2 for v in values) / (len(values) - 1),
+        }[asked.word]
+        assert formula.estimate(told)[0] == pytest.approx(want)
+
+
+def test_overlap_taken_for_disjoint_is_caught_by_replay(monkeypatch):
+    """Mutant: a prover that believes everything."""
+    text = "COUNT(*) FILTER (WHERE sex = 'M') AS a, COUNT(*) FILTER (WHERE age < 2) AS b"
+    honest = lowered(text)
+    assert len(honest.parts) == 2
+    monkeypatch.setattr(_lower, "disjoint", lambda *_: True)
+    mutant = lowered(text)
+    assert len(mutant.parts) == 1
+    plan = pl.price(mutant, pl.Ask(Fraction(1)))
+    found = [
+        audit.replay(plan, Reference({"people": []}), Reference({"people": [row]}), SALT).ok
+        for row in ROWS
+    ]
+    assert not all(found)
+
+
+def test_under_change_one_nothing_is_merged():
+    assert len(lowered(TOGETHER[0], neighbours="change-one").parts) == 2
+
+
+# -- a batch -------------------------------------------------------------------------------
+
+
+def curator(**more):
+    rows = {name: [r[name] for r in ROWS] for name in ROWS[0]} | {"id": list(range(len(ROWS)))}
+    return dc.open(pa.table(rows), policy(**more), ledger=":memory:")
+
+
+def test_two_for_men_and_three_for_women_give_three():
+    asked = curator()
+    with asked.batch(epsilon=3) as batch:
+        men = batch.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'M'", weight=2)
+        women = batch.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'F'", weight=3)
+    assert batch.cost.epsilon == 3 == asked.budget.spent["epsilon"]
+    scales = [x.answer.parts[0].law.scale for x in (men, women)]
+    assert scales == [Fraction(1, 2), Fraction(1, 3)]
+
+
+def test_questions_that_may_meet_add_up():
+    for more, other in (
+        ({}, "age < 2"),
+        ({"neighbours": "change-one"}, "sex = 'F'"),
+        ({"unit": "id", "max_rows_per_unit": 1}, "sex = 'F'"),
+    ):
+        asked = curator(**more)
+        with asked.batch(epsilon=5) as batch:
+            one = batch.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'M'", weight=2)
+            batch.sql(f"SELECT COUNT(*) AS n FROM people WHERE {other}", weight=3)
+        assert batch.cost.epsilon == 5
+        assert one.answer.cost["epsilon"] == "2"
+
+
+def test_groups_of_questions_are_pairwise_disjoint():
+    texts = ["sex = 'M'", "sex = 'F'", "age < 2", "sex = 'X'", "age >= 2"]
+    queries = [
+        sql.parse(f"SELECT COUNT(*) AS n FROM people WHERE {t}", policy()).query for t in texts
+    ]
+    assert apart(queries) == [[0, 1, 3], [2, 4]]
+    for group in apart(queries):
+        for i, j in itertools.combinations(group, 2):
+            assert PAIRS.get((texts[i], texts[j]), True)

@@ -1,0 +1,369 @@
+"""Joint parts: declared sensitivities against the truth, found by trying all neighbours."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from discreet import audit, sql
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet.engines import Reference
+from discreet.privacy import Neighbours
+
+SALT = pl.Salt(b"0123456789abcdef")
+LO, HI = -1, 2
+QUESTIONS = [
+    "AVG(x) AS a",
+    "AVG(x) AS a, COUNT(*) AS n",
+    "SUM(x) AS s, COUNT(*) AS n",
+    "SUM(x) AS s, COUNT(x) AS n, AVG(x) AS a",
+    "VAR(x) AS v",
+    "STDDEV(x) AS v, COUNT(*) AS n, AVG(x) AS a",
+    "COUNT(x) AS m, COUNT(*) AS n",
+    "COUNT(*) FILTER (WHERE x > 0) AS m, COUNT(*) AS n",
+    "AVG(x > 0) AS p, COUNT(*) AS n",
+    "AVG(y) AS a, COUNT(*) AS n",
+    "VAR_POP(y) AS v, COUNT(*) AS n",
+]
+SHAPES = ["SELECT {} FROM t", "SELECT {} FROM t WHERE y < 3", "SELECT g, {} FROM t GROUP BY g"]
+ROWS = [
+    {"g": g, "x": x, "y": y} for g in "ab" for x in (*range(LO, HI + 1), None) for y in (1, 2, 4)
+]
+LIMITS = [
+    {"max_rows_per_unit": 1},
+    {"max_rows_per_unit": 3},
+    {"max_groups_per_unit": 2, "max_rows_per_group": 2},
+    {"max_rows_per_unit": 3, "max_groups_per_unit": 2, "max_rows_per_group": 2},
+]
+
+
+def lowered(what, shape, relation, **limits):
+    columns = [
+        pol.Category("g", values=["a", "b"]),
+        pol.Integer("x", min=LO, max=HI),
+        pol.Integer("y", min=1, max=4, null=1),
+    ]
+    unit = {"unit": "id"} if limits else {}
+    table = pol.Table("t", columns, neighbours=relation, **unit, **limits)
+    policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
+    return pl.lower(sql.parse(shape.format(what), policy).query)
+
+
+def moves(part, agg, left, right):
+    """(L1, L2², L∞) of the whole joint vector, by arithmetic of this file's own."""
+    sides = [pl.run(agg, {"t": rows}, SALT) for rows in (left, right)]
+    a, b = (
+        {
+            (cell, j): sum(c * values[m] for m, c in form)
+            for cell, values in side.items()
+            for j, form in enumerate(part.forms)
+        }
+        for side in sides
+    )
+    d = [abs(a.get(k, 0) - b.get(k, 0)) for k in a.keys() | b.keys()]
+    return sum(d), sum(x * x for x in d), max(d, default=0)
+
+
+def joint(low):
+    return [part for part in low.parts if isinstance(part, pl.Joint)]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("what", QUESTIONS)
+def test_all_neighbours_of_rows(what, shape, relation):
+    low = lowered(what, shape, relation)
+    parts = joint(low)
+    free = relation == "change-one" and shape == SHAPES[0]
+    assert len(parts) == (0 if free and ("x" not in what or "WHERE" in what) else len(parts))
+    for part in parts:
+        worst = (0, 0, 0)
+        pairs = (
+            [([], [r]) for r in ROWS]
+            if relation == "add-remove"
+            else [([a], [b]) for a, b in itertools.product(ROWS, ROWS)]
+        )
+        for left, right in pairs:
+            worst = tuple(map(max, worst, moves(part, low.aggregates[0], left, right)))
+        s = part.sensitivity
+        declared = (s.l1, s.l2_squared, s.linf)
+        assert all(w <= d for w, d in zip(worst, declared, strict=True))
+        # attained, except where a change of rows within one certain row moves less
+        if not free:
+            assert worst == declared
+
+
+def person(rng, unit, most=5):
+    return [
+        {"id": unit, "g": rng.choice("ab?"), "x": rng.choice([LO, 0, HI, None]), "y": y}
+        for _ in range(rng.randrange(most + 1))
+        for y in [rng.choice([1, 2, 4])]
+    ]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_units_under_limits(shape, relation, limits):
+    rng = random.Random(f"{shape}{relation}{limits}")
+    for what in QUESTIONS:
+        low = lowered(what, shape, relation, **limits)
+        assert joint(low)
+        for part in joint(low):
+            s = part.sensitivity
+            for _ in range(40):
+                others = [row for u in range(rng.randrange(3)) for row in person(rng, u)]
+                left = others + (person(rng, 99) if relation == "change-one" else [])
+                found = moves(part, low.aggregates[0], left, others + person(rng, 99))
+                assert all(f <= d for f, d in zip(found, (s.l1, s.l2_squared, s.linf), strict=True))
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_worst_unit_attains_the_declared_norms(shape, relation, limits):
+    for what in QUESTIONS:
+        low = lowered(what, shape, relation, **limits)
+        units = [
+            [{"id": 1, "g": g, "x": x, "y": 1} for g in groups for _ in range(9)]
+            for x in (LO, HI, None)
+            for groups in ("a", "b", "ab")
+        ]
+        for part in joint(low):
+            lefts = [[]] if relation == "add-remove" else [[], *units]
+            found = [
+                moves(part, low.aggregates[0], left, right)
+                for left, right in itertools.product(lefts, units)
+            ]
+            assert max(f[0] for f in found) == part.sensitivity.l1 or "y" in what
+
+
+# -- what a replay sees --------------------------------------------------------------------
+
+
+def replayed(low, left, right):
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    return audit.replay(plan, Reference({"t": left}), Reference({"t": right}), SALT)
+
+
+def planted(low, **changes):
+    """The same question with its joint part changed."""
+    parts = tuple(replace(p, **changes) if isinstance(p, pl.Joint) else p for p in low.parts)
+    return replace(low, parts=parts)
+
+
+def scaled(s, num, den):
+    return pl.Sensitivity(s.l1 * num // den, s.l2_squared * num**2 // den**2, s.linf * num // den)
+
+
+PAIRS = [([], [row]) for row in ROWS]
+
+
+@pytest.mark.parametrize("what", QUESTIONS)
+def test_replay_passes_what_is_priced_right(what):
+    low = lowered(what, SHAPES[2], "add-remove")
+    for left, right in PAIRS:
+        found = replayed(low, left, right)
+        assert found.ok
+        assert any(step.name == "joint" for step in found.steps)
+
+
+def test_a_pair_priced_as_a_centred_sum_is_caught():
+    """Mutant: half of the range, as if the other integer did not move."""
+    low = lowered("AVG(x) AS a", SHAPES[0], "add-remove")
+    (part,) = joint(low)
+    mutant = planted(low, sensitivity=scaled(part.sensitivity, 1, 2))
+    assert not all(replayed(mutant, *pair).ok for pair in PAIRS)
+
+
+def test_null_counted_among_the_values_is_caught():
+    """Mutant: rows where the number of values belongs; a NULL then moves all three integers."""
+    low = lowered("AVG(x) AS a, COUNT(*) AS n", SHAPES[0], "add-remove")
+    (part,) = joint(low)
+    rows, count = ({m for m, _ in part.forms[-1]} - {0}, part.forms[-1])
+    (where, _), (value, _) = count
+    assert rows
+    forms = tuple(
+        tuple((where if m == value else m, c) for m, c in form) for form in part.forms[:-1]
+    )
+    mutant = planted(low, forms=(*forms, part.forms[-1]))
+    assert not all(replayed(mutant, *pair).ok for pair in PAIRS)
+
+
+def test_a_turned_pair_under_add_remove_is_caught():
+    """Mutant: difference and sum of a pair at the price of the pair."""
+    low = lowered("AVG(x) AS a", SHAPES[0], "add-remove")
+    (part,) = joint(low)
+    u, v = (dict(form) for form in part.forms)
+    turned = tuple(tuple((m, u.get(m, 0) + sign * v.get(m, 0)) for m in u | v) for sign in (-1, 1))
+    mutant = planted(low, forms=turned)
+    assert not all(replayed(mutant, *pair).ok for pair in PAIRS)
+
+
+def test_a_variance_priced_like_a_mean_is_caught():
+    low = lowered("VAR(x) AS v", SHAPES[0], "add-remove")
+    (part,) = joint(low)
+    mutant = planted(low, sensitivity=scaled(part.sensitivity, 1, HI - LO))
+    assert not all(replayed(mutant, *pair).ok for pair in PAIRS)
+
+
+# -- what is asked together agrees ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["COUNT(*)", "SUM(x)", "COUNT(x)"])
+def test_one_number_asked_alone_is_a_plain_vector(what):
+    low = lowered(f"{what} AS a", SHAPES[2], "add-remove")
+    assert [part.kind for part in low.parts] == ["vector"]
+
+
+def test_count_sum_and_mean_of_a_nullable_column_cost_one_draw():
+    low = lowered("COUNT(*) AS n, SUM(x) AS s, AVG(x) AS a", SHAPES[2], "add-remove")
+    plan = pl.price(low, pl.Ask(Fraction(1, 2)))
+    (only,) = plan.parts
+    assert (only.part.numbers, only.law.scale) == (3, 2 * (HI - LO))
+    assert plan.cost.epsilon == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("what", QUESTIONS)
+def test_without_noise_the_estimates_are_the_statistics(what, shape, relation):
+    """Forms and weights invert each other, whatever the basis."""
+    rng = random.Random(7)
+    rows = [rng.choice(ROWS) for _ in range(60)]
+    low = lowered(f"{what}, SUM(x) AS s9, SUM(y) AS s8", shape, str(relation))
+    groups = pl.run(low.aggregates[0], {"t": rows}, SALT)
+    cells = pl.Cells(pl.cells_of(low.query.keys))
+
+    class Zero(pl.Draw):
+        def sample(self, law, n):
+            return [0] * n
+
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    told = [r for p in plan.parts for r in p.releases([groups], cells, Zero())]
+    used = [r for r in rows if "WHERE" not in shape or r["y"] < 3]
+    for i, g in enumerate("ab" if "GROUP" in shape else [None]):
+        mine = [r for r in used if g in (None, r["g"])]
+        values = {"x": [r["x"] for r in mine if r["x"] is not None], "y": [r["y"] for r in mine]}
+        for s, formula in zip(low.query.statistics, low.formulas, strict=True):
+            want = truth(str(s), values, len(mine))
+            assert formula.estimate(told)[i] == pytest.approx(want), s
+
+
+def truth(name, values, rows):
+    """The statistic by its name, with arithmetic of this file's own."""
+    column = values["y" if "y" in name else "x"]
+    if "x > 0" in name:
+        column = [int(x > 0) for x in values["x"]]
+    if name == "count(*)":
+        return rows
+    if name.startswith("count"):
+        return sum(column) if "case" in name or "x > 0" in name else len(column)
+    n, total = len(column), sum(column)
+    mean = total / n
+    spread = sum((x - mean) ** 2 for x in column)
+    return {
+        "sum": total,
+        "avg": mean,
+        "var": spread / (n if "_pop" in name else n - 1),
+        "std": (spread / (n - 1)) ** 0.5,
+    }[name[:3]]
+
+
+# -- a public number of rows ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "error"), [(25, 0.113137), (100, 0.0282843)])
+def test_a_proportion_with_public_n_has_the_textbook_error(n, error):
+    """Change-one, ε = ½: √2/(nε) for continuous noise; integer noise is a little smaller."""
+    columns = [pol.Category("sex", values=["F", "M"], null="F")]
+    policy = pol.Policy([pol.Table("t", columns, neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT AVG(sex = 'M') AS p, COUNT(*) AS n FROM t", policy).query)
+    plan = pl.price(low, pl.Ask(Fraction(1, 2)))
+    (only,) = [priced for priced in plan.parts if priced.law is not None]
+    assert float(only.law.scale) * 2**0.5 / n == pytest.approx(error, rel=1e-5)
+    assert only.law.std / n <= error
+    # the sum and the public count beside it cost nothing more
+    more = "SELECT AVG(sex = 'M') AS p, SUM(sex = 'M') AS s, COUNT(*) AS n FROM t"
+    assert len([p for p in pl.lower(sql.parse(more, policy).query).parts if p.private]) == 1
+
+
+def test_the_preview_of_a_mean_with_public_n_is_the_interval():
+    columns = [pol.Integer("age", 0, 99, null=0)]
+    policy = pol.Policy([pol.Table("t", columns, neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT AVG(age) AS a FROM t", policy).query)
+    plan = pl.price(low, pl.Ask(Fraction(1, 2)))
+    margin = plan.parts[0].law.interval(0.95).high
+    assert low.formulas[0].margin(plan.outlets, 0.95) == f"± about {margin}/n"
+
+
+# -- margins and laws ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_margins_of_a_count_beside_a_mean_are_met_at_the_least_price(currency):
+    low = lowered("COUNT(*) AS n, AVG(x) AS a", SHAPES[0], "add-remove")
+    ask = pl.Ask(within={"n": Fraction(25)}, currency=currency)
+    plan = pl.price(low, ask)
+    assert plan.noise == ("laplace" if currency == "epsilon" else "gaussian")
+    laws = [priced.noise for priced in plan.outlets]
+    assert low.formulas[0].half(laws, 0.95) <= 25
+    # a price lower by half a thousandth would not do
+    spent = plan.cost.epsilon if currency == "epsilon" else plan.cost.rho
+    less = {currency: spent * Fraction(9995, 10000)}
+    cheaper = pl.price(low, pl.Ask(**less))
+    assert low.formulas[0].half([x.noise for x in cheaper.outlets], 0.95) > 25
+
+
+def test_a_budget_in_rho_takes_the_law_of_less_rho_and_says_so():
+    low = lowered("COUNT(*) AS n", SHAPES[2], "add-remove")
+    ask = pl.Ask(Fraction(1), delta=Fraction(1, 10**6))
+    by_error = pl.price(low, ask)
+    by_rho = pl.price(low, replace(ask, currency="rho"))
+    assert (by_error.noise, by_rho.noise) == ("laplace", "gaussian")
+    assert by_rho.cost.rho < by_error.cost.rho
+    assert by_rho.why == "Gaussian noise costs less ρ here"
+    for plan in (by_error, by_rho):
+        assert (plan.cost.epsilon, plan.cost.delta) <= (1, Fraction(1, 10**6))
+
+
+# -- outputs that are linear -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("shape", SHAPES[1:])
+@pytest.mark.parametrize(
+    "out",
+    ["SUM(x) - 3 * COUNT(*)", "COUNT(*) - COUNT(x) / 2 + 2 * SUM(x)", "(SUM(y) - COUNT(*)) / 4"],
+)
+def test_a_linear_output_asked_alone_is_one_vector(out, shape, relation):
+    low = lowered(f"{out} AS d", shape, relation)
+    (part,) = low.parts
+    assert part.outlets == 1
+    pairs = (
+        [([], [r]) for r in ROWS]
+        if relation == "add-remove"
+        else [([a], [b]) for a, b in itertools.product(ROWS, ROWS)]
+    )
+    found = [moves(part, low.aggregates[0], *pair) for pair in pairs]
+    s = part.sensitivity
+    assert tuple(max(f[i] for f in found) for i in range(3)) == (s.l1, s.l2_squared, s.linf)
+
+
+def test_a_linear_output_beside_others_is_one_combination():
+    low = lowered("SUM(x) - 3 * COUNT(*) + 1 AS d, COUNT(*) AS n", SHAPES[0], "add-remove")
+    assert len(low.parts) == 1
+    assert isinstance(low.formulas[-1], pl.WeightedSum)
+    assert low.outputs[0].expr == pl.Apply("+", (pl.StatisticValue(2), pl.Number(Fraction(1))))
+
+
+def test_a_share_of_counts_is_a_mean_with_one_interval():
+    low = lowered("COUNT(*) FILTER (WHERE x > 0) / COUNT(*) AS p", SHAPES[2], "add-remove")
+    share = low.formulas[low.outputs[1].expr.index]
+    assert isinstance(share, pl.Quotient)
+    assert (share.lo, share.hi) == (0, 1)
