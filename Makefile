@@ -11,7 +11,7 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: help demo test test-long races mutants check format bench bench-release bench-accuracy clean
+.PHONY: help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -60,6 +60,9 @@ chaos: $(STAMP)  ## what a ledger survives, as one table (half an hour; COUNTS="
 
 bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many minutes; needs ../shared/data)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_release
+
+bench-service: $(STAMP) ## the service beside the library: overhead and rates
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service
 
 bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (a few minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy

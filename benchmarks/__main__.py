@@ -7,6 +7,8 @@ import pkgutil
 
 import benchmarks
 
+OWN = {"bench_release", "bench_accuracy", "bench_service"}
+
 for module in pkgutil.iter_modules(benchmarks.__path__):
-    if module.name.startswith("bench_") and module.name not in {"bench_release", "bench_accuracy"}:
+    if module.name.startswith("bench_") and module.name not in OWN:
         importlib.import_module(f"benchmarks.{module.name}").main()

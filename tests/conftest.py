@@ -7,14 +7,17 @@ system package and skips nothing.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
@@ -111,3 +114,73 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
         else:
             return
     pytest.fail("PostgreSQL did not start in time")
+
+
+class Served:
+    """A service in a process of its own, and callers by their names."""
+
+    def __init__(self, *arguments: str, cwd: Path, **env: str) -> None:
+        self.arguments, self.cwd = arguments, cwd
+        self.env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **env}
+        self.env.setdefault("XDG_STATE_HOME", str(cwd / "state"))
+        self.log = cwd / "stderr.txt"
+        self.start()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "discreet", "serve", "--json", *self.arguments],
+                stdout=subprocess.PIPE, stderr=log, cwd=self.cwd, env=self.env,
+            )  # fmt: skip
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        told = json.loads(line)
+        self.url, self.keys = told["url"], {**getattr(self, "keys", {}), **told["keys"]}
+        self.client = httpx.Client(base_url=self.url, timeout=60)
+
+    def __call__(self, method: str, path: str, body=None, *, who="ana", **headers: str):
+        """Send a request as somebody; headers are written with underscores."""
+        named = {k.replace("_", "-"): v for k, v in headers.items()}
+        if who is not None:
+            named.setdefault("Authorization", f"Bearer {self.keys.get(who, who)}")
+        return self.client.request(method, path, json=body, headers=named)
+
+    def ask(self, sql: str, epsilon="0.01", *, who="ana", **more):
+        """Ask and wait for the answer."""
+        headers = {"Prefer": "wait=60", **more.pop("headers", {})}
+        answer = self("POST", "/v1/answers", {"sql": sql, "epsilon": epsilon, **more}, who=who,
+                      **headers)  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        return answer.json()["result"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.stop()
+
+    def stop(self) -> None:
+        self.client.close()
+        self.process.terminate()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    """The demonstration's clinic; tests share its budget, so they ask for hundredths."""
+    served = Served("--demo", "--port", "0", "--workers", "1", cwd=tmp_path_factory.mktemp("demo"))
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="session")
+def start_service():
+    """Start services with policies of their own."""
+    started: list[Served] = []
+
+    def start(*arguments: str, cwd: Path, **env: str) -> Served:
+        started.append(Served(*arguments, cwd=cwd, **env))
+        return started[-1]
+
+    yield start
+    for served in started:
+        served.stop()

@@ -40,6 +40,7 @@ __all__ = [
     "Curator",
     "__version__",
     "audit",
+    "connect",
     "corr",
     "count",
     "count_distinct",
@@ -94,6 +95,7 @@ _STATISTICS = (
 _NAMES = {
     "Answer": ("answer", "Answer"),
     "Curator": ("curator", "Curator"),
+    "connect": ("service", "connect"),
     "open": ("curator", "open_curator"),
     **{name: ("frame", name) for name in _STATISTICS},
 }
@@ -106,6 +108,11 @@ def __getattr__(name: str) -> object:
         module, attribute = _NAMES[name]
         return getattr(importlib.import_module(f"discreet.{module}"), attribute)
     raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Make the cell magic ``%%discreet`` known: ``%load_ext discreet``."""
+    importlib.import_module("discreet.service").load_magic(shell)
 
 
 def __dir__() -> list[str]:

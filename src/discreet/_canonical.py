@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 
 def _spelling(value: object) -> object:
@@ -46,3 +48,22 @@ def digest(text: str) -> str:
     'e3b0c442'
     """
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into strict JSON: rationals as text, what is not finite as null.
+
+    >>> plain({"a": (Fraction(1, 3), float("inf"))})
+    {'a': ['1/3', None]}
+    """
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, Sequence | AbstractSet):
+        return [plain(v) for v in value]
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return str(value)

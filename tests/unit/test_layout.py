@@ -45,8 +45,8 @@ ROAD = (
     "local",
     "audit",
     "lab",
-    "cli",
     "service",
+    "cli",
 )
 
 # Methods that open a door to the right when called: the import stands inside them.
@@ -125,8 +125,13 @@ def test_the_check_of_private_imports_can_fail():
     assert not _private_imports("policy", "from discreet import _exact")
 
 
-# private by name only: a namedtuple's method, and sqlglot's way to extend its parser
-FOREIGN = {"_replace"} | {"_match_text_seq", "_parse_wrapped_csv", "_parse_disjunction", "_tokens"}
+# private by name only: a namedtuple's method, a process's end, sqlglot's way to extend its parser
+FOREIGN = {"_replace", "_exit"} | {
+    "_match_text_seq",
+    "_parse_wrapped_csv",
+    "_parse_disjunction",
+    "_tokens",
+}
 
 
 def _private_names(sources: list[str]) -> tuple[set[str], set[str]]:
@@ -135,6 +140,8 @@ def _private_names(sources: list[str]) -> tuple[set[str], set[str]]:
     for node in (n for source in sources for n in ast.walk(ast.parse(source))):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.AsyncFunctionDef(name=name):
                 defined.add(name)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 defined.add(name)

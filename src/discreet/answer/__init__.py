@@ -6,7 +6,7 @@ from discreet.answer._answer import Answer
 from discreet.answer._levels import Rows
 from discreet.answer._outputs import bounds
 from discreet.answer._record import CURRENCIES, Record, read
-from discreet.answer._show import cell, footer
+from discreet.answer._show import as_data, cell, footer
 from discreet.answer._union import Union
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Record",
     "Rows",
     "Union",
+    "as_data",
     "bounds",
     "cell",
     "footer",

@@ -117,6 +117,11 @@ class Answer:
         return self._cached
 
     @property
+    def dummy(self) -> bool:
+        """Whether this comes from made-up data and says nothing about anybody."""
+        return self._record.statement.get("dummy") is True
+
+    @property
     def covers(self) -> str:
         """What the intervals cover: limits, clamps and choices by noisy numbers included."""
         facts = "".join(f"{', ' * (i > 0)}{fact}" for i, fact in enumerate(self.target))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet._exact import show
+from discreet._exact import Number, show
+from discreet._exact import confidence as read_confidence
 from discreet._print import number
 from discreet._text import visible
 
@@ -76,6 +77,8 @@ def footer(answer: Answer, level: str = "95 %") -> str:
     parts = [f"± at {level}", paid]
     if answer.left:
         parts.append(answer.left)
+    if answer.dummy:
+        parts.insert(0, "MADE-UP DATA: NOT A RELEASE")
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
     lines = [" · ".join(parts)]
@@ -105,6 +108,24 @@ def text(answer: Answer) -> str:
     if len(answer) > SHOWN:
         body.append(f"… {len(answer) - SHOWN} more rows")
     return "\n".join([*body, footer(answer)])
+
+
+def as_data(
+    answer: Answer, confidence: Number, *, simultaneous: bool = False, record: bool = True
+) -> dict[str, Any]:
+    """Rows, intervals, cost and, for later, the record."""
+    fields = {
+        "columns": answer.columns,
+        "rows": answer.to_dicts(),
+        "confidence": read_confidence(confidence),
+        "simultaneous": simultaneous,
+        "intervals": answer.interval(confidence, simultaneous=simultaneous),
+        "covers": answer.covers,
+        "cost": dict(answer.cost),
+        "left": answer.left,
+        "cached": answer.cached,
+    }
+    return {**fields, "record": answer.record()} if record else fields
 
 
 def html(answer: Answer) -> str:

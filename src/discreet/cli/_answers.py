@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from discreet._exact import confidence as read_confidence
 from discreet.answer import Answer, cell, footer
@@ -10,24 +10,6 @@ from discreet.cli._console import grid, say, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-def data(
-    answer: Answer, confidence: str, *, simultaneous: bool = False, record: bool = True
-) -> dict[str, Any]:
-    """Rows, intervals, cost and, for later, the record."""
-    fields = {
-        "columns": answer.columns,
-        "rows": answer.to_dicts(),
-        "confidence": read_confidence(confidence),
-        "simultaneous": simultaneous,
-        "intervals": answer.interval(confidence, simultaneous=simultaneous),
-        "covers": answer.covers,
-        "cost": dict(answer.cost),
-        "left": answer.left,
-        "cached": answer.cached,
-    }
-    return {**fields, "record": answer.record()} if record else fields
 
 
 def show(console: Console, answer: Answer, confidence: str, *, simultaneous: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import discreet
+from discreet.cli._keys import HOME, HomeFolder, key_app
 from discreet.cli._ledger import ledger_app
 from discreet.cli._local import local_app
 from discreet.cli._options import (
@@ -48,6 +49,7 @@ budget_app = typer.Typer(
 )
 app.add_typer(budget_app, name="budget")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(key_app, name="key")
 app.add_typer(local_app, name="local")
 
 
@@ -389,6 +391,80 @@ def audit(
         return audits.nothing_asked()
 
     deliver("audit", work, as_json=as_json)
+
+
+@app.command()
+def serve(
+    policies: Annotated[
+        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policy files.")
+    ] = None,
+    *,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="A made-up clinic, with keys printed.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8350,
+    home: HomeFolder = HOME,
+    ledger: LedgerPlace = None,
+    source: Source = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that read data, for each policy.")
+    ] = 2,
+    memory: Annotated[int, typer.Option(min=256, help="MiB for each of them.")] = 2048,
+    spill: Annotated[str, typer.Option(help="What each may spill to disk.")] = "20GB",
+    tick: Annotated[
+        float, typer.Option(min=0.25, help="Seconds to an answer where no size is declared.")
+    ] = 4.0,
+    proxy: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A reverse proxy to believe.")
+    ] = None,
+    people: Annotated[int, typer.Option(min=200, max=4000, help="People of --demo.")] = 4000,
+    as_json: Json = False,
+) -> None:
+    """Answer others over HTTP: keys, budgets, ticks, pages."""
+    deliver(
+        "serve",
+        lambda: module("_serve").run(
+            policies or [], demo=demo, home=home, as_json=as_json, people=people, host=host,
+            port=port, ledger=ledger, source=source, workers=workers, memory=memory,
+            spill=spill, undeclared=tick, proxy=proxy,
+        ),
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command()
+def mcp(
+    *,
+    cap: Annotated[str, typer.Option(metavar="NUMBER", help="ε for one conversation.")] = "0.2",
+    policy: PolicyFile = None,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+) -> None:
+    """Offer tools to an AI assistant over standard input and output.
+
+    Asks the service of DISCREET_URL with DISCREET_KEY, or a policy here.
+    """
+
+    def work() -> Any:
+        where = module("_session").Where(policy, source, ledger, analyst)
+        return module("_serve").offer_tools(where, cap)
+
+    deliver("mcp", work, as_json=False)
+
+
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A signed answer; - is stdin.")],
+    *,
+    key: Annotated[
+        str | None, typer.Option(metavar="ed25519:…", help="The curator's public key, if known.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check a signed answer of a service, offline."""
+    deliver("verify", lambda: module("_serve").verify(file, key), as_json=as_json)
 
 
 # -- budget ---------------------------------------------------------------------------

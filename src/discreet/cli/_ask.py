@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
 from discreet._text import json_safe
+from discreet.answer import as_data
 from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
-from discreet.cli._session import Where, check_writable, curator, question, write
+from discreet.cli._session import Where, check_writable, question, whoever, write
+from discreet.service import Price
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,8 +27,11 @@ def preview(
 ) -> Reply:
     """Price a question; nothing is charged or run."""
     text = question(sql, file)
-    with curator(where, spend=False) as opened:
+    with whoever(where, spend=False) as opened:
         quote = opened.preview(text, **offer)
+    if isinstance(quote, Price):
+        told = quote
+        return Reply(dict(told.data), lambda console: _show_quote(console, told, show_sql=show_sql))
     plan, level = quote.plan, read_confidence(offer["confidence"])
     data = {
         "cost": quote.cost,
@@ -44,7 +49,7 @@ def preview(
     return Reply(data, lambda console: _show_quote(console, quote, show_sql=show_sql))
 
 
-def _show_quote(console: Console, quote: Quote, *, show_sql: bool) -> None:
+def _show_quote(console: Console, quote: Quote | Price, *, show_sql: bool) -> None:
     verbatim(console, repr(quote))
     if show_sql:
         heading(console, "What would run")
@@ -68,7 +73,7 @@ def ask(
     text = question(sql, file)
     _charts.check_chart(chart)
     check_writable(save, "the record")
-    with working("asking…"), curator(where, spend=True) as opened:
+    with working("asking…"), whoever(where, spend=True) as opened:
         answer = opened.sql(text, **offer, fresh=fresh, key=key)
     level = str(offer["confidence"])
     files = []
@@ -84,4 +89,4 @@ def ask(
         for path in files:
             say(stderr(), f"wrote {path}", "dim")
 
-    return Reply(lambda: _answers.data(answer, level), show)
+    return Reply(lambda: as_data(answer, level), show)

@@ -73,7 +73,7 @@ class _Tour:
 def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
     """Walk the road: policy, price, answer, budget, refusal, meaning."""
     tour = _Tour(stdout(), silent=as_json)
-    with _folder(keep) as folder:
+    with folder_for_demo(keep) as folder:
         with working("making up a clinic…"):
             policy, data = write_sample(folder, people)
         curator = open_curator(policy=policy, analyst="ana")
@@ -92,7 +92,7 @@ def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def folder_for_demo(keep: Path | None) -> Iterator[Path]:
     """A folder for the clinic; a temporary one leaves nothing behind, not even an anchor."""
     if keep is not None:
         if keep.exists():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
 from discreet._exact import show as exactly
-from discreet.answer import Answer, read
+from discreet.answer import Answer, as_data, read
 from discreet.cli import _answers, _charts
 from discreet.cli._console import facts, grid, heading, say, show_table
 from discreet.cli._outcome import Reply
@@ -31,7 +31,7 @@ def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool)
     raw = _record(read_text(source, "the record"))
     try:
         answer = Answer.from_record(raw)
-        data = _answers.data(answer, confidence, simultaneous=simultaneous, record=False)
+        data = as_data(answer, confidence, simultaneous=simultaneous, record=False)
         noise, price = _noise(raw, confidence), ", ".join(_price(raw["cost"]))
     except ParameterError:
         raise

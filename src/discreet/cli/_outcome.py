@@ -8,14 +8,11 @@ traceback appears only if the owner sets ``DISCREET_TRACEBACK=1``.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import typer
 
 from discreet import errors
+from discreet._canonical import plain
 from discreet._log import log_file, note
 from discreet._text import json_safe
 
@@ -187,23 +185,3 @@ def print_json(envelope: Mapping[str, Any]) -> None:
     """Print one JSON object on one line per key level, strict JSON always."""
     text = json.dumps(plain(envelope), ensure_ascii=False, indent=2, allow_nan=False)
     sys.stdout.write(f"{json_safe(text)}\n")
-
-
-def plain(value: Any) -> Any:
-    """Turn a value into strict JSON: rationals as text, what is not finite as null.
-
-    >>> from fractions import Fraction
-    >>> plain({"a": (Fraction(1, 3), float("inf"))})
-    {'a': ['1/3', None]}
-    """
-    if value is None or isinstance(value, bool | str | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, Sequence | AbstractSet):
-        return [plain(v) for v in value]
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    return str(value)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet.cli import _answers
 from discreet.cli._console import clean, facts, refusal, say, stdout, working
 from discreet.cli._outcome import Reply, hint_line
-from discreet.cli._session import Where, curator
+from discreet.cli._session import Where, whoever
 from discreet.errors import DiscreetError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from discreet.curator import Curator
+    from discreet.service import Remote
 
 _HISTORY: Final = 1000
 _HELP: Final = (
@@ -38,7 +39,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
     """Talk until the user leaves."""
     console = stdout()
     count = 0
-    with curator(where, spend=True) as opened, _line_editing(opened):
+    with whoever(where, spend=True) as opened, _line_editing(opened):
         say(console, f"{where.path}: left {opened.budget!r}".replace("budget, ", ""))
         say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
         session = _Session(console, opened, dict(offer))
@@ -57,7 +58,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
 class _Session:
     """One conversation: where questions go and what they may cost."""
 
-    def __init__(self, console: Console, opened: Curator, offer: dict[str, Any]) -> None:
+    def __init__(self, console: Console, opened: Curator | Remote, offer: dict[str, Any]) -> None:
         self.console = console
         self.curator = opened
         self.offer = offer
@@ -94,7 +95,7 @@ class _Session:
     def _ask(self, text: str) -> int:
         quote = self.curator.preview(text, **self.offer)
         margins = ", ".join(f"{name} {margin}" for name, margin in quote.error().items())
-        say(self.console, f"cost {quote.plan.cost}; expected error at 95 %: {margins}")
+        say(self.console, f"cost {quote.price}; expected error at 95 %: {margins}")
         say(self.console, f"left {quote.left}", "dim")
         if not _yes("Ask and pay? [y/N] "):
             return 0
@@ -142,7 +143,7 @@ def _statements(read: Callable[[str], str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _line_editing(opened: Curator) -> Iterator[None]:
+def _line_editing(opened: Curator | Remote) -> Iterator[None]:
     """History and completion where the platform has them; the history is the user's own."""
     try:
         import readline  # noqa: PLC0415 - absent on some platforms

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from discreet.curator import Curator
     from discreet.ledger import ChainedLedger
     from discreet.policy import Policy
+    from discreet.service import Remote
 
 MAX_BYTES: Final = 64 * 2**20
 _SIGN: Final = "[budget"
@@ -169,6 +170,21 @@ def ledger_of(where: Where, *, create: bool = False) -> ChainedLedger:
     return open_ledger(where.place(create=create), where.load())
 
 
+def connected(where: Where) -> Remote | None:
+    """Reach the service that the environment names, unless a policy file is named."""
+    url = os.environ.get("DISCREET_URL")
+    if not url or where.policy is not None:
+        return None
+    key = os.environ.get("DISCREET_KEY")
+    if not key:
+        raise UsageError(
+            "DISCREET_URL names a service, but there is no key", hint="export DISCREET_KEY=dk_…"
+        )
+    from discreet.service import Remote  # noqa: PLC0415 - imported when used
+
+    return Remote(url, key)
+
+
 @contextmanager
 def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
     """Open the curator of a policy; `spend` says whether a ledger may be made."""
@@ -180,3 +196,11 @@ def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
         yield opened
     finally:
         opened.close()
+
+
+@contextmanager
+def whoever(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
+    """Open whoever is asked: the service that ``DISCREET_URL`` names, or a policy's curator."""
+    remote = connected(where)
+    with curator(where, spend=spend) if remote is None else remote as opened:
+        yield opened

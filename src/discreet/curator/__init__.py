@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
+from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
 from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._external import record_external
@@ -11,14 +12,18 @@ from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
-from discreet.curator._road import Job, Road
+from discreet.curator._road import Job, Outcome, Paid, Road
 
 __all__ = [
     "Batch",
+    "Bill",
     "Budget",
+    "Counter",
     "Coverage",
     "Curator",
     "Job",
+    "Outcome",
+    "Paid",
     "Pending",
     "Quote",
     "Road",
@@ -27,6 +32,8 @@ __all__ = [
     "fresh_salt",
     "measure",
     "open_curator",
+    "read_outcome",
     "record_external",
+    "run_bill",
     "travel",
 ]

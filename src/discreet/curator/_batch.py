@@ -49,6 +49,11 @@ class Pending:
             raise ParameterError("the batch has not run yet: read answers after the with block")
         return self._answer
 
+    def fill(self, answer: Answer) -> None:
+        """Give the answer; once."""
+        assert self._answer is None
+        self._answer = answer
+
     def __repr__(self) -> str:
         return "pending: the batch has not run yet" if self._answer is None else repr(self._answer)
 
@@ -112,7 +117,7 @@ class Batch:
         plans, self.cost = self.priced()
         answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
         for question, answer in zip(questions, answers, strict=True):
-            question.pending._answer = answer  # noqa: SLF001 - a batch fills its own slots
+            question.pending.fill(answer)
 
     def consistent(self) -> Consistent:
         """Fit the counts of all questions together, so that margins add up; after the block.

@@ -24,7 +24,7 @@ from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import fresh_salt, measure
+from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
@@ -488,6 +488,21 @@ class Curator:
         except BudgetExceededError as refused:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
+    def _priced(
+        self,
+        question: str,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
+    ) -> tuple[Plan, Ask]:
+        """Read one question and what is offered for it; price it."""
+        parsed = self._question(question)
+        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
+        return self._plan(parsed.query, offer), offer
+
     def _plan(self, query: Query, offer: Ask) -> Plan:
         if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
@@ -531,7 +546,7 @@ class Curator:
         records: list[Record] = []
 
         def run() -> str:
-            records.extend(self._measured(plan) for plan in plans)
+            records.extend(measured(plan, self._engine, self.policy) for plan in plans)
             return _stored.write(records)
 
         job = self._job(plans, cost, run)
@@ -587,11 +602,6 @@ class Curator:
             low, high = (middle, high) if fits else (low, middle)
         digits = floor_decimal(low)
         return Hint("epsilon", digits) if digits else None
-
-    def _measured(self, plan: Plan) -> Record:
-        record = measure(plan, self._engine, fresh_salt())
-        names = dict(zip(("policy", "fingerprint"), self._names, strict=True))
-        return replace(record, statement={**record.statement, **names})
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)

@@ -28,6 +28,7 @@ def open_curator(
     ledger: Ledger | str | os.PathLike[str] | None = None,
     analyst: str | None = None,
     engine: engines.Engine | Mapping[str, Any] | None = None,
+    dummy: bool = False,
 ) -> Curator:
     """Open tables under a policy.
 
@@ -49,6 +50,9 @@ def open_curator(
         Options of the engine, as in :func:`discreet.engines.connect`
         (``{"memory_limit": "4GB", "temp_directory": "/scratch"}``), or an engine
         that is open already and takes the place of the source.
+    dummy
+        Answer from data made up from the policy alone: no source is opened and no budget
+        charged. Every answer says so.
     """
     if policy is None:
         raise ParameterError(
@@ -57,6 +61,8 @@ def open_curator(
         )
     file = _file(policy)
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
+    if dummy:
+        return _rehearsal(loaded, analyst)
     if ledger is None:
         ledger = _place(file, loaded)
     data = source
@@ -89,6 +95,14 @@ def completed(policy: pol.Policy, engine: engines.Engine) -> pol.Policy:
         if columns and columns != dict(table.columns):
             tables[name] = replace(table, columns=columns)
     return policy if tables == dict(policy.tables) else replace(policy, tables=tables)
+
+
+def _rehearsal(policy: pol.Policy, analyst: str | None) -> Curator:
+    """Open made-up tables under a policy of another name: no budget of real data is touched."""
+    from discreet import release  # noqa: PLC0415 - only for rehearsals
+
+    own = policy.rehearsed()
+    return open_curator(release.made_up(own), own, ledger=":memory:", analyst=analyst)
 
 
 def _charged(

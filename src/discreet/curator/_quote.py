@@ -31,6 +31,11 @@ class Quote:
         """Price in every currency defined for it."""
         return self.plan.cost.to_dict()
 
+    @property
+    def price(self) -> str:
+        """Price in words."""
+        return str(self.plan.cost)
+
     def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output at a confidence, in words."""
         level = self.confidence if confidence is None else confidence

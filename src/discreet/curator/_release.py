@@ -7,10 +7,13 @@ debited for), and leave as a record. Nothing else is kept.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from discreet import noise
 from discreet.answer import Record
 from discreet.engines import Engine
 from discreet.plan import Cells, Draw, Plan, Salt, cells_of
+from discreet.policy import Policy
 
 
 def fresh_salt() -> Salt:
@@ -59,3 +62,12 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
             "coin": noise.random_words(2).tobytes().hex(),
         },
     )
+
+
+def measured(plan: Plan, engine: Engine, policy: Policy) -> Record:
+    """Execute a priced and paid plan; the record says under which policy."""
+    record = measure(plan, engine, fresh_salt())
+    names: dict[str, object] = {"policy": policy.identity, "fingerprint": policy.fingerprint}
+    if policy.rehearses:
+        names["dummy"] = True
+    return replace(record, statement={**record.statement, **names})

@@ -75,8 +75,22 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@dataclass(frozen=True)
+class Paid:
+    """A job whose debit is durable: what was entered, the receipt, and what is stored already."""
+
+    entry: Entry
+    receipt: Receipt
+    outcome: Outcome | None
+
+
 _LIVE: Final[set[str]] = set()
 """Debits whose runs go on in this process, by the hashes of their lines."""
+
+
+def leave(paid: Paid) -> None:
+    """Say that the run of a debit goes on no longer."""
+    _LIVE.discard(paid.receipt.hash)
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,22 @@ class Road:
 
     def travel(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Outcome:
         """Debit, run, settle; give what is stored."""
+        paid = self.pay(job, key=key, fresh=fresh)
+        try:
+            if paid.outcome is not None:
+                return paid.outcome
+            if not paid.receipt.charged:
+                self.meter(paid)
+            return self._finish(job, paid.receipt)
+        finally:
+            leave(paid)
+
+    def pay(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Paid:
+        """Debit a job durably, or find what it has been paid for; nothing runs here.
+
+        Whoever calls it runs the job unless there is an outcome, after :meth:`meter` if an
+        earlier debit is taken up, then calls :meth:`settle`, and :func:`leave` at the end.
+        """
         entry = self._entry(job, key=key, fresh=fresh)
         try:
             receipt = self.ledger.debit(entry)
@@ -99,24 +129,28 @@ class Road:
             # its words are about files and lines, never about data
             note("ledger refused", refusal, policy=self.policy, said=refusal.message)
             raise
-        try:
-            return self._after(entry, job, receipt)
-        finally:
-            _LIVE.discard(receipt.hash)
-
-    def _after(self, entry: Entry, job: Job, receipt: Receipt) -> Outcome:
-        """Give what is stored, or run what is paid for."""
-        if receipt.stored is not None:
-            return Outcome(receipt.stored, cached=True)
         if receipt.failed:
+            _LIVE.discard(receipt.hash)
             raise EngineError(
                 "the question that this key paid for failed; it cannot run under this key again",
                 hint="use a new key",
             )
-        if not receipt.charged:
-            again = replace(entry, plan=f"again {receipt.hash}", cost=self.least, key=None)
-            self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
-        return self._finish(job, receipt)
+        stored = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
+        return Paid(entry, receipt, stored)
+
+    def stored(self, job: Job, *, key: str | None = None) -> Paid | None:
+        """Give what a job has been paid for and is stored, without writing anything."""
+        entry = self._entry(job, key=key, fresh=False)
+        receipt = self.ledger.found(entry)
+        if receipt is None or receipt.stored is None:
+            return None
+        return Paid(entry, receipt, Outcome(receipt.stored, cached=True))
+
+    def meter(self, paid: Paid) -> None:
+        """Debit the least price for one more run under a debit whose outcome never came."""
+        plan = f"again {paid.receipt.hash}"
+        again = replace(paid.entry, plan=plan, cost=self.least, key=None)
+        self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
 
     def _finish(self, job: Job, receipt: Receipt) -> Outcome:
         """Run what is paid for, and settle."""
@@ -135,7 +169,13 @@ class Road:
             # an outcome too: if it cannot be stored it is not told, not even as a context
             self.ledger.settle(receipt, None)
             raise failure
+        return self.settle(receipt, text)
+
+    def settle(self, receipt: Receipt, text: str | None) -> Outcome:
+        """Store the outcome of a run (None: it failed); give what is stored."""
         stored = self.ledger.settle(receipt, text)
+        if text is None and stored is None:
+            raise EngineError("the question failed; why is not disclosed, and it stays paid")
         if stored is None:
             raise EngineError("another run for the same key has failed", hint="use a new key")
         return Outcome(stored, cached=stored != text)

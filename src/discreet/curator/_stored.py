@@ -13,7 +13,7 @@ from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def write(records: Sequence[Record]) -> str:
@@ -24,23 +24,38 @@ def write(records: Sequence[Record]) -> str:
 def restore(text: str, plans: Sequence[Plan]) -> list[Record]:
     """Read records back, with keys as the plans' types read them."""
     try:
-        records = [read(data) for data in json.loads(text)]
-        return [_typed(r, plan) for r, plan in zip(records, plans, strict=True)]
+        return [_typed(r, plan) for r, plan in zip(load(text), plans, strict=True)]
+    except ValueError:
+        raise _damaged() from None
+
+
+def load(text: str) -> list[Record]:
+    """Read records back, with keys as JSON has them."""
+    try:
+        return [read(data) for data in json.loads(text)]
     except (ParameterError, ValueError, TypeError):
-        raise LedgerIntegrityError(
-            "the stored answer was edited or damaged", hint=Hint("fresh", True)
-        ) from None
+        raise _damaged() from None
+
+
+def _damaged() -> LedgerIntegrityError:
+    return LedgerIntegrityError("the stored answer was edited or damaged", hint=Hint("fresh", True))
+
+
+def typed(record: Record, kinds: Mapping[str, str]) -> Record:
+    """Turn keys that are dates or instants from texts into what they are."""
+    keys = dict(record.keys)
+    for name, kind in kinds.items():
+        if name in keys and kind in {"date", "timestamp"}:
+            keys[name] = tuple(_moment(v, kind) for v in keys[name])
+    return replace(record, keys=keys)
 
 
 def _typed(record: Record, plan: Plan) -> Record:
     """Keys in their types, and what follows the noise as this question wants it."""
-    query, keys = plan.lowered.query, dict(record.keys)
-    for key in plan.lowered.query.keys:
-        if key.name in keys and key.expr.type.kind.value in {"date", "timestamp"}:
-            keys[key.name] = tuple(_moment(v, key.expr.type.kind.value) for v in keys[key.name])
+    query = plan.lowered.query
+    kinds = {key.name: key.expr.type.kind.value for key in query.keys}
     return replace(
-        record,
-        keys=keys,
+        typed(record, kinds),
         formulas=plan.lowered.formulas,
         outputs=plan.lowered.outputs,
         having=query.having,

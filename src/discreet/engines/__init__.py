@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from discreet.engines._connect import connect
+from discreet.engines._described import Described, Description, describe
 from discreet.engines._protocol import SERVER, TIME_LIMIT, Engine, conceal_errors
 from discreet.engines._reference import Reference
 from discreet.verify import Table as Held
 
-__all__ = ["SERVER", "TIME_LIMIT", "Engine", "Held", "Reference", "conceal_errors", "connect"]
+__all__ = [
+    "SERVER",
+    "TIME_LIMIT",
+    "Described",
+    "Description",
+    "Engine",
+    "Held",
+    "Reference",
+    "conceal_errors",
+    "connect",
+    "describe",
+]

@@ -34,6 +34,13 @@ class Statements:
     _policy: pol.Policy
     _sources: Mapping[str, Source]
     _cleanup: Callable[[], Any]
+    _known: dict[tuple[Aggregate, object], tuple[str, Proof]]
+    _fanouts: Fanouts
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """Name in SQL and physical columns of each table of the policy."""
+        return self._sources
 
     def _hold(
         self, policy: pol.Policy, found: Mapping[str, tuple[str, Mapping[str, Found], bool]]
@@ -51,7 +58,7 @@ class Statements:
             if source.computed:
                 self._read_through(name, source)
         self.catalog = {s.table: _held(policy.tables[n], s) for n, s in self._sources.items()}
-        self._known: dict[tuple[Aggregate, object], tuple[str, Proof]] = {}
+        self._known = {}
         self._fanouts = Fanouts(policy, self._measure)
 
     def _read_through(self, name: str, source: Source) -> None:

@@ -138,6 +138,22 @@ class Table:
         return describe(self.query) if self.outputs else f"table {self.name}"
 
 
+def to_sql(question: Table) -> str:
+    """Write a question as the SQL text that means the same.
+
+    >>> from discreet import policy as p
+    >>> people = p.Table("people", [p.Integer("age", 0, 115)])
+    >>> policy = p.Policy([people], p.Budget("1"))
+    >>> to_sql(Table("people", policy).where("age >= 18").agg(n="COUNT(*)"))
+    'SELECT COUNT(*) AS "n" FROM "people" WHERE age >= 18'
+    """
+    from discreet.frame._tree import to_text  # noqa: PLC0415 - sqlglot loads when asked
+
+    if question.rest is not None:
+        raise QueryError("a label for other keys has no spelling in SQL text")
+    return to_text(question)
+
+
 def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
     """Read a question under a policy, whatever policy it was begun under."""
     # sqlglot loads with the first question

@@ -123,6 +123,20 @@ def select(table: Table) -> exp.Select:
     return root
 
 
+def to_text(table: Table) -> str:
+    """Write a fluent question as the SQL text that means the same.
+
+    Brackets stand wherever the tree has a shape that bare text might not have.
+    """
+    root, operators = select(table), (exp.Binary, exp.Unary, exp.In)
+    for inner in list(root.find_all(*operators)):
+        if isinstance(inner.parent, operators):
+            bracket = exp.Paren()
+            inner.replace(bracket)
+            bracket.set("this", inner)
+    return root.sql()
+
+
 def _select(table: Table) -> exp.Select:
     measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
     root = exp.Select(expressions=[*(_key(name, g) for name, g in table.keys), *measured])

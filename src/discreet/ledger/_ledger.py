@@ -350,6 +350,15 @@ class ChainedLedger(Decisions):
         entry.live.add(receipt.hash)
         return receipt
 
+    def found(self, entry: Entry) -> Receipt | None:
+        """Give the stored answer that an equal question has, or its key; nothing is written."""
+        self._acceptable(entry)
+        with self.reading() as (tx, head):
+            question = question_of(head.content, entry, cost_body(entry.cost))
+            slot = slot_of(entry.analyst, entry.key)
+            receipt = self._found(tx, head, entry, slot, question)
+        return receipt if receipt is not None and receipt.stored is not None else None
+
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
             raise TaintedNoiseError(
@@ -428,6 +437,17 @@ class ChainedLedger(Decisions):
             lines = tuple(tx.lines())
             check_links(lines, head)
             return lines
+
+    def outcome(self, number: int, line: str) -> tuple[bool, str | None] | None:
+        """Whether the run of a debit succeeded, and its record; None: it is open.
+
+        The debit is named by its line's number and hash; its seal is checked.
+        """
+        with self.reading() as (tx, head):
+            debit = tx.line(number)
+            if debit is None or debit.kind != "debit" or debit.hash != line:
+                raise damaged(number)
+            return outcome_of(tx, head, debit)
 
     @property
     def entries(self) -> Sequence[Entry]:

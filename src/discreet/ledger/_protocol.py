@@ -186,6 +186,10 @@ class Ledger(Protocol):
         """Record a debit durably, or find the answer it already paid for, or refuse."""
         ...
 
+    def found(self, entry: Entry) -> Receipt | None:
+        """Give the stored answer that an equal question has, or its key; nothing is written."""
+        ...
+
     def knows(self, entry: Entry) -> bool:
         """Tell whether `entry` has been answered: it would be free."""
         ...

@@ -42,6 +42,7 @@ from discreet.policy._labels import Boolean, Category, Text
 from discreet.policy._load import dumps, load, loads
 from discreet.policy._model import Budget, Policy, Table
 from discreet.policy._numbers import Integer, Real
+from discreet.policy._service import Service
 
 __all__ = [
     "Boolean",
@@ -52,6 +53,7 @@ __all__ = [
     "Integer",
     "Policy",
     "Real",
+    "Service",
     "Table",
     "Text",
     "Timestamp",

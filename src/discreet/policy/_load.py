@@ -23,6 +23,7 @@ from discreet.policy._check import FloatText, nearest, refusal
 from discreet.policy._columns import KINDS, Column
 from discreet.policy._lines import locate
 from discreet.policy._model import Budget, Policy, Table, policy_name
+from discreet.policy._service import Service
 
 MAX_BYTES: Final = 8 * 2**20
 _HINT_LENGTH: Final = 400
@@ -236,7 +237,7 @@ def _key_hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, o
 
 def _policy(raw: Mapping[str, Any]) -> Policy:
     with _inside(raw=raw):
-        _known(raw, ("policy", "ledger", "budget", "tables"), "a policy")
+        _known(raw, ("policy", "ledger", "budget", "service", "tables"), "a policy")
     about = _section(raw, "policy", {"name": "people"})
     with _inside("policy", raw=about):
         _known(about, ("name", "beside"), "[policy]")
@@ -244,6 +245,10 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     book = _section(raw, "ledger", {"witness": "postgresql://db.example/marks"})
     with _inside("ledger", raw=book):
         _known(book, ("witness",), "[ledger]")
+    stated = _section(raw, "service", {"rows": 1_000_000})
+    with _inside("service", raw=stated):
+        _known(stated, [f.name for f in fields(Service)], "[service]")
+        service = Service(**stated)
     if "budget" not in raw:
         raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
     budget = _budget(_section(raw, "budget", {"epsilon": "1"}))
@@ -252,7 +257,7 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
     tables = _section(raw, "tables", {"people": {"columns": {}}})
     built = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
     with _inside(raw=about):
-        return Policy(built, budget, name, beside, book.get("witness"))
+        return Policy(built, budget, name, beside, book.get("witness"), service=service)
 
 
 def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:

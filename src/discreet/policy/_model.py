@@ -5,7 +5,7 @@ policy's own name or, without one, a hash of what the private tables *are* (name
 source, unit column). Limits, bounds, budget and comments do not enter it, so
 editing them never mints a fresh budget; moving or renaming a source does, so a
 policy that will live long should state ``[policy] name``. The **fingerprint**
-hashes everything and goes into release records.
+hashes everything that answers depend on and goes into release records.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from discreet.policy._check import (
 )
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
+from discreet.policy._service import Service
 from discreet.policy._toml import dump
 from discreet.privacy import Neighbours
 
@@ -48,7 +49,10 @@ LIMITS: Final = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group
 MAX_LIMIT: Final = 10**9
 
 _HASHED: Final = "sha256:"
+MADE_UP: Final = " (made-up data)"
+"""End of the name of a policy about made-up data."""
 
+_USUAL: Final = Service()
 MINIMUM: Final = Fraction(1, 1000)
 """ε that any question costs at least, unless the policy says otherwise."""
 
@@ -313,6 +317,8 @@ class Policy:
     witness
         URL of a server that keeps the ledger's mark for several hosts, without
         user and password.
+    service
+        How a service treats questions.
 
     Examples
     --------
@@ -329,6 +335,7 @@ class Policy:
     name: str | None = None
     beside: str | None = None
     witness: str | None = None
+    service: Service = _USUAL
 
     def __init__(
         self,
@@ -337,6 +344,8 @@ class Policy:
         name: str | None = None,
         beside: str | None = None,
         witness: str | None = None,
+        *,
+        service: Service = _USUAL,
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
@@ -352,6 +361,7 @@ class Policy:
             name=policy_name(name),
             beside=None if beside is None else read_name(beside, "policy"),
             witness=_witness(witness),
+            service=service,
         )
 
     def table(self, name: str) -> Table:
@@ -376,8 +386,23 @@ class Policy:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of everything the policy says, in hexadecimal."""
-        return digest(canonical(self.to_mapping()))
+        """SHA-256 of everything the policy says about answers, in hexadecimal.
+
+        What it says to a service decides who waits how long, and is left out.
+        """
+        mapping = self.to_mapping()
+        mapping.pop("service", None)
+        return digest(canonical(mapping))
+
+    def rehearsed(self) -> Policy:
+        """Give this policy under the name that marks answers from made-up data."""
+        name = self.identity.removeprefix(_HASHED) + MADE_UP
+        return Policy(self.tables, self.budget, name, service=self.service)
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether this policy is about made-up data."""
+        return (self.name or "").endswith(MADE_UP)
 
     def to_mapping(self) -> dict[str, object]:
         """Give the policy as the mapping its file would parse to."""
@@ -390,6 +415,8 @@ class Policy:
         if self.witness is not None:
             mapping["ledger"] = {"witness": self.witness}
         mapping["budget"] = _given(self.budget)
+        if stated := self.service.to_mapping():
+            mapping["service"] = stated
         mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
         return mapping
 

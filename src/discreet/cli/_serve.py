@@ -1,0 +1,132 @@
+"""``discreet serve`` and ``discreet key``: what they do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.cli._console import grid, say, show_table, stderr
+from discreet.cli._demo import folder_for_demo
+from discreet.cli._outcome import Reply, UsageError
+from discreet.cli._sample import write_sample
+from discreet.cli._session import Where, policy_file, read_text, whoever
+from discreet.service import Home, Keys, Tools, check, server
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CAST = {"owner": "owner", "ana": "analyst", "ben": "analyst", "auditor": "auditor"}
+_SIZE = "\n[service]\nrows = 16000                   # visits at most, as everybody may know\n"
+
+
+def add_key(name: str, role: str, policies: tuple[str, ...], home: Path) -> Reply:
+    """Make a key and show it."""
+    key = Keys(Home(home)).add(name, role, policies)
+
+    def show(console: Console) -> None:
+        say(console, key)
+        say(stderr(), f"the key of {name}, {role}; it cannot be shown again", "dim")
+
+    return Reply({"name": name, "role": role, "key": key}, show)
+
+
+def list_keys(home: Path) -> Reply:
+    """List keys without what makes them keys."""
+    rows = [
+        {"id": a.key, "name": a.name, "role": a.role.value, "policies": list(a.policies),
+         "made": a.made, "revoked": a.revoked}
+        for a in Keys(_there(home)).all()
+    ]  # fmt: skip
+
+    def show(console: Console) -> None:
+        shown = [[str(r[n] or "") for n in ("id", "name", "role", "made", "revoked")] for r in rows]
+        show_table(console, grid(("id", "name", "role", "made", "revoked"), shown))
+
+    return Reply({"keys": rows}, show)
+
+
+def revoke_key(key: str, home: Path) -> Reply:
+    """Revoke one key, or all of a name."""
+    gone = Keys(_there(home)).revoke(key)
+    return Reply({"revoked": gone}, lambda console: say(console, f"revoked {', '.join(gone)}"))
+
+
+def verify(file: str, key: str | None) -> Reply:
+    """Check the signature of an answer that somebody has saved."""
+    try:
+        data = json.loads(read_text(file, "the answer"))
+        told = data.get("result", data)
+        answers = told.get("answers", [told])
+        records = told.get("records") or [answer["record"] for answer in answers]
+        signature = told["signature"]
+    except (ValueError, AttributeError, TypeError, KeyError):
+        raise UsageError(f"{file!r} holds no signed answer of a service") from None
+    signer = check({**told, "records": records}, signature, key)
+    known = "" if key else "; whether that is your curator's key is for you to know"
+    said = f"signed by {signer}, and not changed since{known}"
+    return Reply({"key": signer, "id": told["id"]}, lambda console: say(console, said))
+
+
+def offer_tools(where: Where, cap: str) -> Reply:
+    """Serve one conversation of an assistant."""
+    try:
+        import mcp  # noqa: F401, PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise UsageError(
+            "assistants need one more package", hint='pip install "discreet[mcp]"'
+        ) from None
+    with whoever(where, spend=True) as opened:
+        server(Tools(opened, cap)).run(transport="stdio")
+    return Reply(None, lambda _: None)
+
+
+def _there(home: Path) -> Home:
+    if not home.is_dir():
+        raise UsageError(f"there is no service's folder {str(home)!r}", hint="--home FOLDER")
+    return Home(home)
+
+
+def run(
+    policies: Sequence[Path], *, demo: bool, home: Path, as_json: bool, people: int, **options: Any
+) -> Reply:
+    """Serve until a signal comes."""
+    service = _installed()
+    settings = service.Options(**{k: v for k, v in options.items() if v is not None})
+    nothing = Reply({"stopped": True}, lambda _: None)
+    if not demo:
+        files = list(policies) or [policy_file(None)]
+        service.serve(files, Home(home), settings, lambda url: _started(url, {}, as_json=as_json))
+        return nothing if not as_json else Reply(None, lambda _: None)
+    if policies:
+        raise UsageError("the demonstration brings its own policy", hint="discreet serve --demo")
+    with folder_for_demo(None) as folder:
+        path, _ = write_sample(folder, people)
+        path.write_text(path.read_text("utf-8") + _SIZE, "utf-8")
+        own = Home(folder / "service")
+        keys = {name: Keys(own).add(name, role) for name, role in _CAST.items()}
+        service.serve([path], own, settings, lambda url: _started(url, keys, as_json=as_json))
+    return nothing
+
+
+def _installed() -> Any:
+    try:
+        from discreet import service  # noqa: PLC0415 - an extra
+
+        service.serve  # noqa: B018 - loads what it needs
+    except ModuleNotFoundError:
+        raise UsageError(
+            "the service needs more packages", hint='pip install "discreet[serve]"'
+        ) from None
+    return service
+
+
+def _started(url: str, keys: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps({"url": url, "keys": keys}) + "\n")
+    else:
+        lines = [f"serving at {url}", *(f"{name:8} {key}" for name, key in keys.items())]
+        sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

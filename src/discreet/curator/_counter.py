@@ -1,0 +1,150 @@
+"""The counter: price, debit and settlement as steps of their own.
+
+A curator answers a question in one call. A service that prices in one process, runs in
+another and settles later takes the same steps one by one: :meth:`Counter.bill`,
+:meth:`Counter.pay`, a run elsewhere (:func:`run_bill`), :meth:`Counter.settle`. The road is
+the curator's own (:mod:`discreet.curator._road`), so is the order of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet import engines
+from discreet._exact import Number
+from discreet._text import plain_str
+from discreet.answer import Answer
+from discreet.curator import _stored
+from discreet.curator._batch import Batch
+from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._curator import Curator
+from discreet.curator._quote import Quote
+from discreet.curator._release import measured
+from discreet.curator._road import Outcome, Paid, leave
+from discreet.errors import BudgetExceededError, EngineError, ParameterError
+from discreet.ledger import Ledger
+from discreet.plan import Ask, Cost, Plan
+
+if TYPE_CHECKING:
+    from discreet import policy as pol
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Questions with their prices, to be paid for together."""
+
+    plans: tuple[Plan, ...]
+    cost: Cost
+    offer: Ask | None = None
+
+
+class Counter:
+    """Prices, debits and settles under one curator's policy, for analysts by name."""
+
+    def __init__(self, curator: Curator) -> None:
+        self._curator = curator
+
+    @property
+    def policy(self) -> pol.Policy:
+        """The curator's policy."""
+        return self._curator.policy
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that is debited."""
+        return self._curator.ledger
+
+    def bill(self, query: str, **offer: Any) -> Bill:
+        """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
+        plan, ask = self._curator._priced(query, **offer)  # noqa: SLF001 - same package
+        return Bill((plan,), plan.cost, ask)
+
+    def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
+        """Price a question for one analyst, without touching data or budget."""
+        own = self._for(analyst)
+        return own._quote(*own._priced(query, **offer))  # noqa: SLF001 - same package
+
+    def left(self, analyst: str) -> str:
+        """Say what is left for one analyst, every currency once."""
+        return describe_balance(self.ledger.balance(analyst))
+
+    def batch(
+        self, questions: Sequence[tuple[str, Number]], epsilon: Number, delta: Number | None
+    ) -> Bill:
+        """Price several questions, each with its weight, as one batch."""
+        batch = Batch(self._curator, epsilon, delta)
+        for query, weight in questions:
+            batch.sql(query, weight=weight)
+        plans, cost = batch.priced()
+        return Bill(tuple(plans), cost)
+
+    def budget(self, analyst: str) -> Budget:
+        """Spent and left, for the table and for one analyst."""
+        return self._for(analyst).budget
+
+    def pay(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Paid:
+        """Debit a bill, or find what it has been paid for; see :meth:`Road.pay`."""
+        own = self._for(analyst)
+        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        name = None if key is None else plain_str(key, "key")
+        try:
+            return own._road.pay(job, key=name, fresh=fresh)  # noqa: SLF001 - as above
+        except BudgetExceededError as refused:
+            if bill.offer is None:
+                raise
+            fitting = own._what_fits(bill.plans[0], bill.offer)  # noqa: SLF001 - as above
+            raise refused.with_hint(fitting or refused.hint) from None
+
+    def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
+        """Give the answer that an equal question has, without writing anything."""
+        own = self._for(analyst)
+        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        return own._road.stored(job, key=key)  # noqa: SLF001 - as above
+
+    def shaped(self, text: str, bill: Bill) -> str:
+        """Write a stored outcome as a question wants it that measures the same."""
+        return _stored.write(_stored.restore(text, bill.plans))
+
+    def meter(self, paid: Paid) -> None:
+        """Debit the least price for one more run under a debit; see :meth:`Road.meter`."""
+        self._for(paid.entry.analyst)._road.meter(paid)  # noqa: SLF001 - same package
+
+    def settle(self, paid: Paid, text: str | None) -> Outcome:
+        """Store the outcome of a run (None: it failed); give what is stored."""
+        try:
+            road = self._for(paid.entry.analyst)._road  # noqa: SLF001 - same package
+            return road.settle(paid.receipt, text)
+        finally:
+            leave(paid)
+
+    def _for(self, analyst: str | None) -> Curator:
+        """Give the same curator on behalf of somebody."""
+        if not analyst:
+            raise ParameterError("a service debits people that it knows by name")
+        own = copy(self._curator)
+        own.analyst = analyst
+        return own
+
+
+def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) -> str:
+    """Run what is paid for; give the outcome as it is stored. Where the data are."""
+    return _stored.write([measured(plan, engine, policy) for plan in plans])
+
+
+def read_outcome(
+    text: str, *, kinds: Sequence[Mapping[str, str]] = (), **shown: Any
+) -> list[Answer]:
+    """Read a stored outcome; without the `kinds` of its keys, dates stay the texts of JSON."""
+    records = _stored.load(text)
+    known = [*kinds, *[{}] * (len(records) - len(kinds))]
+    return [
+        Answer(_stored.typed(record, kind), **shown)
+        for record, kind in zip(records, known, strict=True)
+    ]
+
+
+def _elsewhere() -> str:
+    raise EngineError("what is paid for here runs elsewhere")

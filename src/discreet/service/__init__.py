@@ -1,0 +1,53 @@
+"""The service: one trusted curator, many analysts, over HTTP.
+
+The web process holds no data: it knows callers by their keys, prices, debits and gives out
+what is stored. Workers, started apart, read the data and run what is paid for. When an
+answer leaves is decided before it runs. See ``docs/service.md``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from discreet.service._client import Price, Remote, RemoteBatch, connect
+from discreet.service._home import Home
+from discreet.service._keys import Actor, Keys, Role
+from discreet.service._magic import ask_cell, load_magic
+from discreet.service._mcp import Tools, server
+from discreet.service._sign import check
+
+if TYPE_CHECKING:
+    from discreet.service._serve import Options, serve
+
+_LATER = dict.fromkeys(("Options", "serve"), "_serve")
+"""What needs the packages of ``discreet[serve]`` loads with its first use."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+__all__ = [
+    "Actor",
+    "Home",
+    "Keys",
+    "Options",
+    "Price",
+    "Remote",
+    "RemoteBatch",
+    "Role",
+    "Tools",
+    "ask_cell",
+    "check",
+    "connect",
+    "load_magic",
+    "serve",
+    "server",
+]

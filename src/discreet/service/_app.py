@@ -1,0 +1,95 @@
+"""The application: routes, refusals and what happens at start and end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+import discreet
+from discreet.errors import DiscreetError
+from discreet.service import _schema
+from discreet.service._api import Api, House
+from discreet.service._errors import INTERNAL, GoneError, RequestError, envelope, status_of
+from discreet.service._http import App, Door, to_json
+from discreet.service._pages import Pages
+
+_SILENT: Final[Any] = {"tracing": False, "metrics": False, "logs": False,
+                       "operation_spans": False, "auto_configure": False}  # fmt: skip
+"""FastAPI would else hand durations and bodies to whatever telemetry the process has."""
+
+
+def build(house: House) -> App:
+    """Make the application of a service."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        for desk in house.desks.values():
+            await desk.start()
+        yield
+        for desk in house.desks.values():
+            await desk.close()
+
+    app = FastAPI(
+        title="discreet", version=discreet.__version__, lifespan=life, docs_url=None,
+        redoc_url=None, telemetry=_SILENT,
+    )  # fmt: skip
+    app.include_router(Api(house).router)
+    app.include_router(Pages(house, house.sessions).router)
+    app.add_api_route("/healthz", _health, methods=["GET"], response_class=Response,
+                      responses=_schema.responses())  # fmt: skip
+    app.add_exception_handler(DiscreetError, _refuse)
+    app.add_exception_handler(HTTPException, _refuse_route)
+    app.add_exception_handler(RequestValidationError, _refuse_shape)
+    app.add_exception_handler(Exception, _fail)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI says to
+    return Door(app)
+
+
+async def _health() -> Response:
+    """Say that the service is there; nothing else."""
+    return Response(b'{"ok":true}', media_type="application/json")
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    assert isinstance(error, DiscreetError)
+    status = status_of(error)
+    headers = {"Retry-After": "2"} if status in (429, 503) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(to_json(envelope(error)), status, headers, "application/json")
+
+
+async def _refuse_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return await _refuse(request, GoneError("there is nothing at this address"))
+    said = envelope(RequestError("this address does not take this method"))
+    headers = dict(error.headers or {})
+    return Response(to_json(said), error.status_code, headers, "application/json")
+
+
+async def _refuse_shape(request: Request, _: Exception) -> Response:
+    return await _refuse(request, RequestError("this request is not what the address takes"))
+
+
+async def _fail(_: Request, __: Exception) -> Response:
+    """Say one constant; the door notes what it was and where."""
+    return Response(to_json(INTERNAL), 500, media_type="application/json")
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """Write the OpenAPI document: the routes' own, with bodies, refusals and keys."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        parts = made.setdefault("components", {})
+        parts["schemas"] = {**parts.get("schemas", {}), **_schema.SCHEMAS}
+        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        made["security"] = [{"key": []}]
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -1,0 +1,446 @@
+"""The other end: a curator that is asked over HTTP, with the methods of a local one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import json
+import secrets
+import ssl
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote as quoted
+from urllib.parse import urlsplit
+
+from discreet import errors
+from discreet import policy as pol
+from discreet import sql as front
+from discreet._exact import Number
+from discreet._log import state_directory
+from discreet._text import plain_str
+from discreet.answer import Answer
+from discreet.curator import Budget, Curator, Pending, open_curator, read_outcome
+from discreet.ledger import Balance
+from discreet.service._errors import RequestError
+from discreet.service._sign import check
+
+if TYPE_CHECKING:
+    from discreet import frame
+    from discreet.inference import ErrorEstimate
+
+_TRIES: Final = 6
+_PATIENCE: Final = 600.0
+_AGAIN: Final = (429, 503)
+
+
+def connect(
+    url: str, key: str, *, policy: str | None = None, dummy: bool = False
+) -> Remote | Curator:
+    """Open a curator that somebody else runs.
+
+    Parameters
+    ----------
+    url
+        Where the service is: ``https://curator.example``.
+    key
+        Your key, as ``discreet key add`` has shown it.
+    policy
+        Which policy, where the service has several.
+    dummy
+        Answer here, from data that are made up from the service's public policy: free, and no
+        release; every answer says so.
+    """
+    remote = Remote(url, key, policy=policy)
+    if not dummy:
+        return remote
+    with remote:
+        return open_curator(policy=remote.policy, dummy=True)
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a question would cost, and how exact its answer would be, as the service says."""
+
+    data: Mapping[str, Any]
+
+    @property
+    def cost(self) -> dict[str, str]:
+        """Price in every currency defined for it."""
+        return dict(self.data["cost"])
+
+    @property
+    def price(self) -> str:
+        """Price in words."""
+        return f"ε={self.cost['epsilon']}"
+
+    @property
+    def left(self) -> str:
+        """What is left before it is paid."""
+        return str(self.data["left"])
+
+    @property
+    def sql(self) -> tuple[str, ...]:
+        """Statements that would run."""
+        return tuple(self.data["sql"])
+
+    @property
+    def confidence(self) -> float:
+        """Level of the margins."""
+        return float(self.data["confidence"])
+
+    def error(self) -> dict[str, str]:
+        """Expected margin of every output, in words."""
+        return dict(self.data["error"])
+
+    def __repr__(self) -> str:
+        lines = [f"cost    {self.price}", f"left    {self.left}",
+                 f"noise   {self.data['why']}"]  # fmt: skip
+        level = f"{100 * self.confidence:.4g} %"
+        lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
+        lines.append(f"answer  after {self.data['tick']:g} s")
+        lines += ["        " + line for line in self.data["describes"].splitlines()]
+        return "\n".join(lines)
+
+
+class Remote:
+    """A curator behind HTTP; made by :func:`discreet.connect`."""
+
+    def __init__(self, url: str, key: str, *, policy: str | None = None) -> None:
+        parts = urlsplit(plain_str(url, "url"))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise errors.ParameterError(
+                "a service has an address that begins with https://",
+                hint=errors.Hint.call("dc.connect", None, "https://curator.example", key="dk_…"),
+            )
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._parts = parts
+        self._key = plain_str(key, "key").strip()
+        self._query = "" if policy is None else f"?policy={quoted(policy)}"
+        self._line: http.client.HTTPConnection | None = None
+        self._public: Mapping[str, Any] | None = None
+        self.analyst: str | None = None
+
+    # -- asking ---------------------------------------------------------------------------
+
+    def sql(
+        self,
+        query: str,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
+        key: str | None = None,
+        fresh: bool = False,
+    ) -> Answer:
+        """Answer a SQL query; the parameters are those of :meth:`discreet.Curator.sql`."""
+        body = _body(query, within, epsilon=epsilon, delta=delta, rho=rho, confidence=confidence)
+        result = self._ordered("/v1/answers", {**body, **({"fresh": True} if fresh else {})}, key)
+        return self._answers(result, [query])[0]
+
+    def preview(
+        self,
+        query: str | frame.Table,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
+    ) -> Price:
+        """Price a query without touching data or budget."""
+        body = _body(
+            _text(query), within, epsilon=epsilon, delta=delta, rho=rho, confidence=confidence
+        )
+        return Price(self._call("POST", "/v1/preview", body)[1])
+
+    def table(self, name: str) -> frame.Table:
+        """Start a question in Python instead of SQL."""
+        from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+        return frame.Table(self.policy.table(name).name, self.policy, self, _unknown)
+
+    def ask(self, question: frame.Table, **how: Any) -> Answer:
+        """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
+        return self.sql(_text(question), **how)
+
+    def batch(self, epsilon: Number, delta: Number | None = None) -> RemoteBatch:
+        """Collect several questions, compose them tightly, pay once."""
+        return RemoteBatch(self, epsilon, delta)
+
+    def error_of(
+        self, answer: Any, truth_query: str, *, epsilon: Number, **how: Any
+    ) -> ErrorEstimate:
+        """Buy an estimate of how far a published number is from the truth."""
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        return inference.error_of(self, answer, truth_query, epsilon, **how)
+
+    @property
+    def budget(self) -> Budget:
+        """Spent and left, for the table and for you."""
+        told = self._call("GET", "/v1/budget")[1]
+        table, share = (
+            Balance(
+                told["accounting"],
+                {c: (Fraction(x["spent"]), Fraction(x["total"])) for c, x in told[part].items()},
+            )
+            for part in ("whole", "share")
+        )
+        return Budget(table, share, told["analyst"])
+
+    @property
+    def policy(self) -> pol.Policy:
+        """What is public about the data; places are not."""
+        return pol.loads(self._about()["toml"])
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Remote({self.url!r})"
+
+    # -- the line --------------------------------------------------------------------------
+
+    def _about(self) -> Mapping[str, Any]:
+        if self._public is None:
+            self._public = self._call("GET", "/v1/policy")[1]
+            _pin(self.url, str(self._public["signing_key"]))
+        return self._public
+
+    def _ordered(self, path: str, body: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:
+        """Ask, and wait until the answer leaves; what is cut short is asked again by its key."""
+        named = secrets.token_hex(16) if key is None else plain_str(key, "key")
+        self._about()
+        status, result = self._call("POST", path, body, key=named)
+        over = time.monotonic() + _PATIENCE
+        with _Progress() as progress:
+            while status == 202:
+                if result["state"] == "waiting":
+                    raise errors.LedgerError(
+                        "this question waits for an owner's decision; its price is reserved",
+                        hint=errors.Hint("key", named),
+                    )
+                if time.monotonic() > over:
+                    raise errors.EngineError(
+                        "no answer has come in time; it is paid for and will be kept",
+                        hint=errors.Hint("key", named),
+                    )
+                progress.show(result["tick"])
+                time.sleep(min(float(result["tick"]), 1.0))
+                status, result = self._call("GET", f"/v1/answers/{result['id']}")
+        if result["state"] != "done":
+            raise errors.EngineError(
+                "the question was declined" if result["state"] == "declined" else
+                "the question failed; why is not disclosed, and it stays paid",
+                hint=result.get("decision"),
+            )  # fmt: skip
+        return result
+
+    def _answers(self, result: Mapping[str, Any], queries: list[str]) -> list[Answer]:
+        """Rebuild answers from their records, once the signature fits."""
+        shown = result.get("answers", [result])
+        records = [answer["record"] for answer in shown]
+        check({**result, "records": records}, result["signature"], self._about()["signing_key"])
+        about = {"left": shown[0]["left"], "cached": bool(shown[0]["cached"])}
+        kinds = [_kinds(query, self.policy) for query in queries]
+        return read_outcome(json.dumps(records), kinds=kinds, **about)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Send a request, again if the line breaks or the service is busy; refusals are raised."""
+        headers = {"Authorization": f"Bearer {self._key}", "Accept": "application/json"}
+        sent = None if body is None else json.dumps(body).encode()
+        if sent is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                line = self._connected()
+                line.request(method, path + self._query, sent, headers)
+                response = line.getresponse()
+                status, raw = response.status, response.read()
+            except (OSError, http.client.HTTPException):
+                self.close()
+                if not tries_left:
+                    raise errors.EngineError(f"the service at {self.url} does not answer") from None
+            else:
+                if status not in _AGAIN or not tries_left:
+                    return status, _result(status, raw)
+            time.sleep(0.2 * 2 ** (_TRIES - tries_left))
+        raise AssertionError("unreachable")
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._line is None:
+            host, port = self._parts.hostname or "", self._parts.port
+            if self._parts.scheme == "https":
+                context = ssl.create_default_context()
+                self._line = http.client.HTTPSConnection(host, port, timeout=60, context=context)
+            else:
+                self._line = http.client.HTTPConnection(host, port, timeout=60)
+        return self._line
+
+
+@dataclass
+class RemoteBatch:
+    """Collects questions inside a ``with`` block and sends them when it closes."""
+
+    remote: Remote
+    epsilon: Number
+    delta: Number | None = None
+    _questions: list[tuple[str, str, Pending]] = field(default_factory=list)
+
+    def sql(self, query: str, *, weight: Number = 1) -> Pending:
+        """Add a SQL query; `weight` says how exact it is beside the others."""
+        return self.ask(query, weight=weight)
+
+    def ask(self, question: str | frame.Table, *, weight: Number = 1) -> Pending:
+        """Add a question: SQL text, or a table of the fluent API."""
+        self._questions.append((_text(question), str(weight), Pending()))
+        return self._questions[-1][2]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            return
+        body: dict[str, Any] = {"epsilon": str(self.epsilon)}
+        body["questions"] = [{"sql": sql, "weight": weight} for sql, weight, _ in self._questions]
+        if self.delta is not None:
+            body["delta"] = str(self.delta)
+        result = self.remote._ordered("/v1/batches", body, None)  # noqa: SLF001 - its own batch
+        queries = [sql for sql, _, _ in self._questions]
+        answers = self.remote._answers(result, queries)  # noqa: SLF001 - as above
+        for (_, _, pending), answer in zip(self._questions, answers, strict=True):
+            pending.fill(answer)
+
+
+class _Progress:
+    """Says on a terminal that an answer is awaited, and when answers of its kind leave."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def show(self, tick: float) -> None:
+        if not self._shown and sys.stderr.isatty():
+            sys.stderr.write(f"waiting; such answers leave {tick:g} s after they start…\r")
+            sys.stderr.flush()
+            self._shown = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            sys.stderr.write("\x1b[2K\r")
+
+
+def _body(
+    query: str, within: Mapping[str, Number] | None, **numbers: Number | None
+) -> dict[str, Any]:
+    if not isinstance(query, str):
+        raise errors.QueryError(f"sql takes text, not {type(query).__name__}")
+    body: dict[str, Any] = {"sql": query}
+    body |= {name: str(value) for name, value in numbers.items() if value is not None}
+    if within is not None:
+        body["within"] = {str(k): str(v) for k, v in within.items()}
+    return body
+
+
+def _text(question: str | frame.Table) -> str:
+    if isinstance(question, str):
+        return question
+    from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+    return frame.to_sql(question)
+
+
+def _unknown(_: str, __: tuple[str, ...]) -> int:
+    """How often keys of public tables repeat is the service's to know; it reads text anew."""
+    return 1
+
+
+def _kinds(query: str, policy: pol.Policy) -> dict[str, str]:
+    """Types of the keys of a question, so that dates come back as dates."""
+    with suppress(errors.DiscreetError):
+        parsed = front.parse(query, policy, public_fanout=_unknown)
+        return {key.name: key.expr.type.kind.value for key in parsed.query.keys}
+    return {}
+
+
+def _result(status: int, raw: bytes) -> Mapping[str, Any]:
+    """Give what a response says, or raise the refusal that it carries."""
+    try:
+        said = json.loads(raw)
+        ok = said["ok"]
+    except (ValueError, TypeError, KeyError):
+        raise errors.EngineError(f"the service answered with status {status} and no JSON") from None
+    if ok:
+        result: Mapping[str, Any] = said["result"]
+        return result
+    raise _refusal(said)
+
+
+def _refusal(said: Mapping[str, Any]) -> errors.DiscreetError:
+    """Turn an envelope back into the error that it was written from."""
+    kinds = {kind.code: kind for kind in _tree(errors.DiscreetError)}
+    kind = kinds.get(str(said.get("error")), RequestError)
+    fix = said.get("fix")
+    hint = errors.Hint.of(fix) if isinstance(fix, dict) and fix else said.get("hint")
+    error = kind(str(said.get("message")), hint=hint)
+    for name in ("line", "column"):
+        if name in said:
+            setattr(error, name, said[name])
+    return error
+
+
+def _tree(kind: type[errors.DiscreetError]) -> list[type[errors.DiscreetError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
+
+
+def _pin(url: str, key: str) -> None:
+    """Remember a service's signing key at its first use; another one later is refused."""
+    try:
+        place = state_directory() / "known_curators.json"
+        known = json.loads(place.read_text("utf-8")) if place.exists() else {}
+    except (OSError, RuntimeError, ValueError):
+        return
+    if known.get(url, {}).get("key", key) != key:
+        raise errors.PrivacyError(
+            f"the service at {url} signs with another key than before",
+            hint=f"ask its owner; then remove it from {place}",
+        )
+    if url not in known:
+        known[url] = {"key": key, "since": dt.datetime.now(dt.UTC).date().isoformat()}
+        with suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(json.dumps(known, indent=1), "utf-8")

@@ -1,0 +1,141 @@
+"""Forms of an answer: JSON, CSV, Arrow, HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Final
+
+from discreet._text import visible
+from discreet.answer import Answer, as_data, cell
+from discreet.curator import read_outcome
+from discreet.errors import LedgerError
+from discreet.service._desk import Order
+from discreet.service._errors import GoneError, RequestError
+from discreet.service._http import to_json
+from discreet.service._sign import Signer
+
+JSON: Final = "application/json"
+CSV: Final = "text/csv"
+ARROW: Final = "application/vnd.apache.arrow.stream"
+HTML: Final = "text/html"
+_RISKY: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def wanted(accept: str) -> str:
+    """Choose the form that a caller accepts first; JSON where nothing is said."""
+    offered = {f: f for f in (JSON, CSV, ARROW, HTML)}
+    offered |= {"*/*": JSON, "application/*": JSON, "text/*": CSV, "": JSON}
+    weighed = []
+    for place, part in enumerate(accept.split(",")):
+        media, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        stated = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            weighed.append((-float(stated), place, media))
+        except ValueError:
+            continue
+    for quality, _, media in sorted(weighed):
+        if quality < 0 and media in offered:
+            return offered[media]
+    raise RequestError("none of these forms is known here", hint=f"Accept: {JSON}")
+
+
+def answers_of(order: Order) -> list[Answer]:
+    """Read the answers of an order that is done."""
+    if order.text is None:
+        raise LedgerError("an outcome is missing")
+    return read_outcome(order.text, left=order.left, cached=order.cached)
+
+
+def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> dict[str, Any]:
+    """Write an order that is done: what the command line prints, and who vouches for it."""
+    answers = answers_of(order)
+    released = {
+        "id": order.id,
+        "line": {"number": order.line, "hash": order.hash},
+        "policy": fingerprint,
+        "records": [answer.record() for answer in answers],
+    }
+    about = {
+        "id": order.id, "state": order.state, "asked": order.asked,
+        "tick": order.tick, "question": dict(order.body), "line": released["line"],
+        "policy": fingerprint, "signature": signer.sign(released),
+    }  # fmt: skip
+    data = [as_data(answer, confidence) for answer in answers]
+    return {**about, "answers": data} if "questions" in order.body else {**about, **data[0]}
+
+
+def write(order: Order, form: str, fingerprint: str, signer: Signer, confidence: str) -> bytes:
+    """Write an order that is done in one of the forms."""
+    if form == JSON:
+        return to_json({"ok": True, "result": result(order, fingerprint, signer, confidence)})
+    (answer,) = answers_of(order) if "sql" in order.body else (None,)
+    if answer is None:
+        raise GoneError("a batch has no table of its own", hint=f"Accept: {JSON}")
+    return _TABLES[form](answer, confidence)
+
+
+def to_csv(answer: Answer, confidence: str) -> bytes:
+    """Write rows and intervals as CSV that no spreadsheet takes for a formula."""
+    rows, ends = answer.to_dicts(), answer.interval(confidence)
+    noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
+    header = [*answer.columns, *(f"{n} {end}" for n in noisy for end in ("from", "to"))]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow([safe(name) for name in header])
+    for row, bounds in zip(rows, ends, strict=True):
+        limits = [bounds[n][i] for n in noisy for i in (0, 1)]
+        writer.writerow([safe(value) for value in (*row.values(), *limits)])
+    return out.getvalue().encode()
+
+
+def safe(value: Any) -> Any:
+    """Put a quote before a text that a spreadsheet would run; numbers stay numbers.
+
+    >>> safe("=1+1"), safe(-3), safe(None)
+    ("'=1+1", -3, '')
+    """
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
+
+
+def to_arrow(answer: Answer, confidence: str) -> bytes:
+    """Write rows and intervals as an Arrow stream."""
+    import pyarrow as pa  # noqa: PLC0415 - only for those who ask
+
+    rows, ends = answer.to_dicts(), answer.interval(confidence)
+    columns: dict[str, list[Any]] = {n: [r[n] for r in rows] for n in answer.columns}
+    for name in answer.columns:
+        if ends and isinstance(ends[0][name], tuple):
+            columns[f"{name} from"] = [float(e[name][0]) for e in ends]
+            columns[f"{name} to"] = [float(e[name][1]) for e in ends]
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def to_html(answer: Answer, confidence: str) -> bytes:
+    """Write rows and intervals as one HTML table, every text escaped."""
+    rows, ends = answer.to_dicts(), answer.interval(confidence)
+    head = "".join(f'<th scope="col">{escape(visible(name))}</th>' for name in answer.columns)
+    lines = [
+        "".join(f"<td>{escape(cell(r[n], e[n], exact=n in answer.exact))}</td>" for n in r)
+        for r, e in zip(rows, ends, strict=True)
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f"<table><caption>{escape(answer.covers)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    ).encode()
+
+
+_TABLES: Final[Mapping[str, Callable[[Answer, str], bytes]]] = {
+    CSV: to_csv,
+    ARROW: to_arrow,
+    HTML: to_html,
+}

@@ -1,0 +1,108 @@
+"""The service's own folder: hashed keys, orders, sessions, and the key that signs answers.
+
+None of it is money: what is spent stands in the ledgers. An order that is lost here is found
+again through its idempotency key, so writes need not survive a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from discreet.errors import ParameterError
+
+_VERSION: Final = 1
+_SCHEMA: Final = (
+    """CREATE TABLE IF NOT EXISTS keys (
+        id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash TEXT NOT NULL,
+        policies TEXT NOT NULL, made TEXT NOT NULL, revoked TEXT) STRICT""",
+    """CREATE TABLE IF NOT EXISTS orders (
+        id TEXT NOT NULL PRIMARY KEY, policy TEXT NOT NULL, analyst TEXT NOT NULL,
+        key TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, line INTEGER, hash TEXT,
+        price TEXT NOT NULL, asked TEXT NOT NULL, decided TEXT, cached INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (policy, analyst, key)) STRICT""",
+    """CREATE TABLE IF NOT EXISTS sessions (
+        id TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, token TEXT NOT NULL,
+        made REAL NOT NULL, used REAL NOT NULL) STRICT""",
+    f"PRAGMA user_version = {_VERSION}",
+)
+
+
+class Home:
+    """A folder that only its user can read."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._lock = threading.Lock()
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._umask():
+                self._connection = sqlite3.connect(
+                    self.folder / "service.sqlite", isolation_level=None, check_same_thread=False
+                )
+                self._prepare()
+        except (OSError, sqlite3.Error):
+            raise ParameterError(
+                f"the service's folder {str(self.folder)!r} cannot be used"
+            ) from None
+
+    def _prepare(self) -> None:
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 10000"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > _VERSION:
+            raise ParameterError(
+                f"the service's folder {str(self.folder)!r} was written by a newer discreet",
+                hint='pip install --upgrade "discreet"',
+            )
+        for statement in _SCHEMA:
+            self._connection.execute(statement)
+
+    @contextmanager
+    def _umask(self) -> Iterator[None]:
+        before = os.umask(0o077)
+        try:
+            yield
+        finally:
+            os.umask(before)
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a query."""
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run a statement that changes one table; give the number of rows that it changed."""
+        with self._lock:
+            return self._connection.execute(sql, values).rowcount
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Give the key that signs answers; made when it is first needed."""
+        path = self.folder / "signing.key"
+        try:
+            return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
+        except FileNotFoundError:
+            key = Ed25519PrivateKey.generate()
+            raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+            with self._umask():
+                path.write_bytes(raw)
+            return key
+        except (OSError, ValueError):
+            raise ParameterError(f"the signing key {str(path)!r} cannot be used") from None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            self._connection.close()

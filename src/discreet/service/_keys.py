@@ -1,0 +1,138 @@
+"""Keys and roles: who somebody is, and what they may do.
+
+A key is 256 random bits behind a short public name: ``dk_<name>_<secret>``. The store holds
+the SHA-256 of the secret and nothing from which it could be found again; a slow hash adds
+nothing to 256 bits. The name in the ledger is the one that the key was made for, and no
+other thing that a request says.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from hmac import compare_digest
+from typing import Any, Final
+
+from discreet._text import plain_str, quote
+from discreet.errors import ParameterError
+from discreet.service._home import Home
+
+_SHAPE: Final = re.compile(r"dk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_NAME: Final = re.compile(r"[\w .@+-]{1,100}")
+
+
+class Role(StrEnum):
+    """What somebody may do: decide, ask, or look at the books."""
+
+    OWNER = "owner"
+    ANALYST = "analyst"
+    AUDITOR = "auditor"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody whom the service knows: by a key, and by nothing else.
+
+    ``policies`` names those that they may use; empty: all of the server.
+    """
+
+    name: str
+    role: Role
+    key: str
+    policies: tuple[str, ...] = ()
+    made: str = ""
+    revoked: str | None = None
+
+    def may_use(self, policy: str) -> bool:
+        """Whether a policy of the server is theirs to use."""
+        return not self.policies or policy in self.policies
+
+
+class Keys:
+    """The keys of one service."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def add(self, name: str, role: Role | str, policies: tuple[str, ...] = ()) -> str:
+        """Make a key; the text that is returned is not kept and cannot be shown again."""
+        who, part = _checked(name), Role(role)
+        listed = [a for a in self.all() if a.name == who and a.revoked is None]
+        if any(a.role is not part for a in listed):
+            raise ParameterError(
+                f"{quote(who)} has a key as {listed[0].role}: one name has one role",
+                hint="revoke the old key first, or choose another name",
+            )
+        public, secret = secrets.token_hex(6), secrets.token_bytes(32)
+        text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
+        row = (public, who, part.value, _hash(text), " ".join(policies), _now())
+        self._home.write(
+            "INSERT INTO keys (id, name, role, hash, policies, made) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+        return f"dk_{public}_{text}"
+
+    def all(self) -> list[Actor]:
+        """Everybody who has or had a key, oldest first."""
+        rows = self._home.read(
+            "SELECT name, role, id, policies, made, revoked FROM keys ORDER BY rowid"
+        )
+        return [_actor(row) for row in rows]
+
+    def revoke(self, key: str) -> list[str]:
+        """Revoke a key by its id, or all keys of a name; give the ids."""
+        found = [a.key for a in self.all() if key in (a.key, a.name) and a.revoked is None]
+        if not found:
+            raise ParameterError(
+                f"no key in force is called {quote(key)}", hint="discreet key list"
+            )
+        for public in found:
+            self._home.write("UPDATE keys SET revoked = ? WHERE id = ?", (_now(), public))
+        return found
+
+    def find(self, text: str) -> Actor | None:
+        """Give the owner of a key that is in force; None for anything else."""
+        shape = _SHAPE.fullmatch(text)
+        if shape is None:
+            return None
+        found = self._lookup(shape[1])
+        # compared also where there is none: the work is the same
+        right = compare_digest(_hash(shape[2]), "0" * 64 if found is None else found[0])
+        return found[1] if found is not None and right and found[1].revoked is None else None
+
+    def by_id(self, public: str) -> Actor | None:
+        """Give the owner of a key in force by the key's public name, for sessions."""
+        found = self._lookup(public)
+        return None if found is None or found[1].revoked is not None else found[1]
+
+    def _lookup(self, public: str) -> tuple[str, Actor] | None:
+        rows = self._home.read(
+            "SELECT hash, name, role, id, policies, made, revoked FROM keys WHERE id = ?", (public,)
+        )
+        return (rows[0][0], _actor(rows[0][1:])) if rows else None
+
+
+def _actor(row: tuple[Any, ...]) -> Actor:
+    name, role, key, policies, made, revoked = row
+    return Actor(name, Role(role), key, tuple(policies.split()), made, revoked)
+
+
+def _checked(name: str) -> str:
+    who = plain_str(name, "name")
+    if not _NAME.fullmatch(who) or who != who.strip():
+        raise ParameterError(
+            "a name is 1 to 100 letters, digits, blanks or . @ + - _", hint="discreet key add ana"
+        )
+    return who
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,145 @@
+"""Tools for assistants: a conversation asks a curator, within a cap of its own.
+
+A program that asks in a loop would spend a whole share. So a price (ε, or margins) must be
+stated each time, a conversation has a cap, a question that was asked in it before is
+answered again for free, and a refusal says what would still fit. Texts that tools return come
+from the policy and from released numbers; labels are data, not instructions.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from discreet import meaning
+from discreet._canonical import canonical, plain
+from discreet._exact import Number, decimal, show
+from discreet.answer import Answer, as_data
+from discreet.errors import BudgetExceededError, DiscreetError, Hint, ParameterError
+
+
+class Tools:
+    """What an assistant can do with a curator, local or remote.
+
+    Parameters
+    ----------
+    curator
+        Whoever answers: a :class:`discreet.Curator` or a :class:`Remote`.
+    cap
+        ε that this conversation may spend.
+    """
+
+    def __init__(self, curator: Any, cap: Number) -> None:
+        self._curator = curator
+        self._cap = decimal(cap, "cap")
+        self._spent = Fraction(0)
+        self._known: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def tables(self) -> dict[str, Any]:
+        """List tables, columns, their public domains, and whom they protect."""
+        mapping: Any = self._curator.policy.to_mapping()
+        for table in mapping["tables"].values():
+            table.pop("source", None)
+        return {"tables": plain(mapping["tables"])}
+
+    def preview(self, sql: str, epsilon: Number | None, within: Any) -> dict[str, Any]:
+        """Price a question; nothing is read or charged."""
+        quote = self._curator.preview(sql, **_offer(epsilon, within))
+        return {"cost": quote.cost, "error": quote.error(), "left": quote.left,
+                "conversation_left": show(self._cap - self._spent)}  # fmt: skip
+
+    def ask(self, sql: str, epsilon: Number | None, within: Any) -> dict[str, Any]:
+        """Ask and pay; the same question again is free."""
+        offer = _offer(epsilon, within)
+        name = canonical([sql, plain(offer)])
+        with self._lock:
+            if name in self._known:
+                return self._known[name]
+            price = Fraction(self._curator.preview(sql, **offer).cost["epsilon"])
+            left = self._cap - self._spent
+            if price > left:
+                raise BudgetExceededError(
+                    f"this conversation may spend ε={show(self._cap)} and has ε={show(left)} left; "
+                    f"this question costs ε={show(price)}",
+                    hint=Hint("epsilon", show(left)) if left else "tell the person who started it",
+                )
+            self._spent += price  # before it runs: what fails stays paid
+            answer: Answer = self._curator.sql(sql, **offer)
+            if answer.cached:
+                self._spent -= price
+            data: dict[str, Any] = plain(as_data(answer, "0.95", record=False))
+            data["conversation_left"] = show(self._cap - self._spent)
+            self._known[name] = data
+            return data
+
+    def budget(self) -> dict[str, Any]:
+        """Say what is left, for the analyst and for this conversation."""
+        budget = self._curator.budget
+        return {"left": plain(budget.left), "says": repr(budget),
+                "conversation_left": show(self._cap - self._spent)}  # fmt: skip
+
+    def explain(self, epsilon: Number) -> dict[str, Any]:
+        """Say what an ε means for one person."""
+        return {"meaning": str(meaning.of(decimal(epsilon, "epsilon")))}
+
+
+def _offer(epsilon: Number | None, within: Mapping[str, Number] | None) -> dict[str, Any]:
+    if (epsilon is None) == (within is None):
+        raise ParameterError(
+            "say what the question may cost, or how exact it must be: one of epsilon and within",
+            hint=Hint("epsilon", "0.05"),
+        )
+    return {"epsilon": epsilon} if within is None else {"within": within}
+
+
+def server(tools: Tools) -> Any:
+    """Offer the tools by the Model Context Protocol."""
+    from mcp.server import MCPServer  # noqa: PLC0415 - an extra
+    from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 - as above
+
+    made = MCPServer("discreet")
+
+    def refusing(work: Any) -> str:
+        failed = ""
+        try:
+            return json.dumps(plain(work()), ensure_ascii=False)
+        except DiscreetError as refusal:
+            failed = str(refusal)
+        except Exception:  # noqa: BLE001 - whatever it says could depend on the data
+            failed = "discreet has failed in a way it should not; the cause is not shown"
+        raise ToolError(failed)
+
+    @made.tool()
+    def tables() -> str:
+        """List the tables, their columns with public domains, and whom they protect. Free."""
+        return refusing(tools.tables)
+
+    @made.tool()
+    def preview(
+        sql: str, epsilon: str | float | None = None, within: dict[str, float] | None = None
+    ) -> str:
+        """Price one SELECT without reading data: cost and expected error. Free."""
+        return refusing(lambda: tools.preview(sql, epsilon, within))
+
+    @made.tool()
+    def ask(
+        sql: str, epsilon: str | float | None = None, within: dict[str, float] | None = None
+    ) -> str:
+        """Ask one SELECT and pay for it: state epsilon, or margins per column in within."""
+        return refusing(lambda: tools.ask(sql, epsilon, within))
+
+    @made.tool()
+    def budget() -> str:
+        """Say what is left of the privacy budget, in all and in this conversation. Free."""
+        return refusing(tools.budget)
+
+    @made.tool()
+    def explain(epsilon: str | float) -> str:
+        """Say what an epsilon means for one person in the data. Free."""
+        return refusing(lambda: tools.explain(epsilon))
+
+    return made

@@ -1,0 +1,471 @@
+"""Pages for people: rendered here, usable without scripts, every text escaped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Request, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from discreet import meaning
+from discreet import policy as pol
+from discreet._exact import show
+from discreet.answer import Answer, cell
+from discreet.errors import DiscreetError
+from discreet.service import _api, _forms, _pictures
+from discreet.service._desk import Desk, Order
+from discreet.service._errors import (
+    GoneError,
+    MediaError,
+    UnknownCallerError,
+    envelope,
+    status_of,
+)
+from discreet.service._http import to_json
+from discreet.service._keys import Role
+from discreet.service._sessions import IDLE, Session, Sessions
+
+_COOKIE: Final = "discreet_session"
+_BLANK: Final = {
+    "sql": "", "table": "", "statistic": "count", "of": "", "by": "", "where": "",
+    "pay": "epsilon", "epsilon": "0.1", "column": "", "margin": "",
+}  # fmt: skip
+_STATISTICS: Final = {
+    "count": "COUNT", "sum": "SUM", "mean": "AVG", "median": "MEDIAN", "standard deviation":
+    "STDDEV_SAMP", "variance": "VAR_SAMP", "minimum": "MIN", "maximum": "MAX",
+}  # fmt: skip
+_STATIC: Final = {
+    "style.css": "text/css",
+    "ask.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+Page = Callable[[Request, Session], Awaitable[Response]]
+
+
+class Pages:
+    """The pages Ask, Budget, Owner and Public."""
+
+    def __init__(self, house: _api.House, sessions: Sessions) -> None:
+        self._house, self._sessions = house, sessions
+        self._templates = Environment(
+            loader=PackageLoader("discreet.service"), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True,
+        )  # fmt: skip
+        self.router = APIRouter(include_in_schema=False)
+        for method, path, page in (
+            ("GET", "/", self._home), ("GET", "/ask", self._ask), ("POST", "/ask", self._asked),
+            ("POST", "/ask/price", self._priced), ("GET", "/answers/{id_}", self._answer),
+            ("GET", "/answers/{id_}/{file}", self._file), ("GET", "/budget", self._budget),
+            ("GET", "/owner", self._owner), ("POST", "/owner/requests/{id_}", self._decide),
+            ("POST", "/owner/keys", self._add_key), ("POST", "/owner/keys/{id_}", self._revoke),
+            ("POST", "/owner/budget", self._raise), ("POST", "/owner/closure", self._close),
+            ("POST", "/owner/check", self._check), ("POST", "/logout", self._logout),
+        ):  # fmt: skip
+            self.router.add_api_route(path, self._signed_in(page), methods=[method])
+        self.router.add_api_route("/login", self._login, methods=["GET", "POST"])
+        self.router.add_api_route("/public", self._public, methods=["GET"])
+        self.router.add_api_route("/static/{name}", _static, methods=["GET"])
+
+    # -- who ---------------------------------------------------------------------------------
+
+    def _signed_in(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        """Serve a page to whoever has signed in; forms must be our own."""
+
+        async def serve(request: Request) -> Response:
+            session = self._session(request)
+            if session is None:
+                return _redirect("/login")
+            if request.method == "POST":
+                form = await _form(request)
+                session.check(form.get("token"), request.headers.get("sec-fetch-site"))
+            try:
+                return await page(request, session)
+            except DiscreetError as refusal:
+                return self._show(
+                    "error.html", request, session, status_of(refusal), title="Refused",
+                    refusal=envelope(refusal),
+                )  # fmt: skip
+
+        return serve
+
+    def _session(self, request: Request) -> Session | None:
+        name = request.cookies.get(_COOKIE)
+        return self._sessions.find(name) if name and len(name) < 100 else None
+
+    async def _login(self, request: Request) -> Response:
+        if request.method == "GET":
+            return self._show("login.html", request, None, title="Sign in")
+        if request.headers.get("sec-fetch-site") not in (None, "same-origin", "none"):
+            raise UnknownCallerError("sign in from the page of this service")
+        form = await _form(request)
+        actor = self._house.keys.find(form.get("key", "").strip())
+        if actor is None:
+            await _api.until_first_tick(request)
+            said = {"message": "This key is not in force.", "hint": None}
+            return self._show("login.html", request, None, 401, title="Sign in", refusal=said)
+        old = request.cookies.get(_COOKIE)
+        if old:
+            self._sessions.end(old)
+        response = _redirect("/owner" if actor.role is Role.OWNER else "/ask")
+        response.set_cookie(
+            _COOKIE, self._sessions.begin(actor).name, max_age=int(IDLE) * 24, httponly=True,
+            samesite="lax", secure=request.url.scheme == "https",
+        )  # fmt: skip
+        return response
+
+    async def _logout(self, _: Request, session: Session) -> Response:
+        self._sessions.end(session.name)
+        response = _redirect("/login")
+        response.delete_cookie(_COOKIE)
+        return response
+
+    def _show(
+        self,
+        template: str,
+        request: Request,
+        session: Session | None,
+        status: int = 200,
+        **given: Any,
+    ) -> Response:
+        desk = None if session is None else self._house.desk(session.actor, request)
+        nav = [("/public", "Public")]
+        if session is not None:
+            nav = [("/ask", "Ask"), ("/budget", "Budget"), *nav]
+            if session.actor.role is Role.OWNER:
+                nav.append(("/owner", "Owner"))
+        shared = {
+            "session": session, "nav": nav, "refresh": None, "twin": None, "refusal": None,
+            "note": None, "secret": None,
+            "policy": "discreet" if desk is None else desk.name,
+            "left": "" if desk is None or session is None
+            else f"left {desk.counter.left(session.actor.name)}",
+        }  # fmt: skip
+        text = self._templates.get_template(template).render({**shared, **given})
+        return Response(text, status, media_type="text/html")
+
+    # -- asking ------------------------------------------------------------------------------
+
+    async def _home(self, _: Request, __: Session) -> Response:
+        return _redirect("/ask")
+
+    async def _ask(self, request: Request, session: Session) -> Response:
+        return self._ask_page(request, session, _BLANK)
+
+    def _ask_page(
+        self, request: Request, session: Session, form: Mapping[str, str], **more: Any
+    ) -> Response:
+        desk = self._house.desk(session.actor, request)
+        tables = desk.counter.policy.tables
+        given = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
+        columns = sorted({c for t in tables.values() for c in t.columns})
+        orders = [
+            {"id": o.id, "asked": o.asked, "text": question_of(o)[:80], "state": o.state,
+             "price": show(o.price)}
+            for o in desk.of(session.actor.name, 20)
+        ]  # fmt: skip
+        shown = {"price": None, "refusal": None, **more}
+        return self._show(
+            "ask.html", request, session, shown.pop("status", 200), title="Ask", form=given,
+            key=secrets.token_hex(16), tables=list(tables), columns=columns,
+            statistics=list(_STATISTICS), orders=orders, twin="/v1/answers", **shown,
+        )  # fmt: skip
+
+    async def _asked(self, request: Request, session: Session) -> Response:
+        form = await _form(request)
+        desk = self._house.desk(session.actor, request)
+        if form.get("action") == "write":
+            return self._ask_page(request, session, {**form, "sql": guided(form)})
+        try:
+            body = offered(form)
+            if form.get("action") == "ask":
+                _api.need(session.actor, Role.ANALYST, Role.OWNER)
+                order = await desk.ask(session.actor.name, form.get("key") or None, body)
+                return _redirect(f"/answers/{order.id}")
+            price = await desk.preview(lambda: _api.price(desk, session.actor.name, body))
+        except DiscreetError as refusal:
+            await _api.until_first_tick(request)
+            said, status = envelope(refusal), status_of(refusal)
+            return self._ask_page(request, session, form, refusal=said, status=status)
+        return self._ask_page(request, session, form, price=_shown(price))
+
+    async def _priced(self, request: Request, session: Session) -> Response:
+        form = await _form(request)
+        desk = self._house.desk(session.actor, request)
+        price = refusal = None
+        try:
+            body = offered(form)
+            price = await desk.preview(lambda: _api.price(desk, session.actor.name, body))
+        except DiscreetError as error:
+            refusal = envelope(error)
+        shown = None if price is None else _shown(price)
+        text = self._templates.get_template("price.html").render(price=shown, refusal=refusal)
+        return Response(text, media_type="text/html")
+
+    async def _answer(self, request: Request, session: Session) -> Response:
+        _, order = self._house.order(session.actor, request.path_params["id_"])
+        if not order.over:
+            says = "It waits for an owner's decision." if order.state == "waiting" else (
+                f"It is running; such answers leave {order.tick:g} s after they start."
+            )  # fmt: skip
+            refresh = max(1, round(order.tick))
+            return self._page_of(order, request, session, says=says, refresh=refresh)
+        if order.state != "done":
+            says = f"It was {order.state}. {order.decided or ''}"
+            return self._page_of(order, request, session, says=says)
+        answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
+        return self._page_of(order, request, session, answers=answers)
+
+    def _page_of(self, order: Order, request: Request, session: Session, **more: Any) -> Response:
+        offer = {k: v for k, v in order.body.items() if k not in ("sql", "questions")}
+        return self._show(
+            "answer.html", request, session, title="Answer", id=order.id, state=order.state,
+            question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
+            epsilon=order.body.get("epsilon", "0.1"), price=show(order.price),
+            cached=order.cached, left_then=order.left, signer=self._house.signer.public,
+            url=str(request.base_url).rstrip("/"), twin=f"/v1/answers/{order.id}",
+            question_python=repr(order.body.get("sql", "")),
+            offer_python=", ".join(f"{k}={v!r}" for k, v in offer.items()),
+            question_shell=shlex.quote(json.dumps(dict(order.body))),
+            **{"answers": [], "says": "", **more},
+        )  # fmt: skip
+
+    async def _file(self, request: Request, session: Session) -> Response:
+        desk, order = self._house.order(session.actor, request.path_params["id_"])
+        if order.state != "done":
+            raise GoneError("there is no such answer yet")
+        print_, signer = desk.counter.policy.fingerprint, self._house.signer
+        file = request.path_params["file"]
+        if file == "record.json":
+            result = await asyncio.to_thread(_forms.result, order, print_, signer, "0.95")
+            made, media = to_json({"ok": True, "result": result}), _forms.JSON
+        elif (media := {"table.csv": _forms.CSV, "table.arrow": _forms.ARROW}.get(file, "")) != "":
+            made = await asyncio.to_thread(_forms.write, order, media, print_, signer, "0.95")
+        else:
+            raise GoneError("there is no such file")
+        return Response(made, 200, {"Content-Disposition": "attachment"}, media)
+
+    # -- budget ------------------------------------------------------------------------------
+
+    async def _budget(self, request: Request, session: Session) -> Response:
+        desk = self._house.desk(session.actor, request)
+        told = await desk.write(lambda: _api.budget_of(desk, session.actor))
+        everybody = session.actor.role in (Role.OWNER, Role.AUDITOR)
+        lines = [x for x in await desk.write(lambda: desk.ledger.lines) if x.kind == "debit"]
+        own = [x for x in lines if everybody or x.content.get("analyst") == session.actor.name]
+        prices = [Fraction(x.content["cost"]["epsilon"]) for x in own]
+        spent = [float(sum(prices[: i + 1])) for i in range(len(prices))]
+        whole = told["whole"].get("epsilon") or next(iter(told["whole"].values()))
+        found = await desk.write(lambda: meaning.of(desk.ledger))
+        amounts = [
+            {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
+            for of, part in (("the whole", "whole"), ("you", "share"))
+            for c, x in told[part].items()
+        ]
+        debits = [
+            {"when": x.when[:19], "who": x.content.get("analyst") or "", "price": show(p)}
+            for x, p in zip(own, prices, strict=True)
+        ]
+        return self._show(
+            "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
+            everybody=everybody, debits=debits[-50:], meaning=str(found),
+            staircase=Markup(_pictures.steps(spent, float(whole["total"]))),  # noqa: S704 - numbers alone
+            people=Markup(_pictures.people(found.factor)), twin="/v1/budget",  # noqa: S704 - as above
+        )  # fmt: skip
+
+    # -- owner -------------------------------------------------------------------------------
+
+    async def _owner(self, request: Request, session: Session) -> Response:
+        return await self._owner_page(request, session)
+
+    async def _owner_page(self, request: Request, session: Session, **more: Any) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        desk = self._house.desk(session.actor, request)
+        waiting = await desk.write(lambda: _api.requests_of(desk))
+        for shown in waiting:
+            shown["text"] = shown["question"].get("sql") or json.dumps(shown["question"], indent=1)
+        found = await desk.write(desk.ledger.verify)
+        state = await desk.write(lambda: desk.ledger.state)
+        toml = more.pop("toml", None) or _api.policy_of(desk, self._house.signer)["toml"]
+        return self._show(
+            "owner.html", request, session, title="Owner", requests=waiting,
+            keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
+            closed=bool(state.closed), toml=toml, twin="/v1/requests", **more,
+        )  # fmt: skip
+
+    async def _decide(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await _form(request), self._house.desk(session.actor, request)
+        await desk.decide(
+            request.path_params["id_"], approve=form.get("decision") == "approve",
+            by=session.actor.name, reason=form.get("reason", "")[:2000], seen=form.get("seen", ""),
+        )  # fmt: skip
+        return _redirect("/owner")
+
+    async def _add_key(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form = await _form(request)
+        role = form.get("role", "")
+        if role not in set(Role):
+            raise GoneError("there is no such role")
+        key = self._house.keys.add(form.get("name", ""), role, session.actor.policies)
+        note = f"The key of {form['name']}, {role}. It is not stored and cannot be shown again:"
+        return await self._owner_page(request, session, note=note, secret=key)
+
+    async def _revoke(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        self._house.keys.revoke(request.path_params["id_"])
+        return _redirect("/owner")
+
+    async def _raise(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await _form(request), self._house.desk(session.actor, request)
+        epsilon, reason = form.get("epsilon", ""), form.get("reason", "")[:2000]
+        by = session.actor.name
+        await desk.write(lambda: desk.ledger.raise_budget(epsilon=epsilon, by=by, note=reason))
+        return _redirect("/owner")
+
+    async def _close(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await _form(request), self._house.desk(session.actor, request)
+        act = desk.ledger.close if form.get("closed") == "yes" else desk.ledger.reopen
+        reason = form.get("reason", "")[:2000]
+        await desk.write(lambda: act(by=session.actor.name, note=reason))
+        return _redirect("/owner")
+
+    async def _check(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        toml = (await _form(request)).get("toml", "").replace("\r\n", "\n")
+        try:
+            pol.loads(toml + "\n")
+        except DiscreetError as refusal:
+            return await self._owner_page(request, session, refusal=envelope(refusal), toml=toml)
+        note = "This draft is a policy that can be used."
+        return await self._owner_page(request, session, note=note, toml=toml)
+
+    # -- everybody ---------------------------------------------------------------------------
+
+    async def _public(self, request: Request) -> Response:
+        desk = next(iter(self._house.desks.values()))
+        return self._show(
+            "public.html", request, self._session(request), title="Public",
+            rows=statement(desk, self._house.signer.public),
+            toml=_api.policy_of(desk, self._house.signer)["toml"],
+        )  # fmt: skip
+
+
+def statement(desk: Desk, key: str) -> list[tuple[str, str, str]]:
+    """One line for each layer of a deployment: what holds, and how that is known."""
+    policy = desk.counter.policy
+    private = [t for t in policy.tables.values() if not t.public]
+    units = "; ".join(f"{t.name}: {t.unit or 'one row'} ({t.neighbours.value})" for t in private)
+    budget = policy.budget
+    totals = ", ".join(
+        f"{n} = {show(v)}" for n in ("epsilon", "delta", "rho") if (v := getattr(budget, n))
+    )
+    time = (
+        "answers leave at ticks fixed before the run; overruns are counted: "
+        f"{desk.overruns} since the start"
+    )
+    loss = f"{totals}, {budget.accounting} accounting"
+    open_tables = ", ".join(t.name for t in policy.tables.values() if t.public) or "none"
+    return [
+        ("unit and relation", units, "declared by the owner"),
+        ("total loss", loss, "declared; enforced by the ledger"),
+        ("several analysts", "one cap for all together, above any shares: colluding gains nothing",
+         "enforced by the ledger"),
+        ("mechanisms", "exact integer noise, sensitivities from the plan", "proved, and tested"),
+        ("statements", "each is proved before it runs", "proved by a verifier of its own"),
+        ("time", time, "tested; the machine itself is outside"),
+        ("answers", f"signed by {key}", "checked by discreet verify"),
+        ("tables that protect nobody", open_tables, "declared by the owner"),
+        ("collection of the data, groups, correlations", "not covered", "outside"),
+    ]  # fmt: skip
+
+
+def question_of(order: Order) -> str:
+    """Write what an order asks for, for people."""
+    if "sql" in order.body:
+        return str(order.body["sql"])
+    return ";\n".join(q["sql"] for q in order.body["questions"])
+
+
+def offered(form: Mapping[str, str]) -> dict[str, Any]:
+    """Read the question and what is offered for it from a form."""
+    body: dict[str, Any] = {"sql": form.get("sql", "").replace("\r\n", "\n")}
+    if form.get("pay") == "within":
+        return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
+    return {**body, "epsilon": form.get("epsilon", "")}
+
+
+def guided(form: Mapping[str, str]) -> str:
+    """Write the guided form's question as SQL.
+
+    >>> print(guided({"table": "visits", "statistic": "mean", "of": "age", "by": "region"}))
+    SELECT "region", AVG("age") AS mean_age
+    FROM "visits"
+    GROUP BY "region"
+    """
+    table, of, by = (_quoted(form.get(n, "")) for n in ("table", "of", "by"))
+    name = form.get("statistic", "count")
+    called = _STATISTICS.get(name, "COUNT")
+    label = "n" if called == "COUNT" else f"{name.split()[0]}_{form.get('of', '')}"
+    alias = label if label.isidentifier() else _quoted(label)
+    what = f"{called}({'*' if called == 'COUNT' else of}) AS {alias}"
+    lines = [f"SELECT {f'{by}, ' if form.get('by') else ''}{what}", f"FROM {table}"]
+    if form.get("where", "").strip():
+        lines.append(f"WHERE {form['where'].strip()}")
+    if form.get("by"):
+        lines.append(f"GROUP BY {by}")
+    return "\n".join(lines)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _shown(price: Mapping[str, Any]) -> dict[str, Any]:
+    level = f"{100 * price['confidence']:.4g} %"
+    return {**price, "epsilon": show(Fraction(price["cost"]["epsilon"])), "level": level}
+
+
+def _table(answer: Answer) -> dict[str, Any]:
+    rows = [
+        [cell(r[n], e[n], exact=n in answer.exact) for n in answer.columns]
+        for r, e in zip(answer.to_dicts(), answer.interval("0.95"), strict=True)
+    ]
+    drawn = _pictures.error_bars(answer, "0.95")
+    pictures = [(name, Markup(svg)) for name, svg in drawn]  # noqa: S704 - every text in it is escaped
+    return {"columns": answer.columns, "rows": rows, "covers": answer.covers, "pictures": pictures}
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a form; of a name that is there twice, the last one counts."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/x-www-form-urlencoded":
+        raise MediaError("a page's form is expected here")
+    try:
+        text = (await request.body()).decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=50, errors="strict"))
+    except ValueError:
+        raise MediaError("this form cannot be read") from None
+
+
+def _redirect(where: str) -> Response:
+    return Response(status_code=303, headers={"Location": where})
+
+
+async def _static(name: str) -> Response:
+    """Serve one of our own files."""
+    if name not in _STATIC:
+        raise GoneError("there is nothing at this address")
+    raw = (files("discreet.service") / "static" / name).read_bytes()
+    return Response(raw, 200, {"Cache-Control": "public, max-age=300"}, _STATIC[name])

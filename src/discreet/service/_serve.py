@@ -1,0 +1,141 @@
+"""From policies to a running service."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from discreet import engines
+from discreet import policy as pol
+from discreet.curator import Counter, open_curator
+from discreet.errors import ParameterError
+from discreet.service._api import House
+from discreet.service._app import build
+from discreet.service._desk import UNDECLARED, Desk
+from discreet.service._home import Home
+from discreet.service._http import App
+from discreet.service._keys import Keys
+from discreet.service._pool import Place, Worker
+from discreet.service._sessions import Sessions
+from discreet.service._sign import Signer
+from discreet.service._ticks import GRID
+from discreet.service._worker import Setup
+
+_CONNECTIONS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a service runs.
+
+    ``workers`` is the number of processes that read the data of each policy, ``memory`` their
+    limit in MiB, ``spill`` what they may write to disk; ``undeclared`` the seconds after
+    which answers leave where no size is declared. ``proxy`` names the address of a proxy
+    whose word about addresses is believed.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8350
+    workers: int = 2
+    memory: int = 2048
+    spill: str = "20GB"
+    undeclared: float = UNDECLARED
+    ledger: str | None = None
+    source: str | None = None
+    proxy: str | None = None
+
+
+@contextmanager
+def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[House]:
+    """Open policies, ledgers and workers; close them at the end."""
+    if not policies:
+        raise ParameterError("a service needs a policy", hint="discreet serve people.toml")
+    if len(policies) > 1 and (options.ledger or options.source):
+        raise ParameterError("with several policies, each states its own source and ledger")
+    with ExitStack() as stack:
+        desks: dict[str, Desk] = {}
+        for path in policies:
+            desk = _desk(path, home, options, stack)
+            if desk.name in desks:
+                raise ParameterError(f"two policies are called {desk.name!r}")
+            desks[desk.name] = desk
+        keys = Keys(home)
+        yield House(keys, desks, Signer(home.signing_key()), Sessions(home, keys))
+
+
+def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:
+    policy = pol.load(path)
+    setup = Setup(
+        policy, options.source, options.memory << 20, options.spill, GRID[-1],
+        str(path.resolve().parent),
+    )  # fmt: skip
+    workers = [Worker(setup) for _ in range(options.workers)]
+    for worker in workers:
+        stack.callback(worker.kill)
+    found = [worker.ready() for worker in workers]
+    engine = engines.Described(found[0].description, policy)
+    curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
+    slowness = max(ready.slowness for ready in found)
+    desk = Desk(Counter(curator), home, slowness, options.undeclared)
+    desk.places = [Place(worker, setup, desk.turns) for worker in workers]
+    return desk
+
+
+def serve(
+    policies: Sequence[Path], home: Home, options: Options, started: Callable[[str], None]
+) -> None:
+    """Serve until a signal comes; `started` is told the address."""
+    with opened(policies, home, options) as house, _bound(options) as listener:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        started(f"http://{shown}:{port}")
+        run(build(house), listener, options)
+
+
+@contextmanager
+def _bound(options: Options) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with contextlib.closing(listener):
+        try:
+            listener.bind((options.host, options.port))
+        except OSError as error:
+            raise ParameterError(
+                f"cannot listen on {options.host} port {options.port}: {error.strerror}",
+                hint="--port 0 takes a free one",
+            ) from None
+        listener.listen(_CONNECTIONS)
+        yield listener
+
+
+def run(app: App, listener: socket.socket, options: Options) -> None:
+    """Run the server: no log of requests, no word of proxies that are not named."""
+    config = uvicorn.Config(
+        app, access_log=False, log_config=None, server_header=False, lifespan="on",
+        proxy_headers=options.proxy is not None, forwarded_allow_ips=options.proxy or "",
+        timeout_keep_alive=5, limit_concurrency=_CONNECTIONS, h11_max_incomplete_event_size=16384,
+        timeout_graceful_shutdown=5, ws="none", backlog=_CONNECTIONS,
+    )  # fmt: skip
+    server: Any = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+    if not server.started:
+        raise ParameterError("the service could not start; the owner's log says more")
+
+
+def free_memory() -> None:
+    """Keep secrets of this process out of core dumps."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o077)

@@ -1,0 +1,71 @@
+r"""When an answer leaves: decided from the plan and declared sizes, before anything runs.
+
+*Guarantee.* The time between the start of a run and the release of its outcome is a function
+of the plan and of the policy, never of the rows, as long as the run ends before its tick.
+
+*Model.* A statement reads each table once, sorts it for each limit, and multiplies rows by a
+join with no more than a unit's limit, which is enforced below the join. With :math:`r` rows
+declared, node :math:`v` therefore handles at most :math:`s(v)` rows: :math:`r` at a scan,
+:math:`s \cdot m` at a join with at most :math:`m` rows of a unit on its other side, else the
+sum of its inputs. Work is bounded by :math:`a + b\sum_v s(v) + c \cdot \text{cells}`, in
+seconds of a machine whose speed is measured on numbers, not on data. Declared rows are
+rounded up to a power of four.
+
+*Assumption.* The coefficients, four times what was measured, bound the real work. A run that
+is not done at its tick is killed, stays paid, and is counted where everybody can see it.
+
+Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a random delay.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
+
+GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
+"""Seconds after which answers leave."""
+FIRST: Final = GRID[0]
+_START: Final = 0.015
+_ROW: Final = 1.5e-7
+_CELL: Final = 3e-6
+_SAFETY: Final = 4.0
+_OPEN_CELLS: Final = 10_000
+"""Cells assumed where keys are not listed."""
+
+
+def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float) -> float:
+    """Seconds that a run takes at most; the last tick, where no size is declared."""
+    if rows is None:
+        return math.inf
+    declared = 4.0 ** math.ceil(math.log(max(rows, 1), 4))
+    return _SAFETY * slowness * sum(_seconds(plan, declared) for plan in plans)
+
+
+def tick(seconds: float, undeclared: float) -> float:
+    """Least tick of the grid that a bound fits under; without a bound, the policy's own."""
+    if math.isinf(seconds):
+        return undeclared
+    return next((t for t in GRID if t >= seconds), GRID[-1])
+
+
+def _seconds(plan: Plan, rows: float) -> float:
+    lowered = plan.lowered
+    read = sum(_work(a.relation, rows)[1] for a in lowered.aggregates if a.measures)
+    cells = 1.0
+    for key in lowered.query.keys:
+        cells *= _OPEN_CELLS if key.codes is None else len(key.codes)
+    leaves = sum(getattr(part, "leaves", 1) for part in lowered.parts)
+    return _START * (1 + len(lowered.aggregates)) + _ROW * read + _CELL * cells * leaves
+
+
+def _work(node: Relation, rows: float) -> tuple[float, float]:
+    """Rows that come out of a node, and rows handled by it and all below."""
+    below = [_work(child, rows) for child in node.inputs]
+    out = rows if isinstance(node, Scan) else max((size for size, _ in below), default=rows)
+    if isinstance(node, JoinUnit):
+        out *= max(1, node.other.m or 1)
+    if isinstance(node, JoinPublic):
+        out *= node.fanout
+    return out, out + sum(done for _, done in below)

@@ -1,0 +1,118 @@
+"""A worker: the one process of a service that reads data.
+
+It opens the tables of one policy, describes them (names and types), and then runs what it is
+sent: plans that were paid for. What goes back is the record, noise included, or one byte that
+says "failed"; exact integers never leave it. It ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import queue
+import resource
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from discreet import engines
+from discreet._log import note
+from discreet.curator import run_bill
+from discreet.errors import DiscreetError
+from discreet.policy import Policy
+
+DONE: Final = b"\x01"
+FAILED: Final = b"\x00"
+_REFERENCE: Final = 0.05
+"""Seconds of :func:`_slowness` on the machine that the ticks were measured on."""
+_WALL: Final = 1536 << 20
+"""Bytes above the engine's own limit at which the operating system says no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker is started with."""
+
+    policy: Policy
+    sources: dict[str, str] | str | None
+    memory: int
+    spill: str
+    timeout: float
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a worker says when its tables are open."""
+
+    description: engines.Description
+    slowness: float
+
+
+def main(descriptor: int) -> None:
+    """Serve the process at the other end of a socket until it is gone."""
+    line = Connection(descriptor)
+    setup: Setup = pickle.loads(line.recv_bytes())  # noqa: S301 - from the process that started us
+    os.chdir(setup.folder)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
+    try:
+        slowness = _slowness()
+        engine = engines.connect(
+            setup.sources, setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
+            temp_limit=setup.spill, timeout=setup.timeout,
+        )  # fmt: skip
+        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), slowness)))
+    except DiscreetError as refusal:
+        line.send_bytes(pickle.dumps(refusal))
+        return
+    _serve(line, engine, setup.policy)
+
+
+def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
+    orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(line, orders), daemon=True).start()
+    while True:
+        plans = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
+        line.send_bytes(_outcome(plans, engine, policy))
+
+
+def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
+    """Take orders while others run; end when nobody is there to get an outcome."""
+    try:
+        while True:
+            orders.put(line.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _outcome(plans: Any, engine: engines.Engine, policy: Policy) -> bytes:
+    try:
+        return DONE + run_bill(plans, engine, policy).encode()
+    except Exception as error:  # noqa: BLE001 - why it failed is for the owner's log alone
+        note("run failed", error, policy=policy.identity)
+    return FAILED
+
+
+def _slowness() -> float:
+    """How many times slower than the reference this machine is: a power of two, at least 1."""
+    import duckdb  # noqa: PLC0415 - opened without data, for this alone
+
+    best = math.inf
+    with duckdb.connect(":memory:") as connection:
+        for _ in range(3):
+            start = time.perf_counter()
+            connection.execute(
+                "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000 "
+                "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
+            ).fetchall()
+            best = min(best, time.perf_counter() - start)
+    return 2.0 ** max(0, math.ceil(math.log2(best / _REFERENCE)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,31 @@
+// Prices while typing. Without this script the button "Price" does the same.
+"use strict";
+const form = document.getElementById("ask");
+const price = document.getElementById("price");
+let waiting = 0;
+let latest = 0;
+async function show() {
+  const mine = ++latest;
+  const body = new URLSearchParams(new FormData(form));
+  body.set("action", "price");
+  try {
+    const answer = await fetch("/ask/price", { method: "POST", body, credentials: "same-origin" });
+    const text = await answer.text();
+    if (mine === latest && answer.ok) price.innerHTML = text;
+  } catch (error) {
+    // the line is down: the last price stays
+  }
+}
+if (form && price) {
+  for (const name of ["sql", "epsilon", "column", "margin", "pay"]) {
+    for (const field of form.querySelectorAll(`[name=${name}]`)) {
+      field.addEventListener("input", () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(show, 300);
+      });
+    }
+  }
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.ctrlKey) form.querySelector("button.main").click();
+  });
+}

@@ -1,0 +1,171 @@
+"""``dc.connect``: the methods of a local curator, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import discreet as dc
+from discreet import errors, frame, policy, sql
+
+pytestmark = pytest.mark.races
+
+BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+
+
+@pytest.fixture
+def remote(service):
+    with dc.connect(service.url, service.keys["ana"]) as opened:
+        yield opened
+
+
+def test_sql_preview_and_budget(remote):
+    quote = remote.preview(BY_REGION, epsilon="0.0111")
+    assert quote.cost["epsilon"] == "111/10000"
+    assert "n" in quote.error()
+    before = remote.budget.left["epsilon"]
+    answer = remote.sql(BY_REGION, epsilon="0.0111")
+    assert [row["region"] for row in answer.to_dicts()] == ["north", "east", "south", "west"]
+    assert set(answer.interval()[0]) == {"region", "n"}
+    assert float(before - remote.budget.left["epsilon"]) == pytest.approx(0.0111)
+    assert remote.sql(BY_REGION, epsilon="0.0111").cached
+    assert "ε=" in answer.left
+
+
+def test_questions_in_python(remote):
+    asked = remote.table("visits").where("age >= 18").group_by("region").agg(n=dc.count())
+    assert asked.preview(epsilon="0.1").cost["epsilon"] == "1/10"
+    assert len(asked.answer(epsilon="0.0112")) == 4
+
+
+def test_batches(remote):
+    with remote.batch(epsilon="0.02") as batch:
+        first = batch.sql(BY_REGION)
+        second = batch.sql("SELECT COUNT(*) AS n FROM visits", weight=2)
+    assert (len(first.answer), len(second.answer)) == (4, 1)
+
+
+def test_error_of(remote):
+    found = remote.error_of(11000, "SELECT COUNT(*) AS n FROM visits", epsilon="0.0113")
+    assert found.cost == pytest.approx(0.0113)
+
+
+def test_refusals_are_the_errors_of_the_library(remote):
+    with pytest.raises(errors.UnknownNameError, match="nothing"):
+        remote.sql("SELECT COUNT(*) AS n FROM nothing", epsilon="0.1")
+    with pytest.raises(errors.BudgetExceededError) as refused:
+        remote.sql(BY_REGION, epsilon="50")
+    assert dict(refused.value.hint.parameters).keys() == {"epsilon"}
+    with pytest.raises(errors.ParameterError):
+        remote.sql(BY_REGION, epsilon="0")
+
+
+def test_a_wrong_key_and_a_wrong_address(service):
+    with (
+        dc.connect(service.url, "dk_000000000000_" + "A" * 43) as wrong,
+        pytest.raises(errors.DiscreetError, match="in force"),
+    ):
+        _ = wrong.budget
+    with pytest.raises(errors.ParameterError, match="https"):
+        dc.connect("ftp://x", "k")
+
+
+def test_another_signing_key_is_refused(remote, service):
+    """The key is pinned at first use; a service that signs with another one is not believed."""
+    from discreet._log import state_directory
+
+    _ = remote.sql("SELECT COUNT(*) AS n FROM visits", epsilon="0.0114")
+    place = state_directory() / "known_curators.json"
+    known = json.loads(place.read_text())
+    known[service.url]["key"] = "ed25519:another"
+    place.write_text(json.dumps(known))
+    with (
+        dc.connect(service.url, service.keys["ana"]) as other,
+        pytest.raises(errors.PrivacyError, match="another key"),
+    ):
+        other.sql(BY_REGION, epsilon="0.01")
+
+
+def _run(service, *words, **env):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "discreet", *words], capture_output=True, text=True, check=False,
+        env={**os.environ, "DISCREET_URL": service.url, "DISCREET_KEY": service.keys["ana"], **env},
+    )  # fmt: skip
+
+
+def test_the_command_line_asks_the_service(service):
+    asked = _run(service, "ask", BY_REGION, "-e", "0.0115", "--json")
+    assert asked.returncode == 0, asked.stdout
+    assert len(json.loads(asked.stdout)["result"]["rows"]) == 4
+    priced = json.loads(_run(service, "preview", BY_REGION, "-e", "0.1", "--json").stdout)
+    assert priced["result"]["cost"]["epsilon"] == "1/10"
+
+
+def test_a_saved_answer_is_verified_offline(service, tmp_path):
+    from typer.testing import CliRunner
+
+    from discreet.cli import app
+
+    result = service.ask("SELECT COUNT(*) AS n FROM visits", "0.0116")
+    whole = service("GET", f"/v1/answers/{result['id']}").json()
+    record = service("GET", f"/v1/answers/{result['id']}/record").json()
+    for said in (whole, record):
+        file = tmp_path / "answer.json"
+        file.write_text(json.dumps(said))
+        done = CliRunner().invoke(app, ["verify", str(file), "--json"])
+        assert done.exit_code == 0, done.output
+    file.write_text(json.dumps(record).replace(result["id"], "0" * 32))
+    assert CliRunner().invoke(app, ["verify", str(file), "--json"]).exit_code == 2
+
+
+def test_the_cell_magic_asks_and_prices(remote):
+    registered = {}
+    shell = SimpleNamespace(
+        user_ns={"curator": remote},
+        register_magic_function=lambda f, **_: registered.update({f.__name__: f}),
+    )
+    dc.load_ipython_extension(shell)
+    assert "cost" in repr(registered["discreet"]("preview epsilon=0.1", BY_REGION))
+    registered["discreet"]("epsilon=0.0117 into=found", BY_REGION)
+    assert len(shell.user_ns["found"]) == 4
+    with pytest.raises(errors.ParameterError, match="no option"):
+        registered["discreet"]("epsilom=1", BY_REGION)
+
+
+def test_a_rehearsal_is_free_marked_and_local(service):
+    """Made-up data from the public policy: the service's budget is not touched."""
+    with dc.connect(service.url, service.keys["ana"]) as real:
+        before = real.budget.left
+    with dc.connect(service.url, service.keys["ana"], dummy=True) as rehearsal:
+        answer = rehearsal.sql(BY_REGION, epsilon="1")
+        assert answer.dummy
+        assert answer.record()["statement"]["dummy"] is True
+        assert "MADE-UP" in repr(answer)
+    with dc.connect(service.url, service.keys["ana"]) as real:
+        assert real.budget.left == before
+        assert not real.sql(BY_REGION, epsilon="0.0111").dummy
+
+
+def test_fluent_questions_print_as_sql_that_means_the_same():
+    people = policy.Table(
+        "people",
+        [policy.Category("sex", ["F", "M"]), policy.Integer("age", 0, 115),
+         policy.Real("x", 0, 10, step="0.5")],
+    )  # fmt: skip
+    own = policy.Policy([people], policy.Budget("1"))
+    start, col = frame.Table("people", own), frame.col
+    for asked in (
+        start.agg(n=frame.count()),
+        start.where((col("age") + 1) * 2 > 5).agg(s=frame.sum(col("x") * (col("age") - 3))),
+        start.where(~((col("sex") == "F") & (col("age") < 3))).agg(n=frame.count()),
+        start.group_by("sex", tens="age / 10").agg(m=frame.median("age")).having("m > 5").limit(3),
+        start.where(col("sex").is_in("F") | (-(col("age") - 4) < 3)).agg(v=frame.std("x")),
+    ):
+        text = frame.to_sql(asked)
+        assert sql.parse(text, own).query == frame.parse(asked, own, None).query, text

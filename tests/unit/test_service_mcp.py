@@ -1,0 +1,84 @@
+"""Tools for assistants: caps, free repetition, refusals; and the protocol's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+
+import discreet as dc
+from discreet import errors
+from discreet.service import Tools
+
+COUNT = "SELECT COUNT(*) AS n FROM people"
+
+
+@pytest.fixture
+def tools():
+    table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)], source="secret.parquet")
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="talk")
+    with dc.open(policy=policy, dummy=True) as curator:
+        yield Tools(curator, "0.2")
+
+
+def test_a_loop_spends_no_more_than_the_cap(tools):
+    asked = 0
+    for i in range(100):
+        try:
+            tools.ask(f"SELECT COUNT(*) AS n FROM people WHERE age > {i}", "0.03", None)
+            asked += 1
+        except errors.BudgetExceededError as refusal:
+            assert dict(refusal.hint.parameters) == {"epsilon": "0.02"}  # noqa: PT017 - what fits
+    assert asked == 6
+    assert tools.budget()["left"]["epsilon"] == "41/50"
+
+
+def test_equal_questions_are_free_and_prices_must_be_stated(tools):
+    first = tools.ask(COUNT, "0.1", None)
+    assert tools.ask(COUNT, "0.1", None) == first
+    assert tools.budget()["conversation_left"] == "0.1"
+    with pytest.raises(errors.ParameterError, match="one of epsilon and within"):
+        tools.ask(COUNT, None, None)
+    with pytest.raises(errors.ParameterError, match="one of epsilon and within"):
+        tools.preview(COUNT, "1", {"n": 5})
+    assert tools.preview(COUNT, None, {"n": 50})["error"]
+
+
+def test_tables_show_domains_and_no_places(tools):
+    told = tools.tables()
+    assert told["tables"]["people"]["columns"]["age"] == {"type": "integer", "min": 0, "max": 115}
+    assert "secret" not in json.dumps(told)
+    assert "odds" in tools.explain("0.1")["meaning"].lower()
+
+
+@pytest.mark.races
+def test_the_official_client_speaks_with_the_service_through_it(service):
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    env = {**os.environ, "DISCREET_URL": service.url, "DISCREET_KEY": service.keys["ana"]}
+    started = StdioServerParameters(
+        command=sys.executable, args=["-m", "discreet", "mcp", "--cap", "0.02"], env=env
+    )
+
+    async def talk():
+        async with (
+            stdio_client(started) as (reading, writing),
+            ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            listed = {tool.name for tool in (await session.list_tools()).tools}
+            sql = "SELECT COUNT(*) AS n FROM visits"
+            asked = await session.call_tool("ask", {"sql": sql, "epsilon": "0.0131"})
+            refused = await session.call_tool("ask", {"sql": sql, "epsilon": "0.0132"})
+            return listed, asked, refused
+
+    listed, asked, refused = asyncio.run(talk())
+    assert listed == {"tables", "preview", "ask", "budget", "explain"}
+    assert not asked.is_error
+    assert len(json.loads(asked.content[0].text)["rows"]) == 1
+    assert refused.is_error
+    assert "0.0069" in refused.content[0].text

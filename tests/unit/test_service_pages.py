@@ -1,0 +1,206 @@
+"""The pages in a real browser: the analyst's and the owner's stories, without and with scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from playwright.sync_api import sync_playwright
+
+from discreet.service import _pictures
+
+pytestmark = pytest.mark.races
+
+BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium, or the one that PLAYWRIGHT_CHROMIUM names; none is a failure."""
+    named = os.environ.get("PLAYWRIGHT_CHROMIUM")
+    path = named or shutil.which("chromium") or shutil.which("google-chrome")
+    assert path, "install chromium, or name one in PLAYWRIGHT_CHROMIUM"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield opened
+        opened.close()
+
+
+def sign_in(page, service, who):
+    page.goto(f"{service.url}/login")
+    page.get_by_label("Your key").fill(service.keys[who])
+    page.get_by_role("button", name="Sign in").click()
+
+
+def story(browser, **how):
+    """Open a page that fails the test when a script or the policy of content complains."""
+    context = browser.new_context(**how)
+    page = context.new_page()
+    complaints = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: complaints.append(str(e)))
+    return context, page, complaints
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"java_script_enabled": False}, {"viewport": {"width": 360, "height": 740},
+      "color_scheme": "dark"}],
+)  # fmt: skip
+def test_an_analyst_prices_asks_and_reads(browser, service, how):
+    context, page, complaints = story(browser, **how)
+    sign_in(page, service, "ana")
+    assert page.url.endswith("/ask")
+    page.get_by_label("Statistic").select_option("mean")
+    page.get_by_label("of column").select_option("age")
+    page.get_by_label("for each").select_option("region")
+    page.get_by_role("button", name="Write this as SQL").click()
+    assert 'AVG("age")' in page.get_by_label("One question").input_value()
+    page.get_by_label("ε", exact=True).fill("0.0121" if "viewport" in how else "0.0122")
+    page.get_by_role("button", name="Price", exact=True).click()
+    assert "more like this" in page.locator("#price").inner_text()
+    if "viewport" in how:  # a phone does not scroll sideways
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Ask and pay").click()
+    page.wait_for_url(re.compile("/answers/"))
+    page.get_by_role("link", name="CSV").wait_for(timeout=60_000)
+    assert page.locator("tbody tr").count() == 4
+    assert page.locator("svg.chart").count() == 1
+    if shots := os.environ.get("DISCREET_SCREENSHOTS"):
+        page.screenshot(path=f"{shots}/answer{len(how)}.png", full_page=True)
+        page.goto(f"{service.url}/ask")
+        page.screenshot(path=f"{shots}/ask{len(how)}.png", full_page=True)
+        page.goto(f"{service.url}/budget")
+        page.screenshot(path=f"{shots}/budget{len(how)}.png", full_page=True)
+    context.close()
+    assert not complaints
+
+
+def test_prices_come_while_typing(browser, service):
+    context, page, complaints = story(browser)
+    sign_in(page, service, "ana")
+    page.get_by_label("One question").fill(BY_REGION)
+    page.get_by_text("Expected error").wait_for(timeout=20_000)
+    page.get_by_label("One question").fill("SELECT * FROM visits")
+    page.locator("#price .refusal").wait_for(timeout=20_000)
+    context.close()
+    assert not complaints
+
+
+def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
+    context, page, complaints = story(browser)
+    sign_in(page, service, "owner")
+    assert "chain, totals and anchors agree" in page.content()
+    page.get_by_label("Name").fill("erna")
+    page.get_by_role("button", name="Add a key").click()
+    key = page.locator(".secret").inner_text()
+    assert service("GET", "/v1/budget", who=key).status_code == 200
+    page.get_by_role("button", name=re.compile("Revoke the key of erna")).click()
+    assert service("GET", "/v1/budget", who=key).status_code == 401
+    page.get_by_label("A draft to check; the policy in force is its file").fill("[budget]\n")
+    page.get_by_role("button", name="Check").click()
+    assert page.get_by_role("alert").is_visible()
+    if shots := os.environ.get("DISCREET_SCREENSHOTS"):
+        page.screenshot(path=f"{shots}/owner.png", full_page=True)
+        page.goto(f"{service.url}/public")
+        page.screenshot(path=f"{shots}/public.png", full_page=True)
+    context.close()
+    assert not complaints
+
+
+def test_the_keyboard_alone_is_enough(browser, service):
+    context, page, _ = story(browser)
+    page.goto(f"{service.url}/login")
+    page.get_by_label("Your key").focus()
+    page.keyboard.type(service.keys["ana"])
+    page.keyboard.press("Enter")
+    page.get_by_label("One question").focus()
+    page.keyboard.type(BY_REGION)
+    page.keyboard.press("Tab")
+    page.get_by_label("ε", exact=True).focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("0.0123")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(re.compile("/answers/"))
+    context.close()
+
+
+@contextmanager
+def _signed_in(service, who="ana"):
+    with httpx.Client(base_url=service.url, timeout=30) as client:
+        client.post("/login", data={"key": service.keys[who]})
+        yield client
+
+
+def test_a_form_of_another_site_is_refused(service):
+    with _signed_in(service) as client:
+        form = {"sql": BY_REGION, "epsilon": "0.1", "action": "ask"}
+        assert client.post("/ask", data=form).status_code == 403
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/ask").text)[1]
+        elsewhere = {"Sec-Fetch-Site": "cross-site"}
+        forged = client.post("/ask", data={**form, "token": token}, headers=elsewhere)
+        assert forged.status_code == 403
+        other = client.post("/ask", data={**form, "token": token[:-1] + "x"})
+        assert other.status_code == 403
+        priced = client.post("/ask", data={**form, "token": token, "action": "price"})
+        assert priced.status_code == 200
+
+
+def test_a_cookie_does_not_spend_over_the_interface(service):
+    """A browser's session reads; asking and deciding over /v1 need a key in the header."""
+    with _signed_in(service, "owner") as client:
+        assert client.get("/v1/budget").status_code == 200
+        asked = client.post("/v1/answers", json={"sql": BY_REGION, "epsilon": "0.1"})
+        assert asked.status_code == 401
+        made = client.post("/v1/keys", json={"name": "eve", "role": "owner"})
+        assert made.status_code == 401
+
+
+def test_sessions_are_new_at_sign_in_and_end_with_their_key(service):
+    made = service("POST", "/v1/keys", {"name": "fritz", "role": "analyst"}, who="owner").json()
+    key = made["result"]["key"]
+    with httpx.Client(base_url=service.url, cookies={"discreet_session": "chosen"}) as client:
+        said = client.post("/login", data={"key": key})
+        cookie = said.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        name = cookie.split("discreet_session=")[1].split(";")[0]
+    with httpx.Client(base_url=service.url, cookies={"discreet_session": name}) as client:
+        assert client.get("/ask").status_code == 200
+        service("DELETE", f"/v1/keys/{key.split('_')[1]}", who="owner")
+        assert client.get("/ask").headers["location"] == "/login"
+
+
+def test_owners_pages_are_for_owners(service):
+    with _signed_in(service) as client:
+        assert client.get("/owner").status_code == 403
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/ask").text)[1]
+        for path in ("/owner/keys", "/owner/budget", "/owner/closure", "/owner/requests/0"):
+            assert client.post(path, data={"token": token}).status_code == 403
+    with httpx.Client(base_url=service.url) as stranger:
+        for path in ("/ask", "/budget", "/owner", "/answers/0"):
+            assert stranger.get(path).headers["location"] == "/login"
+        assert stranger.get("/public").status_code == 200
+
+
+def test_texts_of_questions_are_never_markup(service):
+    hostile = 'SELECT COUNT(*) AS "<img src=x onerror=alert(1)>" FROM visits -- </textarea><script>'
+    with _signed_in(service) as client:
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/ask").text)[1]
+        for action in ("price", "ask"):
+            form = {"sql": hostile, "epsilon": "0.0124", "action": action, "token": token}
+            page = client.post("/ask", data=form, follow_redirects=True)
+            assert "<img src=x" not in page.text
+            assert "<script>" not in page.text
+
+
+def test_pictures_escape_their_labels():
+    bars = _pictures._bars("<b>", ['"><script>'], [(1, 0, 2)])
+    assert "<b>" not in bars
+    assert "<script>" not in bars
