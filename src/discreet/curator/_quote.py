@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet._exact import show
-from discreet._print import short
+from discreet._print import number, short
 from discreet.plan import Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
@@ -87,8 +87,10 @@ class Quote:
         )
         lines.append(f"unit    {'one row' if unit is None else unit}: at most {bound}")
         if plan.lowered.selector is not None:
-            at = plan.parts[plan.lowered.selector].law.at
-            lines.append(f"keys    shown when their noisy number of units reaches {at}")
+            law = plan.parts[plan.lowered.selector].law
+            what = "number" if law.scale == 1 else "weight"
+            at = number(law.at / law.scale)
+            lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
         lines.append(f"plan    {query.hash[:12]}")
         lines += ["        " + line for line in describe(query).splitlines()]
         return "\n".join(lines)

@@ -20,6 +20,8 @@ from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
+    Clamp,
+    Column,
     Constant,
     Expr,
     IsNull,
@@ -31,9 +33,11 @@ from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import linear, quotient, uses, weighted, weights
 from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
+from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import Scaled, Tensor, cells_of_pair, joint_sensitivity
 from discreet.plan._parts import Part
+from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
@@ -46,6 +50,7 @@ from discreet.plan._query import (
 )
 from discreet.plan._relation import (
     Aggregate,
+    JoinUnit,
     Key,
     Measure,
     MeasureKind,
@@ -54,6 +59,7 @@ from discreet.plan._relation import (
     base,
     combinations,
     digest,
+    with_degrees,
 )
 from discreet.plan._stability import (
     Sensitivity,
@@ -71,6 +77,8 @@ ONE: Final = Constant(1, Type.number(1, 1, null=False))
 
 MAX_NUMBERS: Final = 10_000_000
 """Most noisy numbers of one question."""
+
+_DEGREE: Final = "\x00degree"
 
 _Slot = Callable[[Aggregate], Part]
 
@@ -606,6 +614,8 @@ class Lowering:
         if column is None or not all(s.selects for s in self.query.statistics):
             return None
         measure = self._units()
+        if (weighted := self._weighted(column, measure)) is not None:
+            return weighted
         index = self.vector(measure)
         place = self.measures.index(measure)
 
@@ -616,6 +626,40 @@ class Lowering:
 
         self.slots[self.owners[index]] = slot
         return self.owners[index]
+
+    def _weighted(self, column: str, measure: Measure) -> int | None:
+        """Selection by weights of degrees, where it finds more keys than counts of units would.
+
+        Counts that are asked for anyway select at no price of their own: only where a unit may
+        have several keys do weights, at half the price, find more.
+        """
+        query = self.query
+        plain = self._aggregate(query.keys, (measure,))
+        most = plain.reach
+        least = 2 if measure in self.known else 1
+        if measure.kind is not MeasureKind.UNITS or len(query.keys) > 1 or most <= least:
+            return None
+        if query.other is not None:
+            return None  # what the bucket holds are counts
+        (key,) = query.keys
+        own = PerUnit(query.relation, (), ((_DEGREE, Fold(FoldKind.DISTINCT, key.expr)),))
+        joined = JoinUnit(query.relation, own)
+        degree = Clamp(Column(_DEGREE, own.schema[_DEGREE]), 1, most)
+        by = Key(_DEGREE, degree, tuple(range(1, most + 1)))
+        counts = with_degrees(joined, key, by, most, query.neighbours)
+        self.extra.append(counts)
+        sides = self._sides()
+        part = WeightedKeys(
+            len(self.extra),
+            WeightedKeys.moves(sides),
+            sides * most,
+            column,
+            # a unit has one degree, so it is counted in as many cells as without
+            sensitivity(plain, measure),
+            most,
+            sides,
+        )
+        return self.owners[self._add(lambda _: part)]
 
     def _check_other(self, selector: int | None) -> None:
         """Refuse a bucket of other keys where it would have no clear meaning."""
