@@ -298,9 +298,12 @@ def test_a_symlink_is_the_same_ledger(path, given, book, folder):
 @pytest.mark.usefixtures("book")
 def test_owner_may_forget_only_what_is_gone(path, given):
     with pytest.raises(errors.LedgerError, match="still there"):
-        ledger.forget("people")
+        ledger.forget("people", fresh_budget=True)
     path.unlink()
-    ledger.forget("people")
+    with pytest.raises(errors.LedgerError, match="fresh budget") as no:
+        ledger.forget("people")
+    assert no.value.hint.shell() == "--fresh-budget"
+    ledger.forget("people", fresh_budget=True)
     assert ledger.open_ledger(path, given.policy()).balance().left("epsilon") == 1
 
 

@@ -135,12 +135,19 @@ def adopt(
 def forget(
     ctx: typer.Context,
     *,
+    fresh_budget: Annotated[
+        bool,
+        typer.Option("--fresh-budget", help="A fresh budget is meant, whatever was spent."),
+    ] = False,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Forget a ledger that is gone together with its data: the next one starts afresh."""
-    on_ledger("ledger forget", "forget", ctx, policy, ledger, as_json=as_json, within="_operate")
+    on_ledger(
+        "ledger forget", "forget", ctx, policy, ledger, fresh_budget=fresh_budget,
+        as_json=as_json, within="_operate",
+    )  # fmt: skip
 
 
 @ledger_app.command()

@@ -64,13 +64,13 @@ def adopt(where: Where) -> Reply:
     return decided(adopt(place, where.load()), "the ledger is adopted")
 
 
-def forget(where: Where) -> Reply:
+def forget(where: Where, *, fresh_budget: bool) -> Reply:
     """Forget a ledger that is gone."""
     from discreet.ledger import forget  # noqa: PLC0415 - imported when used
 
     policy, place = where.load(), where.place()
-    forget(policy, None if "://" in place else place)
-    said = f"the ledger of {policy.identity} is forgotten"
+    forget(policy, None if "://" in place else place, fresh_budget=fresh_budget)
+    said = f"the ledger of {policy.identity} is forgotten; the next one starts a fresh budget"
     return Reply({"decision": said}, lambda console: say(console, f"{said}.", "green"))
 
 

@@ -32,6 +32,10 @@ KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt",
                 "format", "consent")  # fmt: skip
 
 
+RESTORE: Final = "mv the ledger away, then: discreet ledger restore FILE (the latest backup)"
+"""What to do with a ledger that cannot be trusted; anchors stay where they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a ledger, as stored.
@@ -153,7 +157,7 @@ def damaged(number: int) -> LedgerIntegrityError:
     """Refusal of a chain that is broken at a line."""
     return LedgerIntegrityError(
         f"line {number} of the ledger is not as it was written: the ledger was edited or damaged",
-        hint="restore the latest backup of the ledger together with its .anchor file",
+        hint=RESTORE,
     )
 
 

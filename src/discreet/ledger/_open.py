@@ -174,7 +174,12 @@ def adopt(ledger: str | os.PathLike[str], policy: Policy | str | None = None) ->
     return open_ledger(ledger, policy, adopt=True)
 
 
-def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) -> None:
+def forget(
+    policy: Policy | str,
+    where: str | os.PathLike[str] | None = None,
+    *,
+    fresh_budget: bool = False,
+) -> None:
     """Forget that a policy ever had a ledger: the next one begins with a fresh budget.
 
     For owners, when the data are gone too or the policy was only a trial.
@@ -185,8 +190,17 @@ def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) ->
         The policy or its identity.
     where
         Path of the lost ledger, to remove the anchor beside it as well.
+    fresh_budget
+        The owner's word that a fresh budget is meant. What was spent before on data that
+        are still there is counted no more.
     """
     identity = policy if isinstance(policy, str) else policy.identity
+    if not fresh_budget:
+        raise LedgerError(
+            f"forgetting the ledger of {identity!r} would give whatever data is left a fresh "
+            "budget: what was spent on it before would count no more",
+            hint=Hint("fresh_budget", True),
+        )
     anchor = _anchor.of_user(identity)
     mark = anchor.read()
     places = {os.path.realpath(where)} if where is not None else set()
@@ -221,6 +235,6 @@ def _elsewhere(identity: str, asked: str, known: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"policy {identity!r} keeps its ledger at {known!r}; one at {asked!r} would be a second "
         "budget for the same data; other data need another [policy] name, and a policy whose "
-        f"ledger and data are gone is forgotten by discreet.ledger.forget({identity!r})",
+        "ledger and data are gone is forgotten by `discreet ledger forget --fresh-budget`",
         hint=Hint("ledger", known),
     )

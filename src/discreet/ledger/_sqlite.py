@@ -25,7 +25,7 @@ from typing import Final
 from urllib.parse import quote
 
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
-from discreet.ledger._chain import KINDS
+from discreet.ledger._chain import KINDS, RESTORE
 from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import SqlTransaction, Transaction
 
@@ -110,7 +110,7 @@ class _SqliteTransaction(SqlTransaction):
         if told is None or told[0] != "ok":
             raise LedgerIntegrityError(
                 "the ledger's file is damaged: its pages or indices do not fit together",
-                hint="restore the latest backup of the ledger together with its .anchor file",
+                hint=RESTORE,
             )
 
 
@@ -305,13 +305,13 @@ def gone(where: str) -> LedgerIntegrityError:
     """Refusal of a ledger that was there."""
     return LedgerIntegrityError(
         f"the ledger {where!r} was there and is gone: a new one would be a fresh budget",
-        hint="restore it from the latest backup; if the data is gone too: "
-        "discreet.ledger.forget(policy)",
+        hint="discreet ledger restore FILE (the latest backup); if the data is gone too: "
+        "discreet ledger forget --fresh-budget",
     )
 
 
 def _damaged(where: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"{where!r} is not a ledger, or was emptied, truncated or damaged",
-        hint="restore the latest backup of the ledger together with its .anchor file",
+        hint=RESTORE,
     )
