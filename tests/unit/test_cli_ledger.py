@@ -57,7 +57,7 @@ def test_a_life_of_a_ledger():
     Path("people.toml.ledger").unlink()
     assert call("ask", COUNT, "-e", "0.1", code=6)["error"] == "ledger-integrity"
     refused = call("ledger", "restore", "kept", code=6)
-    assert refused["hint"] == "discreet ledger restore --older"
+    assert refused["hint"] == "discreet ledger restore kept --older"
     restored = call("ledger", "restore", "kept", "--older")["result"]
     assert restored["whole"]["epsilon"]["left"] == "0"
     assert call("ledger", "verify")["result"]["debits"] == 3

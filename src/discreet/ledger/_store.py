@@ -90,8 +90,8 @@ class Store(Protocol):
         """Seconds to wait for others."""
         ...
 
-    def ready(self) -> bool:
-        """Whether the place is there and of the present format."""
+    def version(self) -> int | None:
+        """Format of what is there; None when nothing is."""
         ...
 
     def prepare(self) -> None:

@@ -343,8 +343,10 @@ class Rules:
         live = True
         for subject, v in seen.items():
             fact = facts.get(subject)
-            if fact and not v.constant and (
-                v.form == VOID or narrowed(v, fact, self.dialect) is None
+            if (
+                fact
+                and not v.constant
+                and (v.form == VOID or narrowed(v, fact, self.dialect) is None)
             ):
                 # NULL and NaN may pass where no number does
                 live = live and (v.nan or v.infinite or (v.null and not fact.known))
