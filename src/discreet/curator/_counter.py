@@ -59,13 +59,13 @@ class Counter:
 
     def bill(self, query: str, **offer: Any) -> Bill:
         """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
-        plan, ask = self._curator._priced(query, **offer)  # noqa: SLF001 - same package
+        plan, ask = self._curator._offered(query, **offer)  # noqa: SLF001 - same package
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""
         own = self._for(analyst)
-        return own._quote(*own._priced(query, **offer))  # noqa: SLF001 - same package
+        return own._quote(*own._offered(query, **offer))  # noqa: SLF001 - same package
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
