@@ -409,7 +409,7 @@ class Lowering:
             exprs = {e for e, _ in asked.values() if e is not None}
             kinds = {query.statistics[i].moment for i in asked}
             if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
-                self.alone |= dict.fromkeys(asked, self._form(*exprs, asked))
+                self.alone |= dict.fromkeys(asked, self._form(exprs.pop(), asked))
 
     def _only(self, statistics: Collection[int]) -> bool:
         """Whether no other statistic counts the same rows or adds up the same values."""
