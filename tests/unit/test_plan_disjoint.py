@@ -14,7 +14,7 @@ from discreet import audit, sql
 from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import Reference
-from discreet.plan import _lower
+from discreet.plan import _wants
 from discreet.plan._disjoint import apart, disjoint, support, where
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -148,6 +148,7 @@ TOGETHER = [
     "SUM(CASE WHEN smoker THEN age - 3 ELSE 0 END) AS a, SUM(age) FILTER (WHERE NOT smoker) AS b",
     "COUNT(age) FILTER (WHERE town = 'Ulm') AS a, AVG(age) FILTER (WHERE town = 'Bonn') AS b",
 ]
+BESIDE = "COUNT(*) FILTER (WHERE sex = 'M') AS a, COUNT(*) FILTER (WHERE sex = 'F') AS b, {} AS c"
 LIMITS = [{}, {"unit": "id", "max_rows_per_unit": 3},
           {"unit": "id", "max_groups_per_unit": 2, "max_rows_per_group": 2}]  # fmt: skip
 
@@ -174,6 +175,12 @@ def test_disjoint_statistics_are_one_draw_within_its_sensitivity(text, limits):
         assert worst * 3 > part.sensitivity.l1  # not absurdly safe
 
 
+def test_a_share_of_a_cluster_is_a_mean_with_one_interval():
+    low = lowered(BESIDE.format("COUNT(*) FILTER (WHERE sex = 'M') / COUNT(*)"))
+    assert isinstance(low.formulas[low.outputs[2].expr.index], pl.Quotient)
+    assert len(low.parts) == 1
+
+
 def test_men_and_women_by_filter_cost_what_they_cost_by_group():
     low = lowered(TOGETHER[0])
     plan = pl.price(low, pl.Ask(Fraction(1)))
@@ -181,7 +188,7 @@ def test_men_and_women_by_filter_cost_what_they_cost_by_group():
     assert plan.cost.epsilon == 1
 
 
-@pytest.mark.parametrize("text", TOGETHER)
+@pytest.mark.parametrize("text", [*TOGETHER, BESIDE.format("AVG(age)") + ", COUNT(*) AS n"])
 def test_without_noise_the_estimates_of_a_cluster_are_right(text):
     low = lowered(text)
     groups = pl.run(low.aggregates[0], {"people": ROWS}, SALT)
@@ -211,7 +218,7 @@ def test_overlap_taken_for_disjoint_is_caught_by_replay(monkeypatch):
     text = "COUNT(*) FILTER (WHERE sex = 'M') AS a, COUNT(*) FILTER (WHERE age < 2) AS b"
     honest = lowered(text)
     assert len(honest.parts) == 2
-    monkeypatch.setattr(_lower, "disjoint", lambda *_: True)
+    monkeypatch.setattr(_wants, "disjoint", lambda *_: True)
     mutant = lowered(text)
     assert len(mutant.parts) == 1
     plan = pl.price(mutant, pl.Ask(Fraction(1)))

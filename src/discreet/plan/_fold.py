@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from discreet.plan._formula import Formula, Total
@@ -120,6 +121,50 @@ def quotient(top: Terms, bottom: Terms, shares: Mapping[int, Terms]) -> Quotient
         min(ends),
         max(ends),
     )
+
+
+@dataclass
+class Outputs:
+    """Outputs over formulas; formulas of whole outputs are added behind those of statistics."""
+
+    formulas: list[Formula]
+    alone: Mapping[int, Formula]
+    shares: Mapping[int, Terms]
+    combines: bool
+
+    def output(self, out: OutputExpr) -> OutputExpr:
+        """An output as one formula, where it is a combination or a mean of what is measured."""
+        if isinstance(out, StatisticValue | Number):
+            return out
+        if (read := linear(out)) is not None:
+            found = self._combined(read[0])
+            if found is None:
+                return out
+            value = self._value(found)
+            return Apply("+", (value, Number(read[1]))) if read[1] else value
+        mean = self._mean(out)
+        return out if mean is None else self._value(mean)
+
+    def _combined(self, terms: Terms) -> Formula | None:
+        own = {self.alone[i] for i in terms if i in self.alone}
+        if own:
+            return own.pop()
+        found = weights(terms, self.formulas) if len(terms) > 1 and self.combines else None
+        return None if found is None else weighted(found)
+
+    def _mean(self, out: OutputExpr) -> Formula | None:
+        if not isinstance(out, Apply) or out.op != "/":
+            return None
+        sides = [linear(x) for x in out.args]
+        terms = [weights(x[0], self.formulas) for x in sides if x is not None and not x[1]]
+        if len(terms) != 2 or terms[0] is None or terms[1] is None:
+            return None
+        return quotient(terms[0], terms[1], self.shares)
+
+    def _value(self, formula: Formula) -> StatisticValue:
+        if formula not in self.formulas:
+            self.formulas.append(formula)
+        return StatisticValue(self.formulas.index(formula))
 
 
 def _on_shares(terms: Terms, shares: Mapping[int, Terms]) -> Terms:

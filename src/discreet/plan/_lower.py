@@ -16,7 +16,6 @@ from math import lcm
 from typing import Final
 
 from discreet.errors import ParameterError
-from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
@@ -30,7 +29,7 @@ from discreet.plan._expr import (
     Square,
 )
 from discreet.plan._families import Family, Moment, Sums
-from discreet.plan._fold import linear, quotient, uses, weighted, weights
+from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
@@ -41,12 +40,8 @@ from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
-    Apply,
-    Number,
     OutputColumn,
-    OutputExpr,
     Query,
-    StatisticValue,
 )
 from discreet.plan._relation import (
     Aggregate,
@@ -54,7 +49,6 @@ from discreet.plan._relation import (
     Key,
     Measure,
     MeasureKind,
-    Scan,
     aggregate,
     base,
     combinations,
@@ -71,6 +65,7 @@ from discreet.plan._stability import (
 from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
+from discreet.plan._wants import Wants, as_number
 from discreet.privacy import Neighbours
 
 ONE: Final = Constant(1, Type.number(1, 1, null=False))
@@ -140,14 +135,18 @@ class Lowering:
     owners: list[int] = field(default_factory=list)
     """Slot behind every release."""
     known: dict[object, int] = field(default_factory=dict)
-    wanted: dict[Expr | None, set[Moment]] = field(default_factory=dict)
     families: dict[Expr, Family] = field(default_factory=dict)
-    rest: int = -1
-    """Release that counts the rows of no family in a cluster."""
+    rest: int | None = None
+    """Release that counts the rows of no family in the cluster that counts all rows."""
     alone: dict[int, Formula] = field(default_factory=dict)
     """Statistics that one output alone names, with the formula of that output."""
     levels: dict[object, set[Fraction]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
+
+    @cached_property
+    def wants(self) -> Wants:
+        """What the statistics need of their expressions."""
+        return Wants(self.query)
 
     def run(self) -> Lowered:
         """Lower all statistics, then the selection of keys."""
@@ -155,9 +154,11 @@ class Lowering:
         self._find_alone()
         for i, s in enumerate(query.statistics):
             if s.moment is not None and i not in self.alone:
-                self.wanted.setdefault(self._name(s.expr), set()).add(s.moment)
+                self.wants.add(s.expr, s.moment)
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
-        outputs = tuple(replace(o, expr=self._folded(o.expr, formulas)) for o in query.outputs)
+        # the counts that select keys have intervals of their own
+        fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
+        outputs = tuple(replace(o, expr=fold.output(o.expr)) for o in query.outputs)
         selector = self._selector()
         self._check_other(selector)
         main = self._aggregate(query.keys, tuple(self.measures))
@@ -202,7 +203,7 @@ class Lowering:
 
     def number(self, expr: Expr) -> Expr:
         """Read a condition as 0 or 1; leave numbers alone."""
-        return AsNumber(expr) if expr.type.kind is Kind.BOOLEAN else expr
+        return as_number(expr)
 
     def centred(self, expr: Expr) -> tuple[Expr, int]:
         """Subtract the middle of the public range, so that a unit moves a sum by half of it."""
@@ -317,13 +318,13 @@ class Lowering:
 
     def total(self, expr: Expr | None, moment: Moment) -> Formula:
         """A count or a sum: off its family, or as a vector of its own."""
-        key = self._name(expr)
+        key = self.wants.name(expr)
         if key is None:
             return self.rows()
-        if not self._is_family(key):
+        if not self.wants.is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
-            if len(self.wanted[key]) > 1 and not key.type.nullable:
+            if len(self.wants.moments[key]) > 1 and not key.type.nullable:
                 # a mean or a variance measures the centred sum already, and rows are public
                 about, centre = self.centred(key)
                 step = key.type.step
@@ -334,37 +335,40 @@ class Lowering:
 
     def joint(self, expr: Expr) -> Family | None:
         """The family of an expression; None where its number of values is public."""
-        key = self._name(expr)
-        return self.family(key) if key is not None and self._is_family(key) else None
+        key = self.wants.name(expr)
+        return self.family(key) if key is not None and self.wants.is_family(key) else None
 
     def family(self, expr: Expr) -> Family:
         """The joint part of an expression, or its piece of that of a cluster."""
         if expr not in self.families:
-            self._measure(self._clusters.get(expr, (expr,)))
+            self._measure(self.wants.clusters.get(expr, (expr,)))
         return self.families[expr]
 
     def rows(self) -> Formula:
         """All rows, off the family that hosts them."""
-        host = self._host
+        host = self.wants.host
         if host is None:
             return Total(self.count(None), Fraction(1))
         family = self.family(host)
-        if host not in self._clusters:
+        if host not in self.wants.clusters:
             return family.rows()
+        assert self.rest is not None
         terms = {self.rest: Fraction(1, family.total)}
-        for each in self._clusters[host]:
+        for each in self.wants.clusters[host]:
             count = self.families[each].count()
             terms |= zip(count.cells, count.weights, strict=True)
         return WeightedSum(tuple(terms), tuple(terms.values()))
 
     def _made(self, expr: Expr) -> Family:
         """The family of one expression, by itself."""
-        degree, clustered = self._degree(expr), expr in self._clusters
-        null = expr.type.nullable and self._host == expr and not clustered
+        degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
+        null = expr.type.nullable and self.wants.host == expr and not clustered
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
         turned = turned and degree == 1 and not null
-        hosts = self._host in self._clusters.get(expr, ())
-        return Family(expr, degree, null, turned, plain=clustered and not hosts and self._sum(expr))
+        hosts = self.wants.host in self.wants.clusters.get(expr, ())
+        return Family(
+            expr, degree, null, turned, plain=clustered and not hosts and self.wants.is_sum(expr)
+        )
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
@@ -373,7 +377,7 @@ class Lowering:
         made = [replace(f, times=whole // f.own) for f in made]
         sums = [self._sums(f) for f in made]
         forms = [form for f, at in zip(made, sums, strict=True) for form in f.forms(at)]
-        if len(exprs) > 1 and self._host in exprs:
+        if len(exprs) > 1 and self.wants.host in exprs:
             rows = self._place(self._counting(None))
             forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
@@ -387,30 +391,31 @@ class Lowering:
         for f in made:
             self.families[f.expr] = replace(f, start=start)
             start += f.size
-        self.rest = start
+        if len(exprs) > 1 and self.wants.host in exprs:
+            self.rest = start
 
     # -- whole outputs --------------------------------------------------------------
 
     def _find_alone(self) -> None:
         """Measure a·SUM(x) + b·COUNT as one vector where nothing else is asked of x."""
         query, named = self.query, uses(self.query)
-        if self._public or self._selects_by_rows:
+        if self.wants.public or self.wants.selects_by_rows:
             return
         for out in query.outputs:
             read = linear(out.expr)
             if read is None or len(read[0]) < 2 or any(named[i] > 1 for i in read[0]):
                 continue
-            asked = {i: (self._name(query.statistics[i].expr), c) for i, c in read[0].items()}
+            asked = {i: (self.wants.name(query.statistics[i].expr), c) for i, c in read[0].items()}
             exprs = {e for e, _ in asked.values() if e is not None}
             kinds = {query.statistics[i].moment for i in asked}
             if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
-                self.alone |= dict.fromkeys(asked, self._form(*exprs, asked))
+                self.alone |= dict.fromkeys(asked, self._form(exprs.pop(), asked))
 
     def _only(self, statistics: Collection[int]) -> bool:
         """Whether no other statistic counts the same rows or adds up the same values."""
-        names = {self._name(self.query.statistics[i].expr) for i in statistics}
+        names = {self.wants.name(self.query.statistics[i].expr) for i in statistics}
         return not any(
-            s.moment is not None and i not in statistics and self._name(s.expr) in names
+            s.moment is not None and i not in statistics and self.wants.name(s.expr) in names
             for i, s in enumerate(self.query.statistics)
         )
 
@@ -440,34 +445,13 @@ class Lowering:
 
         return WeightedSum((self._add(slot),), (Fraction(1, whole),))
 
-    def _folded(self, out: OutputExpr, formulas: list[Formula]) -> OutputExpr:
-        """An output as one formula, where it is a combination or a mean of what is measured."""
-        if isinstance(out, StatisticValue | Number):
-            return out
-        if (read := linear(out)) is not None:
-            found = self._combined(read[0], formulas)
-            value = None if found is None else StatisticValue(_index(formulas, found))
-            if value is None or not read[1]:
-                return out if value is None else value
-            return Apply("+", (value, Number(read[1])))
-        match out:
-            case Apply("/", (a, b)):
-                sides = [linear(a), linear(b)]
-                terms = [weights(x[0], formulas) for x in sides if x is not None and not x[1]]
-                shares = {c: s for f in self.families.values() for c, s in f.shares().items()}
-                if len(terms) == 2 and terms[0] is not None and terms[1] is not None:
-                    mean = quotient(terms[0], terms[1], shares)
-                    return out if mean is None else StatisticValue(_index(formulas, mean))
-        return out
-
-    def _combined(self, terms: Mapping[int, Fraction], formulas: list[Formula]) -> Formula | None:
-        own = {self.alone[i] for i in terms if i in self.alone}
-        if own:
-            return own.pop()
-        found = weights(terms, formulas) if len(terms) > 1 else None
-        if found is None or self._open:
-            return None  # the counts that select keys have intervals of their own
-        return weighted(found)
+    @property
+    def _shares(self) -> dict[int, Terms]:
+        """Releases of joint parts in shares of rows."""
+        found = {c: s for f in self.families.values() for c, s in f.shares().items()}
+        if self.rest is not None and (host := self.wants.host) is not None:
+            found[self.rest] = {self.rest: Fraction(self.families[host].total)}
+        return found
 
     def _sums(self, family: Family) -> Sums:
         """Ask the engine for the sums that a family needs."""
@@ -481,89 +465,6 @@ class Lowering:
             return Sums(rows, count, first)
         squares = Measure(MeasureKind.SUM, Square(self.centred(expr)[0]))
         return Sums(rows, count, first, self._place(squares))
-
-    def _name(self, expr: Expr | None) -> Expr | None:
-        """One name for what is counted or added up; None: rows."""
-        return None if expr is None else self.number(expr)
-
-    def _degree(self, expr: Expr) -> int:
-        if expr.type.kind is not Kind.NUMBER or expr.type.lo == expr.type.hi:
-            return 0
-        moments = self.wanted[expr]
-        return 2 if Moment.SPREAD in moments else int(moments != {Moment.COUNT})
-
-    def _is_family(self, expr: Expr) -> bool:
-        """Whether an expression's statistics need a joint part."""
-        moments = self.wanted[expr]
-        if expr in self._clusters:
-            return True
-        if self._public and not expr.type.nullable:
-            return False
-        if Moment.SPREAD in moments and self._degree(expr) < 2:
-            return False  # all values are equal
-        return (
-            self._host == expr
-            or len(moments) > 1
-            or Moment.MEAN in moments
-            or (Moment.SPREAD in moments)
-        )
-
-    @cached_property
-    def _public(self) -> bool:
-        """Whether the number of rows is public."""
-        query = self.query
-        fixed = isinstance(query.relation, Scan) and query.relation.table.unit is None
-        return fixed and not query.keys and query.neighbours is Neighbours.CHANGE_ONE
-
-    @cached_property
-    def _host(self) -> Expr | None:
-        """The expression off whose family the number of all rows is read; None: none."""
-        if None not in self.wanted or self._public or self._selects_by_rows:
-            return None
-        if self._clusters:
-            return max(self._clusters.values(), key=len)[0]
-        found = [e for e in self.wanted if e is not None and not self._is_constant_spread(e)]
-        return min(
-            found,
-            key=lambda e: (self._degree(e) + e.type.nullable, e.type.hi - e.type.lo),
-            default=None,
-        )
-
-    @cached_property
-    def _clusters(self) -> dict[Expr, tuple[Expr, ...]]:
-        """Expressions with values in disjoint rows, by each of them."""
-        if self.query.neighbours is not Neighbours.ADD_REMOVE:
-            return {}
-        groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
-        for expr in self.wanted:
-            if expr is None or self._is_constant_spread(expr):
-                continue
-            # a row that adds 0 to a sum does not reach it; a family counts rows as well
-            facts = support(expr, zero=None not in self.wanted and self._sum(expr))
-            fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
-            if fitting:
-                fitting[0].append((expr, facts))
-            else:
-                groups.append([(expr, facts)])
-        clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
-        return {e: cluster for cluster in clusters for e in cluster}
-
-    def _sum(self, expr: Expr) -> bool:
-        """Whether nothing but the sum of values that differ is asked of an expression."""
-        return self.wanted[expr] == {Moment.SUM} and self._degree(expr) == 1
-
-    def _is_constant_spread(self, expr: Expr) -> bool:
-        return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2
-
-    @property
-    def _selects_by_rows(self) -> bool:
-        """Whether rows are counted already, to select keys."""
-        return self._open and self._units().kind is MeasureKind.SUM
-
-    @property
-    def _open(self) -> bool:
-        """Whether keys are selected from the data."""
-        return any(k.codes is None for k in self.query.keys)
 
     # -- machinery ------------------------------------------------------------------
 
@@ -678,13 +579,6 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
-
-
-def _index(formulas: list[Formula], formula: Formula) -> int:
-    """Place of a formula; it is added where it is not there yet."""
-    if formula not in formulas:
-        formulas.append(formula)
-    return formulas.index(formula)
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:

@@ -42,9 +42,9 @@ from discreet.plan._tails import margin, tail
 from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box, Numbers
 
-_NODES = 32
+_NODES = 14
 _FEW = 50
-_HALVINGS = 36
+_HALVINGS = 26
 _FIRST = np.array([0.0, 0.5, 1.0])
 """The first moment in the shares of degree two."""
 _PLACES = 15
@@ -185,7 +185,7 @@ def hull(kept: Callable[[Floats], NDArrayBool], middle: Floats, lo: float, hi: f
     Looks outward from the `middle` at steps that grow in proportion, then halves between the
     last value that is kept and the next.
     """
-    steps = np.concatenate([[0.0], np.geomspace(1e-12, 1.0, _NODES)])
+    steps = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, _NODES)])
     limits = np.array([[lo], [hi]])
     inside, outside = np.stack([middle, middle]), np.broadcast_to(limits, (2, middle.size)).copy()
     found = np.zeros(middle.shape, dtype=bool)

@@ -44,14 +44,14 @@ from discreet.plan._parts import Floats, Law
 
 _COARSE = 50.0
 """Below this standard deviation the lattice is summed, not bounded."""
-_MOST = 4_000_000
+_MOST = 400_000
 """Most terms of one such sum."""
-_APART = {2: 1e-6, 3: 2e-3, 4: 1e-2}
+_APART = {3: 2e-3, 4: 1e-2}
 """How far scales must differ, by their number; more of them need more."""
 _FAR = 0.05
 _CERTAIN = 1 - 1e-9
 """Highest level at which a sum of laws is convolved."""
-_WIDE = 40.0
+_WIDE = 22.0
 """Standard deviations beyond which a law holds nothing that a double could see."""
 
 
@@ -85,21 +85,14 @@ def tail(laws: Sequence[Law | None], c: Floats, s: Floats) -> Floats:
 
 def laplace_tail(a: Floats, s: Floats) -> Floats:
     """P(|Σ aⱼLⱼ| ≥ s) for independent standard Laplace L, from above."""
-    a = np.sort(np.asarray(a, dtype=np.float64), axis=-1)
-    top = np.maximum(a[..., -1:], 1e-300)
     k = a.shape[-1]
     if k == 1:
-        return np.asarray(np.exp(-s / top[..., 0]))
-    a = np.maximum(a, top * 1e-6)
-    apart = 1 + _APART.get(k, _FAR)
+        return np.asarray(np.exp(-s / np.maximum(a[..., 0], 1e-300)))
     if k == 2:
-        low, high = a[..., 0], a[..., 1]
-        near = high <= low * (1 + 1e-4)
-        other = np.where(near, high / 2, low)
-        square = high**2 - other**2
-        split = (high**2 * np.exp(-s / high) - other**2 * np.exp(-s / other)) / square
-        equal = (1 + s / (2 * high)) * np.exp(-s / high)
-        return np.asarray(np.clip(np.where(near, equal, split), 0.0, 1.0))
+        return _two(np.maximum(a[..., 0], a[..., 1]), np.minimum(a[..., 0], a[..., 1]), s)
+    a = np.sort(np.asarray(a, dtype=np.float64), axis=-1)
+    a = np.maximum(a, np.maximum(a[..., -1:], 1e-300) * 1e-6)
+    apart = 1 + _APART.get(k, _FAR)
     parts = [a[..., 0]]
     for j in range(1, k):
         parts.append(np.maximum(a[..., j], parts[-1] * apart))
@@ -108,6 +101,18 @@ def laplace_tail(a: Floats, s: Floats) -> Floats:
         others = [own**2 / (own**2 - x**2) for i, x in enumerate(parts) if i != j]
         total = total + math.prod(others) * np.exp(-s / own)
     return np.asarray(np.clip(total, 0.0, 1.0))
+
+
+def _two(high: Floats, low: Floats, s: Floats) -> Floats:
+    """The tail of two scales, the larger first."""
+    high = np.maximum(high, 1e-300)
+    ratio = low / high
+    near = ratio >= 1 - 1e-4
+    ratio = np.where(near, 0.5, np.maximum(ratio, 1e-6))
+    far, share = s / high, ratio**2
+    tail_of_one = np.exp(-far)
+    split = (tail_of_one - share * np.exp(-far / ratio)) / (1 - share)
+    return np.asarray(np.clip(np.where(near, (1 + far / 2) * tail_of_one, split), 0.0, 1.0))
 
 
 def _summed(laws: Sequence[Law], c: Floats, s: Floats) -> Floats:

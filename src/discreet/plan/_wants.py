@@ -1,0 +1,123 @@
+"""What the statistics of a question need of their expressions, and what follows for pricing.
+
+Facts about the question alone: which expressions are families (``_families``), which of
+them no row reaches together (``_disjoint``), off which one the number of rows is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from discreet.plan._disjoint import Facts, disjoint, support
+from discreet.plan._expr import AsNumber, Expr
+from discreet.plan._families import Moment
+from discreet.plan._query import Query
+from discreet.plan._relation import Scan, base
+from discreet.plan._types import Kind
+from discreet.privacy import Neighbours
+
+
+def as_number(expr: Expr) -> Expr:
+    """Read a condition as 0 or 1; leave numbers alone."""
+    return AsNumber(expr) if expr.type.kind is Kind.BOOLEAN else expr
+
+
+@dataclass
+class Wants:
+    """Moments that are asked for, by expression; None stands for rows.
+
+    Complete before anything but :attr:`public`, :attr:`open` and names is read off it.
+    """
+
+    query: Query
+    moments: dict[Expr | None, set[Moment]] = field(default_factory=dict)
+
+    def add(self, expr: Expr | None, moment: Moment) -> None:
+        """Ask for a moment of an expression."""
+        self.moments.setdefault(self.name(expr), set()).add(moment)
+
+    def name(self, expr: Expr | None) -> Expr | None:
+        """One name for what is counted or added up; None: rows."""
+        return None if expr is None else as_number(expr)
+
+    def degree(self, expr: Expr) -> int:
+        """Highest power of an expression's values that is needed."""
+        if expr.type.kind is not Kind.NUMBER or expr.type.lo == expr.type.hi:
+            return 0
+        moments = self.moments[expr]
+        return 2 if Moment.SPREAD in moments else int(moments != {Moment.COUNT})
+
+    def is_family(self, expr: Expr) -> bool:
+        """Whether an expression's statistics need a joint part."""
+        moments = self.moments[expr]
+        if expr in self.clusters:
+            return True
+        if self.public and not expr.type.nullable:
+            return False
+        if Moment.SPREAD in moments and self.degree(expr) < 2:
+            return False  # all values are equal
+        return (
+            self.host == expr
+            or len(moments) > 1
+            or Moment.MEAN in moments
+            or (Moment.SPREAD in moments)
+        )
+
+    @cached_property
+    def public(self) -> bool:
+        """Whether the number of rows is public."""
+        query = self.query
+        fixed = isinstance(query.relation, Scan) and query.relation.table.unit is None
+        return fixed and not query.keys and query.neighbours is Neighbours.CHANGE_ONE
+
+    @cached_property
+    def host(self) -> Expr | None:
+        """The expression off whose family the number of all rows is read; None: none."""
+        if None not in self.moments or self.public or self.selects_by_rows:
+            return None
+        if self.clusters:
+            return max(self.clusters.values(), key=len)[0]
+        found = [e for e in self.moments if e is not None and not self._is_constant_spread(e)]
+        return min(
+            found,
+            key=lambda e: (self.degree(e) + e.type.nullable, e.type.hi - e.type.lo),
+            default=None,
+        )
+
+    @cached_property
+    def clusters(self) -> dict[Expr, tuple[Expr, ...]]:
+        """Expressions with values in disjoint rows, by each of them."""
+        if self.query.neighbours is not Neighbours.ADD_REMOVE:
+            return {}
+        groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
+        for expr in self.moments:
+            if expr is None or self._is_constant_spread(expr):
+                continue
+            # a row that adds 0 to a sum does not reach it; a family counts rows as well
+            facts = support(expr, zero=None not in self.moments and self.is_sum(expr))
+            fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
+            if fitting:
+                fitting[0].append((expr, facts))
+            else:
+                groups.append([(expr, facts)])
+        clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
+        return {e: cluster for cluster in clusters for e in cluster}
+
+    def is_sum(self, expr: Expr) -> bool:
+        """Whether nothing but the sum of values that differ is asked of an expression."""
+        return self.moments[expr] == {Moment.SUM} and self.degree(expr) == 1
+
+    def _is_constant_spread(self, expr: Expr) -> bool:
+        return Moment.SPREAD in self.moments[expr] and self.degree(expr) < 2
+
+    @property
+    def selects_by_rows(self) -> bool:
+        """Whether rows are counted already, to select keys."""
+        return self.open and base(self.query.relation).table.unit is None
+
+    @property
+    def open(self) -> bool:
+        """Whether keys are selected from the data."""
+        return any(k.codes is None for k in self.query.keys)
