@@ -26,8 +26,9 @@ from discreet import policy as pol
 
 HIGH = 1000
 GOAL = 1.2
-ASKED = 400
-PEERS = 150
+ROWS = 1_000_000
+"""Most rows of one question; each group of it is a replicate, 2000 at most."""
+PEERS = 500
 ONE = [
     ("uniform", 50, 0.5, "1"),
     ("normal", 200, 0.5, "1"),
@@ -53,7 +54,7 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        return self.ours / min([self.best, *self.peers.values()])
+        return self.ours / max(min([self.best, *self.peers.values()]), 1e-9)
 
 
 def data(kind: str, n: int) -> NDArray[np.int64]:
@@ -133,7 +134,7 @@ def rms(found: Iterable[float], truth: float) -> float:
 def one(kind: str, n: int, q: float, epsilon: str) -> Row:
     """One quantile."""
     x, truth, eps = data(kind, n), quantile(data(kind, n), q), float(epsilon)
-    points, widths = ask(x, [str(q)], epsilon, ASKED)
+    points, widths = ask(x, [str(q)], epsilon, min(2000, ROWS // n))
     found = {name: rms((peer(x, q, eps) for _ in range(PEERS)), truth) for name, peer in peers()}
     name = f"{kind} n={n} q={q} ε={epsilon}"
     width = float(np.median(widths))

@@ -14,6 +14,8 @@ import discreet as dc
 from discreet import audit, engines, sql, verify
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet._print import number
+from discreet.answer import Answer
 from discreet.curator import fresh_salt
 from discreet.engines import Reference
 from discreet.errors import UnprovenStatementError
@@ -150,8 +152,10 @@ def test_counts_that_are_asked_for_select_where_a_unit_has_few_keys():
 def test_records_and_previews_say_how_keys_were_selected():
     asked = dc.open(zipf(1000), policy=policy(), ledger=":memory:")
     answer = asked.sql(TEXT, epsilon=3, delta="1e-5")
-    again = dc.Answer.from_record(answer.record()) if hasattr(dc, "Answer") else answer
+    again = Answer.from_record(answer.record())
     assert again.to_dicts() == answer.to_dicts()
+    at = next(p.threshold for p in again.parts if p.kind == "weights") / SCALE
+    assert f"noisy weight of ids reached {number(at)}" in " ".join(again.target)
     assert "noisy weight of units reaches" in repr(asked.preview(TEXT, epsilon=3, delta="1e-5"))
 
 

@@ -143,7 +143,7 @@ class Answer:
         facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
         unit = self._record.statement.get("unit")
         facts += [
-            f"only keys shown whose noisy number of {unit}s reached {part.threshold}"
+            f"only keys shown whose noisy {part.selects} of {unit}s reached {part.reached}"
             for part in self._record.parts
             if isinstance(part, Numbers) and part.threshold is not None
         ]

@@ -37,6 +37,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from discreet import privacy as p
+from discreet._print import number
 from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import Cells, Draw, Exact, Groups, Law, Part, Priced, Rule, add, loss_of
 from discreet.plan._stability import Sensitivity
@@ -57,6 +58,19 @@ def private_column(column: str) -> ParameterError:
         "a delta, or a policy that lists the column's public values",
         hint=Hint("delta", "1e-6"),
     )
+
+
+@dataclass(frozen=True)
+class Weights(Numbers):
+    """Noisy weights by which keys were selected."""
+
+    kind: ClassVar[str] = "weights"
+    selects: ClassVar[str] = "weight"
+
+    @property
+    def reached(self) -> str:
+        """The threshold in units that have one key."""
+        return number((self.threshold or 0) / SCALE)
 
 
 @dataclass(frozen=True)
@@ -143,10 +157,10 @@ class WeightedKeys(Part):
         places = [i for i, n in enumerate(noisy) if n >= priced.law.at]
         return Cells([keys[i] for i in places], None, tuple(int(noisy[i]) for i in places))
 
-    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Numbers:
+    def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Weights:
         """Noisy weights of the selected keys."""
         del groups, draw
-        return Numbers(cells.counts, priced.law.law, priced.law.at)
+        return Weights(cells.counts, priced.law.law, priced.law.at)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Weights of every key that the table holds."""

@@ -69,6 +69,12 @@ class Numbers(Release):
     rest: bool = False  # the last cell gathers all other keys and was not selected
 
     kind: ClassVar[str] = "numbers"
+    selects: ClassVar[str] = "number"
+
+    @property
+    def reached(self) -> str:
+        """The threshold, for people."""
+        return str(self.threshold)
 
     @property
     def size(self) -> int:
