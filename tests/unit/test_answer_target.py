@@ -97,11 +97,13 @@ def test_cleaning_and_selected_keys_are_said():
         "unlisted work counted as none",
         "age clamped to 0…115",
         "missing age counted as 40",
+        "rows without work in no group",
     )
     towns = asked.sql(
         "SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=100, delta="1e-3"
     )
-    (fact,) = towns.target
+    nobody, fact = towns.target
+    assert nobody == "rows without town in no group"
     assert fact.startswith("only keys shown whose noisy number of rows reached ")
     assert fact in repr(towns)
 

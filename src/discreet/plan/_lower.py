@@ -34,7 +34,7 @@ from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
-from discreet.plan._moments import Scaled, Tensor, cells_of_pair, joint_sensitivity
+from discreet.plan._moments import Scaled, cells_of_pair, tensor_of
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
@@ -260,20 +260,11 @@ class Lowering:
         """Nine cells of two columns, at the price of one."""
         key = ("tensor", x, y)
         if key not in self.known:
-            cells, first = cells_of_pair(x, y), len(self.measures)
-            self.measures += cells
-            whole = (x.top * y.top) ** 2
-
-            def slot(main: Aggregate) -> Part:
-                return Tensor(
-                    0,
-                    joint_sensitivity(main, whole),
-                    len(cells) * self._coordinates(main),
-                    tuple(range(first, first + len(cells))),
-                    tuple(sensitivity(main, cell) for cell in cells),
-                )
-
-            self.known[key] = self._add(slot)
+            first = len(self.measures)
+            self.measures += cells_of_pair(x, y)
+            self.known[key] = self._add(
+                lambda main: tensor_of(main, x, y, first, self._coordinates(main))
+            )
         return self.known[key]
 
     def pick(self, expr: Expr, top: int) -> int:

@@ -183,6 +183,18 @@ class Tensor(Part):
         )
 
 
+def tensor_of(main: Aggregate, x: Scaled, y: Scaled, first: int, coordinates: int) -> Tensor:
+    """The part of two columns whose measures stand from `first` on."""
+    cells = cells_of_pair(x, y)
+    return Tensor(
+        0,
+        joint_sensitivity(main, (x.top * y.top) ** 2),
+        len(cells) * coordinates,
+        tuple(range(first, first + len(cells))),
+        tuple(sensitivity(main, cell) for cell in cells),
+    )
+
+
 @dataclass(frozen=True)
 class Tensors(Release):
     """Nine noisy integers per cell, and their law."""
