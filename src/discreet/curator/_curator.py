@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from discreet.sql import Parsed
 
 
+_SYMBOLS = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
 _REMEMBERED = 32
 """Lowered questions that are kept, each with its proof done."""
 
@@ -178,7 +179,9 @@ class Curator:
             refused = refusal(name, balance, plan.cost)
             if refused is not None:
                 fits = self._what_fits(plan, offer) or refused.hint
-                return refused.message + ("" if fits is None else f"; what fits: {fits}")
+                room = [f"{_SYMBOLS[n]} {v}" for n, v in getattr(fits, "parameters", ())
+                        if n in _SYMBOLS]  # fmt: skip
+                return refused.message + (f"; what fits: {', '.join(room)}" if room else "")
         return None
 
     def table(self, name: str) -> frame.Table:
@@ -507,11 +510,11 @@ class Curator:
         if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=self._least.epsilon)
-        return replace(self._priced(self._lowered(query), offer), least=self._least)
+        return replace(self._in_currency(self._lowered(query), offer), least=self._least)
 
-    def _priced(self, lowered: Lowered, offer: Ask) -> Plan:
+    def _in_currency(self, lowered: Lowered, offer: Ask) -> Plan:
         """Price a question in the currency in which it will be paid."""
-        by_epsilon, by_rho = (replace(offer, currency=c) for c in ("epsilon", "rho"))
+        by_epsilon, by_rho = replace(offer, currency="epsilon"), replace(offer, currency="rho")
         if self.policy.budget.accounting != "zcdp":
             return price(lowered, by_epsilon)
         balances = (self.ledger.balance(), self._share())
