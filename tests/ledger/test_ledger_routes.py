@@ -154,8 +154,7 @@ def test_the_words_are_in_one_currency():
     quote = opened.preview(COUNT.format(2), epsilon="1.7")
     assert "would be refused" in repr(quote)
     assert quote.refused is not None
-    assert "epsilon" in quote.refused
-    fits = quote.refused.split("'")[1] if "'" in quote.refused else quote.refused.split('"')[1]
+    fits = quote.refused.rpartition("what fits: ε ")[2]
     opened.sql(COUNT.format(2), epsilon=fits)
     again = opened.preview(COUNT.format(1), epsilon="0.5")
     assert again.stored

@@ -106,10 +106,13 @@ def test_totals_are_sums_of_the_cells_that_were_released(curator, levels):
     text = select.format("COUNT(*) AS n, SUM(age) AS s", "people")
     answer = curator.sql(text, epsilon=1)
     record = answer.record()
-    cells = zip(*record["keys"].values(), *(p["values"] for p in record["parts"]), strict=True)
+    finest = "SELECT sex, ward, COUNT(*) AS n, SUM(age) AS s FROM people GROUP BY sex, ward"
+    again = curator.sql(finest, epsilon=1)
+    assert again.cached  # the same measurement
+    cells = [tuple(row.values()) for row in again.to_dicts()]
     db = duckdb.connect()
     db.execute("CREATE TABLE t (sex VARCHAR, ward VARCHAR, n DOUBLE, s DOUBLE)")
-    db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", list(cells))
+    db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", cells)
     truth = db.execute(select.format("SUM(n), SUM(s)", "t")).fetchall()
 
     def order(row):

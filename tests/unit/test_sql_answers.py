@@ -168,3 +168,17 @@ def test_texts_of_public_tables_are_public_keys():
     with pytest.raises(DiscreetError, match="not public"):
         engine = curator._engine
         engine.values(dc.plan.Scan(people), "town", 3)
+
+
+def test_hints_name_what_the_policy_has(curator):
+    for text, hint in (
+        ("UPDATE log SET size = 1", "SELECT COUNT(*) AS n FROM log"),
+        ("SELECT DISTINCT size FROM log", "GROUP BY status"),
+        ("SELECT COUNT(*) FROM log WHERE land LIKE size", None),
+    ):
+        with pytest.raises(DiscreetError) as refused:
+            curator.sql(text, epsilon=1)
+        assert hint is None or refused.value.hint == hint
+    with pytest.raises(DiscreetError) as refused:
+        curator.sql("SELECT COUNT(*) FROM log CROSS JOIN log AS b", epsilon=1)
+    assert "people" not in (refused.value.hint or "")

@@ -24,6 +24,7 @@ from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
 from discreet.curator._road import Outcome, Paid, leave
+from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Ask, Cost, Plan
@@ -95,7 +96,7 @@ class Counter:
         except BudgetExceededError as refused:
             if bill.offer is None:
                 raise
-            fitting = own._what_fits(bill.plans[0], bill.offer)  # noqa: SLF001 - as above
+            fitting = what_fits(own._balances, bill.plans[0], bill.offer)  # noqa: SLF001 - as above
             raise refused.with_hint(fitting or refused.hint) from None
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:

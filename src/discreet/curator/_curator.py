@@ -6,16 +6,15 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
-from discreet._exact import Number, floor_decimal
+from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _stored, _united
+from discreet.curator import _room, _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
@@ -27,7 +26,7 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
-from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
+from discreet.ledger import Balance, Ledger, Receipt, least_cost
 from discreet.plan import (
     Aggregate,
     Ask,
@@ -39,7 +38,6 @@ from discreet.plan import (
     Scan,
     Sensitivity,
     lower,
-    price,
     private_tables,
 )
 
@@ -169,17 +167,8 @@ class Curator:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         left = describe_balance(self._share(), plan.cost)
         stored = self._road.knows(self._job([plan], plan.cost, str))
-        refused = None if stored else self._refused(plan, offer)
+        refused = None if stored else _room.would_refuse(self._balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
-
-    def _refused(self, plan: Plan, offer: Ask) -> str | None:
-        """Why a question would be refused now, and what would fit."""
-        for name, balance in (("the budget", self.ledger.balance()), ("your share", self._share())):
-            refused = refusal(name, balance, plan.cost)
-            if refused is not None:
-                fits = self._what_fits(plan, offer) or refused.hint
-                return refused.message + ("" if fits is None else f"; what fits: {fits}")
-        return None
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -486,7 +475,9 @@ class Curator:
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
-            raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
+            raise refused.with_hint(
+                _room.what_fits(self._balances, plan, offer) or refused.hint
+            ) from None
 
     def _offered(
         self,
@@ -507,23 +498,10 @@ class Curator:
         if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=self._least.epsilon)
-        return replace(self._priced(self._lowered(query), offer), least=self._least)
-
-    def _priced(self, lowered: Lowered, offer: Ask) -> Plan:
-        """Price a question in the currency in which it will be paid."""
-        by_epsilon, by_rho = (replace(offer, currency=c) for c in ("epsilon", "rho"))
-        if self.policy.budget.accounting != "zcdp":
-            return price(lowered, by_epsilon)
-        balances = (self.ledger.balance(), self._share())
-        if offer.rho is not None or any(len(b.routes) == 1 for b in balances):
-            return price(lowered, by_rho)
-        # both ways are open: the one by ε stays so with Laplace noise, if that has room
-        first = price(lowered, by_epsilon)
-        ways = (lambda: price(lowered, by_epsilon, "laplace"), lambda: price(lowered, by_rho))
-        for plan in (first, *(way() for way in ways)):
-            if all(b.after(plan.cost).fits for b in balances):
-                return plan
-        return first
+        return replace(
+            _room.in_currency(self.policy.budget, self._balances, self._lowered(query), offer),
+            least=self._least,
+        )
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.
@@ -586,22 +564,10 @@ class Curator:
         payer = self.policy.payer
         return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
 
-    def _what_fits(self, plan: Plan, offer: Ask) -> str | None:
-        """Largest ε at which the same question would be admitted, for who asked in ε.
-
-        A function of the price and the balance alone, both public.
-        """
-        balances = (self._share(), self.ledger.balance())
-        if offer.epsilon is None or "rho" not in balances[0].amounts:
-            return None
-        low, high = Fraction(0), offer.epsilon
-        for _ in range(24):
-            middle = (low + high) / 2
-            cost = price(plan.lowered, replace(offer, epsilon=middle)).cost
-            fits = all(b.after(cost).fits for b in balances)
-            low, high = (middle, high) if fits else (low, middle)
-        digits = floor_decimal(low)
-        return Hint("epsilon", digits) if digits else None
+    @property
+    def _balances(self) -> tuple[Balance, Balance]:
+        """What the table has left, and what this analyst has."""
+        return self.ledger.balance(), self._share()
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)

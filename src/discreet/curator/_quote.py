@@ -98,7 +98,5 @@ class Quote:
 
 def _counted(n: int, words: str) -> str:
     """So many rows or groups, one of them in the singular."""
-    first, _, rest = words.partition(" ")
-    return " ".join(
-        [str(n), first.removesuffix("s") if n == 1 else first, *([rest] if rest else [])]
-    )
+    first, *rest = words.split(" ")
+    return " ".join([str(n), first.removesuffix("s") if n == 1 else first, *rest])

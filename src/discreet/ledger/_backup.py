@@ -31,9 +31,9 @@ from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
 from discreet.ledger._chain import RESTORED, Head, Line, check_links, reached
-from discreet.ledger._ledger import ChainedLedger, debit_body, foreign, settle_in
+from discreet.ledger._ledger import ChainedLedger, foreign, settle_in
 from discreet.ledger._open import anchors_of, open_ledger, witness_of
-from discreet.ledger._outcomes import check_store, question_of
+from discreet.ledger._outcomes import check_store, debit_body, question_of
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Entry, Receipt
 from discreet.ledger._sqlite import SqliteStore

@@ -77,14 +77,15 @@ from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
     asked,
     check_store,
+    debit_body,
     outcome_of,
     question_of,
     settling,
     slot_of,
     waiting_for,
 )
-from discreet.ledger._protocol import Balance, Entry, Receipt, charge
-from discreet.ledger._state import FORMAT, State, budget_body, coarse, cost_body, rational
+from discreet.ledger._protocol import Balance, Entry, Receipt
+from discreet.ledger._state import FORMAT, State, budget_body, cost_body
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
 from discreet.policy import Policy
@@ -555,22 +556,6 @@ def settle_in(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
 def _asked_in(tx: Transaction, number: int) -> str:
     """Question that a debit of format 1 is found by."""
     return next(question for n, _, question, _ in tx.index() if n == number) or ""
-
-
-def debit_body(state: State, entry: Entry) -> dict[str, Any]:
-    """Body of the line that records a debit."""
-    names = ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source",
-             "key")  # fmt: skip
-    charged = charge(state.caps, entry.cost)
-    return {
-        **{name: getattr(entry, name) for name in names},
-        "tables": list(entry.tables),
-        "cost": cost_body(entry.cost),
-        "accounting": state.limits.accounting,
-        "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
-        **({} if entry.runs else {"runs": False}),
-        **({} if entry.external is None else {"external": entry.external}),
-    }
 
 
 def _unsettled(error: LedgerError) -> LedgerError:

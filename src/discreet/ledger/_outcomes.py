@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
+from typing import Any
 
 from discreet._canonical import canonical, digest
 from discreet.errors import LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._chain import RESTORE, Head, Line, damaged, reached, replayed, seals
-from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, cost_body
+from discreet.ledger._protocol import Entry, charge
+from discreet.ledger._state import State, coarse, cost_body, rational
 from discreet.ledger._store import Transaction
 
 
@@ -181,3 +182,19 @@ def _spoilt(number: int, what: str) -> LedgerIntegrityError:
         f"debit {number} of the ledger {what}: the ledger was edited or damaged",
         hint=RESTORE,
     )
+
+
+def debit_body(state: State, entry: Entry) -> dict[str, Any]:
+    """Body of the line that records a debit."""
+    names = ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit", "source",
+             "key")  # fmt: skip
+    charged = charge(state.caps, entry.cost)
+    return {
+        **{name: getattr(entry, name) for name in names},
+        "tables": list(entry.tables),
+        "cost": cost_body(entry.cost),
+        "accounting": state.limits.accounting,
+        "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
+        **({} if entry.runs else {"runs": False}),
+        **({} if entry.external is None else {"external": entry.external}),
+    }

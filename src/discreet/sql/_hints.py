@@ -15,7 +15,8 @@ from discreet import policy as pol
 from discreet.errors import QueryError
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_STRING: Final = re.compile(r"'[^']*'")
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
+_SPLIT: Final = re.compile(f"({_QUOTED.pattern})")
 _SAMPLES: Final = {
     "people": None,
     "regions": None,
@@ -49,20 +50,22 @@ def rewritten(hint: str, policy: pol.Policy) -> str | None:
     """Write an example with names of the policy; None where it has none that fit."""
     tables = [t for t in policy.tables.values() if not t.public]
     known = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
-    strange = [w for w in _WORD.findall(_STRING.sub("", hint)) if w in _SAMPLES and w not in known]
+    strange = [w for w in _WORD.findall(_QUOTED.sub("", hint)) if w in _SAMPLES and w not in known]
     # an example with constants is about its own columns
     if not strange:
         return hint
-    if _STRING.search(hint):
+    if "'" in hint:
         return None
-    names: dict[str, str] = {"people": _quoted(tables[0].name)}
+    names = {"people": _quoted(tables[0].name)} if "people" in strange else {}
     for word in set(strange) - {"people"}:
         kind = _SAMPLES[word]
         fitting = [n for n, c in tables[0].columns.items() if kind and isinstance(c, kind)]
         if not fitting:
             return None
         names[word] = _quoted(fitting[0])
-    return _WORD.sub(lambda m: names.get(m[0], m[0]) if m[0] in strange else m[0], hint)
+    pieces = _SPLIT.split(hint)  # every second piece stands in quotes
+    pieces[::2] = [_WORD.sub(lambda m: names.get(m[0], m[0]), piece) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def _quoted(name: str) -> str:
