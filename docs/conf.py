@@ -1,0 +1,26 @@
+"""The site: `make docs` writes it to build/docs, without the network."""
+
+from __future__ import annotations
+
+from discreet import __version__
+
+project = "discreet"
+copyright = "the authors of discreet"  # noqa: A001 - Sphinx reads this name
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+exclude_patterns = ["conf.py", "_templates"]
+templates_path = ["_templates"]
+
+html_theme = "furo"
+html_title = "discreet"
+html_copy_source = False
+html_show_sourcelink = False
+
+autosummary_generate = True
+autodoc_typehints = "none"  # signatures stay readable; the text says what a parameter is
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_preprocess_types = False
+myst_heading_anchors = 3
+suppress_warnings = ["myst.xref_missing", "ref.python"]
+nitpicky = False
