@@ -8,7 +8,7 @@ project = "discreet"
 copyright = "the authors of discreet"  # noqa: A001 - Sphinx reads this name
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-exclude_patterns = ["conf.py", "_templates"]
+exclude_patterns = ["conf.py", "_generate.py", "_templates"]
 templates_path = ["_templates"]
 
 html_theme = "furo"
@@ -21,6 +21,7 @@ autodoc_typehints = "none"  # signatures stay readable; the text says what a par
 autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_preprocess_types = False
+napoleon_use_ivar = True  # attributes that a class documents twice are listed once
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 nitpicky = False
