@@ -47,12 +47,18 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "ROUND": ("AVG(ROUND(income, -2))", "rounded, to decimal digits if given"),
     "COALESCE": ("AVG(COALESCE(age, 40))", "first argument that is not NULL"),
     "NULLIF": ("AVG(NULLIF(income, 0))", "NULL where both are equal"),
-    "LEAST": ("SUM(LEAST(income, 100000))", "at most a constant: a tighter public bound, less noise"),
+    "LEAST": (
+        "SUM(LEAST(income, 100000))",
+        "at most a constant: a tighter public bound, less noise",
+    ),
     "GREATEST": ("SUM(GREATEST(age, 18))", "at least a constant"),
     "POWER": ("AVG(POWER(age, 2))", "whole powers 1 to 8, or a constant fraction"),
     "SQRT": ("AVG(SQRT(income))", "square root"),
     "LN": ("AVG(LN(income + 1))", "natural logarithm"),
-    "LOG": ("AVG(LOG(income + 1))", "logarithm to base 10; with two arguments the base comes first"),
+    "LOG": (
+        "AVG(LOG(income + 1))",
+        "logarithm to base 10; with two arguments the base comes first",
+    ),
     "LOG2": ("AVG(LOG2(income + 1))", "logarithm to base 2"),
     "EXP": ("AVG(EXP(age / 100))", "exponential"),
     "WIDTH_BUCKET": (
@@ -129,8 +135,8 @@ _TAKES: Final = {
 def question(example: str) -> str:
     """Make a whole question of an example; one with an alias is a key."""
     if " AS " in example:
-        return f"SELECT {example}, COUNT(*) AS n FROM people GROUP BY 1"
-    return f"SELECT {example} AS answer FROM people"
+        return f"SELECT {example}, COUNT(*) AS n FROM people GROUP BY 1"  # noqa: S608 - our own examples
+    return f"SELECT {example} AS answer FROM people"  # noqa: S608 - likewise
 
 
 def functions() -> Iterator[str]:

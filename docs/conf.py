@@ -23,5 +23,6 @@ napoleon_google_docstring = False
 napoleon_preprocess_types = False
 napoleon_use_ivar = True  # attributes that a class documents twice are listed once
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 nitpicky = False

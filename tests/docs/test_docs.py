@@ -1,4 +1,4 @@
-"""The documentation runs: every ```python and ```console block of the README and of docs/, in order.
+"""The documentation runs: every ```python and ```console block of the README and docs/, in order.
 
 A block that ends in an expression shows its repr, as a notebook would. A ```text block right
 after a ```python block is the expected output: words must agree, numbers must agree to the

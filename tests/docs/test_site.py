@@ -68,7 +68,9 @@ def _anchor(heading: str) -> str:
 
 def test_no_page_loads_anything_from_elsewhere():
     for source in PAGES:
-        loaded = re.findall(r"!\[[^]]*\]\((\w+://[^)]*)\)|<(?:script|img|link)[^>]*//", source.read_text("utf-8"))
+        loaded = re.findall(
+            r"!\[[^]]*\]\((\w+://[^)]*)\)|<(?:script|img|link)[^>]*//", source.read_text("utf-8")
+        )
         assert loaded == [], source.name
 
 
@@ -164,7 +166,19 @@ def test_every_public_name_is_documented():
 
 @pytest.mark.parametrize(
     "module",
-    ["audit", "inference", "lab", "ledger", "local", "meaning", "mechanisms", "noise", "policy", "privacy", "release"],
+    [
+        "audit",
+        "inference",
+        "lab",
+        "ledger",
+        "local",
+        "meaning",
+        "mechanisms",
+        "noise",
+        "policy",
+        "privacy",
+        "release",
+    ],
 )
 def test_every_name_of_a_package_has_a_docstring(module):
     """The Python page lists packages; Sphinx writes their names from these texts."""
