@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import inspect
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import discreet
 from discreet import errors, policy, sql
+from discreet.cli import app
+from discreet.cli._outcome import Exit
 from discreet.errors import DiscreetError, QueryError
 from discreet.plan import CALLS, FLUENT, FUNCTIONS, Statistic
 
@@ -82,6 +86,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     index = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert "searchindex" in index or (tmp_path / "site" / "searchindex.js").exists()
     assert not re.search(r"""(?:src|href)=["']https?://[^"']*\.(?:js|css|woff2?)""", index)
+
+
+def test_pages_can_be_read_in_a_terminal():
+    listed = CliRunner().invoke(app, ["docs", "--json"])
+    assert set(json.loads(listed.stdout)["result"]["pages"]) == {p.stem for p in PAGES} - {"index"}
+    assert "five_pages" in CliRunner().invoke(app, ["docs"]).stdout
+    for name in ("faq", "faq.md"):
+        assert CliRunner().invoke(app, ["docs", name]).stdout == page("faq.md")
+    for name in ("nowhere", "../README"):
+        assert CliRunner().invoke(app, ["docs", name]).exit_code == Exit.USAGE
 
 
 # -- tables that the program writes -----------------------------------------------------
