@@ -18,6 +18,7 @@ from typing import Final
 from discreet import errors, policy
 from discreet.cli._outcome import exit_code
 from discreet.plan import CALLS, FLUENT, FUNCTIONS, Statistic
+from discreet.sql._over import WINDOWS
 
 DOCS: Final = Path(__file__).parent
 
@@ -66,6 +67,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
         "number of a bucket: 0 below, n + 1 above",
     ),
     "SIGN": ("AVG(SIGN(age - 18))", "−1, 0 or 1"),
+    "BIN": ("BIN(age, 10) AS age_from", "lower end of the bin of a width: histograms"),
     "SQUARE": ("AVG(SQUARE(age))", "second power"),
     "MOD": ("AVG(MOD(age, 10))", "remainder by a positive constant; `%` is the same"),
     "DATE_PART": ("DATE_PART('month', joined) AS month", "a part of a date, by name"),
@@ -123,6 +125,7 @@ STATISTICS: Final[dict[str, str]] = {
     "Deviation": "STDDEV(age)",
     "QuantileOf": "QUANTILE(income, 0.9)",
     "ModeOf": "MODE(city)",
+    "PairOf": "CORR(income, age)",
 }
 """An example for each statistic that SQL can ask for."""
 
@@ -179,6 +182,11 @@ def fluent() -> Iterator[str]:
         yield f"| `dc.{entry.name}(x{more})` | `{entry.sql}` | {text} |"
 
 
+def windows() -> Iterator[str]:
+    """Functions with OVER."""
+    yield ", ".join(f"`{name}`" for name in sorted(WINDOWS))
+
+
 def columns() -> Iterator[str]:
     """Column types and their keys."""
     kinds = [getattr(policy, n) for n in policy.__all__]
@@ -209,6 +217,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "functions": functions,
     "statistics": statistics,
     "fluent": fluent,
+    "windows": windows,
     "columns": columns,
     "errors": tree,
 }

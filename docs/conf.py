@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from docutils.nodes import Element, SkipNode
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
 from discreet import __version__
 
 project = "discreet"
@@ -11,6 +15,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 exclude_patterns = ["conf.py", "_generate.py", "_templates"]
 templates_path = ["_templates"]
 
+html_math_renderer = "plain"  # the usual one loads a script from elsewhere
 html_theme = "furo"
 html_title = "discreet"
 html_copy_source = False
@@ -26,3 +31,14 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["myst.xref_missing", "ref.python"]
 nitpicky = False
+
+
+def setup(app: Sphinx) -> None:
+    """Show the few formulas of docstrings as they are written."""
+
+    def visit(self: HTML5Translator, node: Element) -> None:
+        self.body.append(self.starttag(node, "code", ""))
+        self.body.append(self.encode(node.astext()) + "</code>")
+        raise SkipNode
+
+    app.add_html_math_renderer("plain", (visit, None), (visit, None))
