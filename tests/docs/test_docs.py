@@ -1,10 +1,14 @@
-"""The documentation runs: every ```python block of the README and of docs/, in order, per file.
+"""The documentation runs: every ```python and ```console block of the README and docs/, in order.
 
 A block that ends in an expression shows its repr, as a notebook would. A ```text block right
 after a ```python block is the expected output: words must agree, numbers must agree to the
 digits shown, ``...`` stands for anything. In ```text noisy blocks numbers may differ (the
 output contains real noise); words and the number of numbers may not. A refusal
 (:class:`~discreet.errors.DiscreetError`) may be shown as output too.
+
+Lines of a ```console block that begin with ``$`` are run by a shell; what follows each is its
+output (```console noisy: numbers may differ). A block of any language with a file's name after it
+(```toml people.toml) is that file: it is written, not run.
 
 The pages draw real noise. Together their checks fail by chance in fewer than 1 run in 50 000
 (the largest part: a sample variance that must be within 4.5 standard errors).
@@ -15,7 +19,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +34,7 @@ from discreet.errors import DiscreetError
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ ([^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
 # digits may be grouped by underscores or, as answers print them, by thin spaces
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d[\d_\u2009]*\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
 
@@ -35,26 +43,61 @@ _UNGROUP = str.maketrans("", "", "_\u2009")
 
 @dataclass(frozen=True)
 class Block:
+    """Code, or a shell's line, with what it shows; or a file."""
+
     code: str
     line: int
     expected: str | None = None
     noisy: bool = False
+    language: str = "python"
+    file: str | None = None
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the python blocks of a page, each with the text block that follows it."""
+    """Return what a page runs and writes, in order, each with the output that follows it."""
     found: list[Block] = []
     end = -1
     for match in FENCE.finditer(text):
         language, info, body = match.group(1), match.group(2).strip(), match.group(3)
-        if language == "python":
-            found.append(Block(body, text.count("\n", 0, match.start()) + 2))
+        line = text.count("\n", 0, match.start()) + 2
+        if re.fullmatch(r"[\w-]+\.\w+", info):
+            found.append(Block(body, line, file=info))
+            end = -1
+        elif language == "python":
+            found.append(Block(body, line))
             end = match.end()
+        elif language == "console":
+            for command, shown in COMMAND.findall(body):
+                found.append(Block(command, line, shown, info == "noisy", "console"))
+            end = -1
         elif language == "text" and end >= 0 and not text[end : match.start()].strip():
             last = found.pop()
             found.append(Block(last.code, last.line, body, info == "noisy"))
             end = -1
     return found
+
+
+def shell(command: str, folder: Path) -> str:
+    """Run a shell's line in a folder where `discreet` and `python` are ours."""
+    ours = folder / ".bin"
+    ours.mkdir(exist_ok=True)
+    for name, start in (("discreet", "-m discreet"), ("python", "")):
+        program = ours / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {start} "$@"\n', "utf-8")
+        program.chmod(0o755)
+    environment = os.environ | {"PATH": f"{ours}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.stdout
 
 
 def run(block: Block, names: dict[str, object], page: str) -> str:
@@ -93,7 +136,8 @@ def disagreement(expected: str, shown: str, *, noisy: bool = False) -> str | Non
 
 
 def _squeeze(text: str) -> str:
-    return " ".join(re.split(r"[ \t\n]+", text.strip()))
+    # rules under headings are as wide as the noise makes the columns
+    return re.sub("─+", "─", " ".join(re.split(r"[ \t\n]+", text.strip())))
 
 
 def _numbers(text: str) -> list[str]:
@@ -112,12 +156,25 @@ def _last_digit(number: str) -> float:
     return 1.01 * 10.0 ** (int(exponent or 0) - decimals) if "." in mantissa or exponent else 0.0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _starts_programs(page: Path) -> bool:
+    return "```console" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.races] * _starts_programs(p), id=p.name) for p in PAGES],
+)
 def test_every_code_block_runs_and_shows_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "docs"}
     for block in blocks(page.read_text("utf-8")):
-        shown = run(block, names, page.name)
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.code, "utf-8")
+            continue
+        if block.language == "console":
+            shown = shell(block.code, tmp_path)
+        else:
+            shown = run(block, names, page.name)
         if block.expected is not None:
             wrong = disagreement(block.expected, shown, noisy=block.noisy)
             assert wrong is None, f"{page.name}, line {block.line}: {wrong}"
@@ -158,6 +215,18 @@ def test_blocks_are_found_with_their_expectations():
     assert run(only, {}, "page") == "2\n"
     noisy = blocks("```python\n1\n```\n```text noisy\n2\n```\n")
     assert noisy[0].noisy
+
+
+@pytest.mark.races
+def test_a_shells_lines_are_found_and_run(tmp_path):
+    page = "```text a.txt\nhello\n```\n\n```console noisy\n$ cat a.txt\nhello\n$ discreet -h\n```\n"
+    file, first, second = blocks(page)
+    assert (file.file, file.code) == ("a.txt", "hello\n")
+    assert (first.code, first.expected, first.noisy) == ("cat a.txt", "hello\n", True)
+    assert (second.code, second.expected) == ("discreet -h", "")
+    (tmp_path / "a.txt").write_text(file.code)
+    assert shell(first.code, tmp_path) == "hello\n"
+    assert "Usage" in shell(second.code, tmp_path)
 
 
 def test_unexpected_refusals_fail():

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from discreet import lab, noise
 from discreet import mechanisms as m
-from discreet import noise
 from discreet import privacy as p
 
 
@@ -69,3 +69,91 @@ def test_erratum_gaussian_variance_is_sigma_squared_and_the_rule_fails():
         assert p.Gaussian(1 / sigma).delta(epsilon) > 50 * delta
     law = noise.DiscreteGaussian(5)
     assert law.variance == pytest.approx(25, rel=1e-9)
+
+
+def test_erratum_sign_in_the_proof_for_laplace_noise():
+    """Cummings eq. (11): at s = 0, f(x) = 0, f(y) = 1 the printed exponent has the wrong sign."""
+    law = noise.DiscreteLaplace(1)
+    ratio = law.pmf(0) / law.pmf(-1)
+    x, y, s = 0, 1, 0
+    assert ratio == pytest.approx(math.exp(abs(s - y) - abs(s - x)))
+    assert ratio != pytest.approx(math.exp(-(abs(s - y) - abs(s - x))))  # as printed
+    # and "=" for "≤": between the two means the exponent is less than |f(y) − f(x)|
+    wide = noise.DiscreteLaplace(2)
+    assert wide.pmf(1) / wide.pmf(1 - 2) < math.exp(2 / 2)
+
+
+def test_erratum_smooth_bounds_are_about_neighbours():
+    """Zhu eq. (2.5): a bound that is smooth along neighbours need not be so for all pairs."""
+    beta, sizes = 0.1, range(50)
+    bound = [math.exp(beta * n) for n in sizes]
+    assert all(bound[n + 1] <= math.exp(beta) * bound[n] * (1 + 1e-12) for n in sizes[:-1])
+    assert bound[-1] > math.exp(beta) * bound[0]
+
+
+def test_erratum_an_average_of_clipped_values_has_a_small_sensitivity():
+    """Tiwari: sensitivity 1; with public n it is (U − L)/n."""
+    low, high, n = 0, 100, 1000
+    values = np.full(n, low)
+    changed = values.copy()
+    changed[0] = high
+    assert abs(changed.mean() - values.mean()) == pytest.approx((high - low) / n)
+    # and 1 is too little for ten people
+    assert abs(np.r_[high, np.zeros(9)].mean() - 0) > 1
+
+
+def test_erratum_a_table_entry_was_cut_not_rounded():
+    """Zhu Table 2.3."""
+    entry = float(m.Exponential(1, "0.1").probabilities([24, 8, 28, 5])[0])
+    assert entry == pytest.approx(0.32707, abs=5e-6)
+    assert round(entry, 2) != 0.32
+
+
+def test_erratum_group_scaling_lost_a_delta():
+    """Lalanne: δ + e^ε + … instead of δ(1 + e^ε + …)."""
+    epsilon, delta, k = 0.1, 1e-6, 5
+    printed = delta + sum(math.exp(i * epsilon) for i in range(1, k))
+    right = delta * sum(math.exp(i * epsilon) for i in range(k))
+    assert printed == pytest.approx(5.168, abs=5e-4)
+    assert right == pytest.approx(6.168e-6, abs=5e-10)
+    assert p.group(p.Approx("0.1", "1e-6"), k).delta(k * epsilon) == pytest.approx(right, rel=1e-5)
+
+
+def test_erratum_composition_needs_the_positive_part():
+    """Lalanne: the difference of measures is negative on the whole range."""
+    delta, factor = 0.1, math.e
+    high, low = (1 - delta) * factor / (1 + factor), (1 - delta) / (1 + factor)
+    one, other = np.array([delta, high, low, 0]), np.array([0, low, high, delta])
+    signed = one - factor * other
+    assert signed.sum() == pytest.approx(1 - factor)
+    assert signed[signed > 0].sum() == pytest.approx(delta)
+
+
+def test_erratum_adaptivity_does_not_save_budget():
+    """Zhu 2.2.1: composition saves against the sum; an adaptive filter never saves more."""
+    fixed = p.compose([p.Pure("0.1")] * 100).epsilon("1e-6")
+    assert fixed < 10  # the saving is there without any adaptive choice
+    room = p.ZcdpFilter.for_target(epsilon=fixed, delta="1e-6")
+    admitted = 0
+    while admitted < 101 and room.admits(p.Pure("0.1")):
+        room.spend(p.Pure("0.1"))
+        admitted += 1
+    assert admitted <= 100
+
+
+def test_erratum_delta_is_an_area_not_the_probability_of_a_large_loss():
+    """Tiwari: for Gaussian noise both exist, and they differ."""
+    sigma, epsilon = 1.0, 1.0
+    # the loss at x is (2x − 1)/2σ², so it exceeds ε where x > ε σ² + 1/2
+    exceeds = 0.5 * math.erfc((epsilon * sigma**2 + 0.5 - 1) / (sigma * math.sqrt(2)))
+    delta = p.Gaussian(1 / sigma).delta(epsilon)
+    assert exceeds == pytest.approx(0.3085, abs=5e-5)
+    assert delta == pytest.approx(0.1269, abs=5e-5)
+    assert p.Probabilistic(1, "0.3086").approx().delta(epsilon) >= delta
+
+
+def test_erratum_k_anonymity_means_k_records():
+    """Ashmead et al. 1.5: at least k, not k − 1, records share what others know."""
+    release = lab.k_anonymity(lab.town(), k=5)
+    sizes = {len(release.records.matching(person)) for person in lab.town().codes[:200]}
+    assert min(sizes) >= 5

@@ -315,6 +315,17 @@ def explain(
 
 
 @app.command()
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(metavar="PAGE", help="A page; left out, all are listed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read the documentation that came with the program."""
+    deliver("docs", lambda: module("_docs").run(page), as_json=as_json)
+
+
+@app.command()
 def meaning(
     *,
     epsilon: Epsilon = None,

@@ -75,7 +75,7 @@ class Laplace:
         return self.sf(-np.asarray(x, dtype=np.float64))
 
     def margin(self, confidence: float) -> float:
-        """Return c with P(|N| ≤ c) = confidence."""
+        """Return c with ``P(|N| ≤ c) = confidence``."""
         alpha = 1 - confidence
         if self.copies == 1:
             return -self.scale * math.log(alpha)
@@ -121,7 +121,7 @@ class Gaussian:
         return special.ndtr(np.asarray(x, dtype=np.float64) / self.sigma)
 
     def margin(self, confidence: float) -> float:
-        """Return c with P(|N| ≤ c) = confidence."""
+        """Return c with ``P(|N| ≤ c) = confidence``."""
         return -self.sigma * float(special.ndtri((1 - confidence) / 2))
 
     def simulate(self, rng: np.random.Generator, size: Any) -> Floats:

@@ -126,7 +126,7 @@ def normal_mean_interval(
         Total cost.
     bound
         Public R with −R ≤ μ ≤ R. May be left out when `delta` is given (then only
-        |μ| < 10¹² σ is assumed).
+        ``|μ| < 10¹² σ`` is assumed).
     sigma
         Standard deviation if it is known, otherwise
     sigma_bounds

@@ -91,7 +91,7 @@ class NormalPlus:
         return np.array(parts).reshape(np.shape(x))[()]
 
     def margin(self, confidence: float) -> float:
-        """Return c with P(|S + N| ≤ c) ≥ confidence, for symmetric noise."""
+        """Return c with ``P(|S + N| ≤ c) ≥ confidence``, for symmetric noise."""
         if not self.noise.symmetric:
             raise ParameterError("one-sided noise has no symmetric margin")
         smooth, slack = self._smooth()

@@ -63,6 +63,9 @@ UNIT = "device whose pattern of equal values is known"
 class Rappor(LocalProtocol):
     """RAPPOR, complete: Bloom filters, cohorts, permanent and instantaneous coins.
 
+    ``randomize`` draws a cohort and both layers afresh for each value: right for one report per
+    person. Devices that report repeatedly use :meth:`client`, which remembers.
+
     Parameters
     ----------
     bits, hashes, cohorts
@@ -73,9 +76,6 @@ class Rappor(LocalProtocol):
         Instantaneous: chance to send 1 for a clear and for a set bit.
     campaign
         Public name of the collection; separates its hashes from others'.
-
-    ``randomize`` draws a cohort and both layers afresh for each value: right for one report per
-    person. Devices that report repeatedly use :meth:`client`, which remembers.
 
     Examples
     --------

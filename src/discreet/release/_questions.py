@@ -138,7 +138,7 @@ class Measurement(Question):
 class Choice(Question):
     """The index of a badly answered group of queries, by the exponential mechanism.
 
-    Group g has score Σ_{i∈g} |(Qx)_i − target_i| − handicap_g, with integer targets. One
+    Group g has score ``Σ_{i∈g} |(Qx)_i − target_i| − handicap_g``, with integer targets. One
     record moves the score of a group by at most the L1 norm of a column of its rows, so by
     at most Δ (given by the caller, who knows the structure; replay checks it). The exponential
     mechanism with temperature 2Δ/ε is ε-bounded range: ε-DP and ε²/8-zCDP.
