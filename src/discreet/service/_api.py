@@ -338,6 +338,8 @@ class Api:
         body = await _json(request, _schema.CLOSURE)
         act = desk.ledger.close if body["closed"] else desk.ledger.reopen
         await desk.write(lambda: act(by=actor.name, note=body["reason"]))
+        if not body["closed"]:
+            desk.acknowledge()
         return reply({"closed": body["closed"]})
 
     async def list_keys(self, request: Request) -> Response:

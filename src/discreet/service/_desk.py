@@ -46,6 +46,8 @@ _WAITING: Final = 64
 """Questions of one analyst that wait for a place, at most."""
 _REMEMBERED: Final = 2000
 """Orders that are kept in memory, each with its outcome."""
+_LATE: Final = 3
+"""Runs that may miss their tick before no more of their size are begun."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
 
@@ -105,6 +107,7 @@ class Desk:
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
         self.overruns = 0
+        self._late: list[float] = []
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -176,6 +179,12 @@ class Desk:
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
             bill.cost.epsilon, _now(), tick=self.tick_of(bill),
         )  # fmt: skip
+        if self.braked and order.tick >= min(self._late):
+            raise BusyError(
+                f"{_LATE} questions of this size were not done at their tick: no more of them "
+                "until the owner has looked",
+                hint="ask for fewer groups or joins",
+            )
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
@@ -255,7 +264,9 @@ class Desk:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(paid.receipt.hash, None)
                 return
-            self.overruns += order.run is not None and order.run.overran
+            if order.run is not None and order.run.overran:
+                self.overruns += 1
+                self._late.append(order.tick)
             await self.write(lambda: self._update(order))
             order.ended.set()
 
@@ -401,6 +412,15 @@ class Desk:
         order.tick = self.tick_of(bill)
         await self._pay(order, bill)
         return order
+
+    @property
+    def braked(self) -> bool:
+        """Whether questions of some size are refused because too many missed their tick."""
+        return len(self._late) >= _LATE
+
+    def acknowledge(self) -> None:
+        """Let questions of a size be asked again of which some were not done in time."""
+        self._late.clear()
 
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""
