@@ -41,10 +41,13 @@ __all__ = [
     "__version__",
     "audit",
     "connect",
+    "corr",
     "count",
     "count_distinct",
+    "cov",
     "errors",
     "inference",
+    "intercept",
     "lab",
     "ledger",
     "local",
@@ -61,7 +64,9 @@ __all__ = [
     "privacy",
     "proportion",
     "quantile",
+    "r2",
     "release",
+    "slope",
     "std",
     "sum",
     "var",
@@ -84,8 +89,8 @@ _SUBMODULES = frozenset(
     }
 )
 _STATISTICS = (
-    "count", "count_distinct", "max", "mean", "median", "min", "mode", "proportion", "quantile",
-    "std", "sum", "var",
+    "corr", "count", "count_distinct", "cov", "intercept", "max", "mean", "median", "min", "mode",
+    "proportion", "quantile", "r2", "slope", "std", "sum", "var",
 )  # fmt: skip
 _NAMES = {
     "Answer": ("answer", "Answer"),

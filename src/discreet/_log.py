@@ -17,6 +17,7 @@ import contextlib
 import datetime as dt
 import json
 import os
+import sys
 import traceback
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from discreet._text import json_safe
 _LONGEST: Final = 1 << 20
 _KEPT: Final = 4
 _FRAMES: Final = 12
+_SAID: Final[set[Path]] = set()
 _FLAGS: Final = (
     os.O_WRONLY
     | os.O_APPEND
@@ -56,6 +58,24 @@ def log_file() -> Path | None:
         return state_directory() / "log" / "discreet.jsonl"
     except RuntimeError:
         return None
+
+
+def check_log() -> None:
+    """Say once on standard error that the log cannot be written.
+
+    Decided from the path alone, before any data is read.
+    """
+    path = log_file()
+    if path is None or path in _SAID:
+        return
+    _SAID.add(path)
+    place = path
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    fits = place.is_file() if place == path else place.is_dir()
+    if not fits or not os.access(place, os.W_OK):
+        text = f"discreet: the owner's log {str(path)!r} cannot be written"
+        sys.stderr.write(f"{json_safe(text)}\n")
 
 
 def note(event: str, error: BaseException | None = None, **facts: str | int | None) -> None:

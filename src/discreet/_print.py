@@ -35,3 +35,12 @@ def number(value: float, margin: float | None = None) -> str:
     elif not whole:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
+
+
+def plural(n: int, what: str) -> str:
+    """Count things whose plural ends in s.
+
+    >>> plural(1, "row"), plural(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -30,6 +30,7 @@ from discreet.engines import Reference
 from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
 from discreet.plan._joint import Joint
+from discreet.plan._keys import WeightedKeys
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles
@@ -136,7 +137,15 @@ def true_loss(priced):
         assert part.sensitivity.l1 == 0
         return []
     draws = [p.DiscreteLaplace(noise.scale, part.sensitivity.l1)] * part.draws
-    if part.kind == "keys":
+    if isinstance(part, WeightedKeys):
+        # t keys of one unit, each of the weight that a unit of t keys gives
+        chances = [
+            (t, float(noise.sf(law.at - 1 - part.weight(t)))) for t in range(1, part.most + 1)
+        ]
+        draws.append(
+            p.Approx(0, Fraction(max(-math.expm1(t * math.log1p(-q)) for t, q in chances)))
+        )
+    elif part.kind == "keys":
         at = Fraction(float(noise.sf(law.at - 2))) * part.touched
         draws.append(p.Approx(0, at))
     return draws
@@ -200,7 +209,8 @@ KINDS = {
     Vector: "SELECT sex, SUM(age) AS s FROM t GROUP BY sex",
     Quantiles: "SELECT MEDIAN(age) AS m FROM t",
     Pick: "SELECT MODE(sex) AS m FROM t",
-    Keys: "SELECT town, COUNT(*) AS n FROM t GROUP BY town",
+    Keys: "SELECT sex, town, COUNT(*) AS n FROM t GROUP BY sex, town",
+    WeightedKeys: "SELECT town, COUNT(*) AS n FROM t GROUP BY town",
     Image: None,
     Joint: "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM t GROUP BY sex",
 }
@@ -242,7 +252,7 @@ def test_a_wrong_sensitivity_in_any_kind_of_part_is_caught(kind):
             for part in low.parts
         ),
     )
-    if kind is Keys:  # one unit counts once per key: five keys make the difference
+    if kind in {Keys, WeightedKeys}:  # one unit counts once per key: five keys make the difference
         rows = [{"id": 1, "sex": "M", "age": 20, "town": f"b{i}"} for i in range(5)]
         _, left = table_of(rows, limits)
     found = audit.replay(plan.price(low, ask, noise="laplace"), left, right, SALT)

@@ -239,3 +239,42 @@ def test_the_comparison_can_fail(monkeypatch):
     monkeypatch.setattr(verify._read._Reader, "sum", wrong)
     with pytest.raises(AssertionError):
         compare('SELECT count(*) FROM (SELECT b - i AS y FROM "z") AS s')
+
+
+@pytest.mark.parametrize(
+    ("numbers", "cells"),
+    [
+        (None, ["1234.5", "-3", "$5", "1,5", "", "x"]),
+        ("1,234.50", ["$1,234.50", "-3", "£ 5", "1.5", "", "x"]),
+        ("1.234,50", ["1.234,50 €", "-3", "5", "1,5", "", "x"]),
+    ],
+)
+def test_numbers_are_read_as_the_policy_says_they_are_written(tmp_path, numbers, cells):
+    import discreet as dc
+
+    file = tmp_path / "people.csv"
+    file.write_text("pay;k\n" + "".join(f"{cell};{i}\n" for i, cell in enumerate(cells)), "utf-8")
+    columns = [
+        dc.policy.Real("pay", -10, 2000, step="0.5"),
+        dc.policy.Integer("k", 0, 9),
+    ]
+    table = dc.policy.Table("people", columns, numbers=numbers)
+    policy = dc.policy.Policy([table], dc.policy.Budget("1e9"), name="numbers")
+    with dc.open(str(file), policy, ledger=":memory:") as curator:
+        text = "SELECT k, SUM(pay) AS s FROM people GROUP BY k LIMIT 6"
+        answer = curator.sql(text, epsilon=10**7)
+        got = [round(r["s"], 1) for r in answer.to_dicts()]
+    wanted = [1234.5, -3, 5, 1.5, 0, 0] if numbers else [1234.5, -3, 0, 0, 0, 0]
+    assert got == wanted
+    assert dc.policy.loads(policy.to_toml()) == policy
+
+
+def test_numbers_of_other_sources_are_refused_by_name():
+    import pyarrow as pa
+
+    import discreet as dc
+
+    table = dc.policy.Table("people", [dc.policy.Integer("k", 0, 9)], numbers="1.234,50")
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="numbers")
+    with pytest.raises(dc.errors.SchemaError, match="CSV"):
+        dc.open(pa.table({"k": [1]}), policy, ledger=":memory:")

@@ -54,7 +54,7 @@ def test_an_older_backup_is_refused_or_all_that_was_left_is_spent(path, given, b
     lose(path)
     with pytest.raises(errors.LedgerIntegrityError, match="misses 3 lines") as no:
         ledger.restore(kept, path)
-    assert no.value.hint.shell() == "discreet ledger restore --older"
+    assert no.value.hint.shell() == f"discreet ledger restore {kept} --older"
     assert not path.exists()
     back = ledger.restore(kept, path, older=True, by="Ada")
     assert back.balance().left("epsilon") == 0

@@ -167,3 +167,13 @@ def test_old_caps_have_one_route():
     amounts = {"rho": (Fraction(0), Fraction(1)), "delta": (Fraction(0), Fraction(1))}
     assert Balance("zcdp", amounts, routes(amounts, [])).currency == "rho"
     assert MemoryLedger(pol.Policy([TABLE], pol.Budget(rho="1", delta="1e-6"))).balance().fits
+
+
+def test_margins_are_met_by_noise_that_finds_room():
+    """After a Laplace count that fills ρ, a margin is met by Laplace noise and paid by ε."""
+    opened = curator()
+    opened.sql(COUNT.format(1), epsilon="0.5")
+    answer = opened.sql(COUNT.format(2), within={"n": 50})
+    assert answer.record()["statement"]["noise"] == "laplace"
+    opened.sql(COUNT.format(3), epsilon="0.5", delta="1e-7")
+    opened.sql(COUNT.format(4), epsilon="0.5")

@@ -6,7 +6,7 @@ that miss. The count must not pass the point that a binomial of R trials and the
 nominal level passes with probability 1e-9; asymptotic procedures (marked by a
 slack) are allowed 15 % more than nominal (5.75 % instead of 5 %) before that. The
 default run has the same data and noise every time (seeded by the case's name); the
-long run draws both afresh, and of its 45 cases a sound package fails one by chance
+long run draws both afresh, and of its 47 cases a sound package fails one by chance
 with probability below 1e-7. Procedures that claim to be exact must not be lazy either: where a case
 states a floor, fewer errors than that (again at 1e-9) also fail.
 
@@ -250,6 +250,19 @@ def _unequal(*sizes, alternative="greater"):
     return _rejections(pvalue)
 
 
+def _anova(epsilon, *sizes):
+    """Groups of one mean and unequal variances."""
+    template = inf.moments([5.0], 0, 10, epsilon)
+
+    def pvalue(rng):
+        groups = [
+            _moments(rng, rng.normal(5, 0.5 + i / 2, n), template) for i, n in enumerate(sizes)
+        ]
+        return inf.anova_test(groups, draws=199, rng=rng).pvalue
+
+    return _rejections(pvalue)
+
+
 def _spread(sd, n):
     return lambda rng: rng.normal(5, sd, n)
 
@@ -335,6 +348,8 @@ ASYMPTOTIC = {
     "two samples, skewed, 3000 and 100, ε=.1": _unequal(3000, 100),
     "two samples, skewed, 100 and 3000, ε=.1": _unequal(100, 3000),
     "two samples, skewed, 3000 and 200, ε=.1": _unequal(3000, 200),
+    "analysis of variance, three groups, ε=1": _anova(1, 300, 500, 200),
+    "analysis of variance, four groups, ε=.2": _anova(0.2, 400, 2000, 300, 800),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),
@@ -459,9 +474,75 @@ def _naive_independence(rng, replicates):
     return rejected
 
 
+def _naive_centre(rng, replicates):
+    # the mean of u ∈ [−1, 1] taken for that of x = 50 + 50 u: the centre of the range is lost
+    template = inf.moments([5.0], 0, 100, 1)
+    rejected = 0
+    for _ in range(replicates):
+        u = np.clip(rng.normal(30, 10, 200), 0, 100) / 50 - 1
+        exact = [u.size, u.sum(), (u**2 - 0.5).sum()]
+        noisy = [
+            inf.Noisy(value + law.simulate(rng, 1)[0], law)
+            for value, law in zip(exact, template.laws, strict=True)
+        ]
+        lost = inf.Moments(*noisy, -50, 50)
+        rejected += inf.mean_test(lost, 30, draws=99, rng=rng).pvalue <= ALPHA
+    return rejected
+
+
+def _people(rng, people=100, rows=4):
+    """People with as many rows each, all alike: a flag of theirs, and a value around 5."""
+    return np.repeat(rng.random(people) < 0.3, rows), np.repeat(rng.normal(5, 1, people), rows)
+
+
+def _naive_rows_fit(rng, replicates):
+    rejected = 0
+    for _ in range(replicates):
+        flag, _ = _people(rng)
+        z = np.array([flag.sum(), (~flag).sum()]) + rng.laplace(0, 4, 2)
+        found = inf.chisquare_gof(z, [0.3, 0.7], law=inf.Laplace(4), draws=99, rng=rng)
+        rejected += found.pvalue <= ALPHA
+    return rejected
+
+
+def _naive_rows_proportion(rng, replicates):
+    missed = 0
+    for _ in range(replicates):
+        flag, _ = _people(rng)
+        z = flag.sum() + rng.laplace(0, 4)
+        found = inf.proportion_interval(z, flag.size, law=inf.Laplace(4))
+        missed += not found.low <= 0.3 <= found.high
+    return missed
+
+
+def _naive_rows_two_samples(rng, replicates):
+    template = inf.moments([5.0], 0, 10, 4)
+    rejected = 0
+    for _ in range(replicates):
+        groups = [_moments(rng, _people(rng)[1], template) for _ in range(2)]
+        rejected += inf.two_sample_test(*groups, draws=99, rng=rng).pvalue <= ALPHA
+    return rejected
+
+
+def _naive_anova(rng, replicates):
+    # noisy means and variances, then Fisher's test as if they were exact
+    rejected = 0
+    for _ in range(replicates):
+        groups = [rng.normal(5, 1, 200) for _ in range(3)]
+        means = np.array([g.mean() + rng.laplace(0, 10 / (200 * 0.5)) for g in groups])
+        between = 200 * means.var(ddof=1) / np.mean([g.var(ddof=1) for g in groups])
+        rejected += stats.f.sf(between, 2, 597) <= ALPHA
+    return rejected
+
+
 @pytest.mark.parametrize(
     "naive",
     [
+        _naive_anova,
+        _naive_centre,
+        _naive_rows_fit,
+        _naive_rows_proportion,
+        _naive_rows_two_samples,
         _naive_proportion,
         _naive_chisquare,
         _naive_mean,
@@ -471,8 +552,9 @@ def _naive_independence(rng, replicates):
     ],
 )
 def test_naive_versions_fail_the_same_harness(naive):
-    errors = naive(np.random.default_rng(1), 1000)
-    assert errors > most(1000, 0.15), errors / 1000
+    n = 300 if "rows" in naive.__name__ or "centre" in naive.__name__ else 1000
+    errors = naive(np.random.default_rng(1), n)
+    assert errors > most(n, 0.15), errors / n
 
 
 def _told_half_the_noise(procedure):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from types import SimpleNamespace
 
 import pytest
@@ -79,3 +80,20 @@ def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
     (row,) = json.loads(done.stdout)["result"]["shares"]["people"]
     assert row["age: missing"] == pytest.approx(0.5, abs=0.2)
     assert row["age: at an end"] == pytest.approx(0.5, abs=0.2)  # of those that are there
+
+
+def test_bounds_and_lists_are_bought_under_a_generous_policy(policy):
+    """Ranks are off by more than 14 with a probability below 1e-10 (scale 17/30)."""
+    rows = "".join(f"{i % 60 + 20},{'Ulm' if i % 3 else 'Bern'}\n" for i in range(3000))
+    (policy.parent / "people.csv").write_text("age,town\n" + rows)
+    wide = POLICY.replace('"2"', '"100"').replace("max = 115", "max = 100_000")
+    wide = wide.replace('delta = "1e-6"', 'delta = "1e-3"\naccounting = "approx"')
+    policy.write_text(wide + 'town = { type = "text" }\n')
+    done = run("init", policy, "--spend", "60", "--delta", "1e-4", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)["result"]["proposal"]
+    proposed = tomllib.loads(told)["tables"]["people"]["columns"]
+    assert proposed["age"]["max"] <= 1000
+    assert sorted(proposed["town"]["values"]) == ["Bern", "Ulm"]
+    assert "40 of 100 left" in told
+    assert run("init", policy.parent / "people.csv", "--spend", "1").exit_code != 0

@@ -108,7 +108,7 @@ def test_only_the_first_line_of_a_csv_file_is_read(folder):
     told = draft("visits.csv")["result"]
     assert told["tables"] == {"visits": ["id", "home town", "age"]}
     assert SECRET not in told["text"]
-    assert "a CSV file does not say its types" in told["text"]
+    assert "category, integer, real, date, timestamp, boolean or text" in told["text"]
 
 
 def test_a_csv_file_without_header_is_not_quoted(folder):

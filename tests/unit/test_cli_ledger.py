@@ -57,11 +57,11 @@ def test_a_life_of_a_ledger():
     Path("people.toml.ledger").unlink()
     assert call("ask", COUNT, "-e", "0.1", code=6)["error"] == "ledger-integrity"
     refused = call("ledger", "restore", "kept", code=6)
-    assert refused["hint"] == "discreet ledger restore --older"
+    assert refused["hint"] == "discreet ledger restore kept --older"
     restored = call("ledger", "restore", "kept", "--older")["result"]
     assert restored["whole"]["epsilon"]["left"] == "0"
     assert call("ledger", "verify")["result"]["debits"] == 3
-    call("ledger", "forget", code=6)
+    call("ledger", "forget", "--fresh-budget", code=6)
 
 
 def test_totals_are_lowered_on_purpose_only():
@@ -96,7 +96,8 @@ def test_a_ledger_is_adopted_and_forgotten(folder, monkeypatch):
     for file in folder.glob("people.*"):
         if file.suffix != ".toml":
             file.unlink()
-    assert "is forgotten" in call("ledger", "forget")["result"]["decision"]
+    call("ledger", "forget", code=6)
+    assert "is forgotten" in call("ledger", "forget", "--fresh-budget")["result"]["decision"]
 
 
 @pytest.mark.parametrize("price", [[], ["-e", "1", "--rho", "1"]])

@@ -91,6 +91,25 @@ def test_one_release_has_one_pvalue(asked):
     assert all(-0.5 < j < 0.5 for j in jitter)
 
 
+def test_simulated_pvalues_of_one_release_do_not_roll_again(asked):
+    procedures = _procedures(asked, ONE)
+    groups = asked.sql(f"{ONE} g, STDDEV(x) AS sd FROM t GROUP BY g", epsilon=4)
+    cells = asked.sql(f"{ONE} y, COUNT(*) AS n FROM t GROUP BY y", epsilon=4)
+    a, b = ((groups, "sd", {"g": g}) for g in "ab")
+    for run in (
+        lambda: inf.two_sample_test(a, b, draws=99),
+        lambda: inf.mean_test(a, 30, draws=99),
+        lambda: inf.chisquare_gof((cells, "n"), [0.7, 0.3], draws=99),
+        procedures["proportion test"],
+    ):
+        assert run().pvalue == run().pvalue
+    other = asked.sql(f"{ONE} g, STDDEV(x) AS sd FROM t GROUP BY g", epsilon=4, fresh=True)
+    moved = inf.mean_test((other, "sd", {"g": "a"}), 30, draws=99)
+    assert moved.pvalue != inf.mean_test(a, 30, draws=99).pvalue or (
+        moved.statistic != inf.mean_test(a, 30, draws=99).statistic
+    )
+
+
 def test_the_jitter_of_a_record_is_uniform():
     """2000 coins: Kolmogorov's distance stays below .055 with probability above 1 − 2e-5.
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,3 +228,23 @@ def test_integer_type_with_fractional_sensitivity_uses_the_real_grid():
 def test_gaussian_rho_is_exact():
     assert m.gaussian(5, 2, rho="0.1").loss.rho == Fraction(1, 10)
     assert m.gaussian([1.5, 2.5], 2, rho="0.1").loss.rho <= Fraction(1, 10)
+
+
+def test_releases_go_out_to_numpy_and_pandas():
+    """Labels are stated, never taken over: those of private data are private."""
+    one = m.geometric(5, sensitivity=1, epsilon=1)
+    assert float(one) == one.value
+    assert np.asarray(one).shape == ()
+    series = pd.Series([1, 2, 3], index=["x", "y", "z"])
+    many = m.geometric(series, sensitivity=1, epsilon=1)
+    assert np.array_equal(np.asarray(many), many.value)
+    assert np.asarray(many, dtype=np.float64).dtype == np.float64
+    frame = many.to_pandas(index=["a", "b", "c"])
+    assert list(frame.index) == ["a", "b", "c"]
+    assert list(frame.columns) == ["value", "low", "high"]
+    assert (frame["low"] <= frame["value"]).all()
+    assert list(many.to_pandas().index) == [0, 1, 2]
+    table = m.geometric([[1, 2], [3, 4]], sensitivity=1, epsilon=1)
+    assert table.to_pandas(columns=["u", "v"]).shape == (2, 2)
+    assert one._repr_html_().startswith("<p>")
+    assert "±" in one._repr_html_()

@@ -222,6 +222,81 @@ def test_overlap_taken_for_disjoint_is_caught_by_replay(monkeypatch):
     assert not all(found)
 
 
+@pytest.mark.parametrize("text", [
+    "SUM(age * 0) AS a, SUM(age) AS b",
+    "SUM(1) FILTER (WHERE sex = 'M') AS a, SUM(1) FILTER (WHERE sex = 'F') AS b",
+    "SUM(age * 0) FILTER (WHERE sex = 'M') AS a, AVG(age) AS b, COUNT(*) AS n",
+    "SUM(CASE WHEN sex = 'M' THEN age ELSE 0 END) AS a, COUNT(*) AS n, SUM(0) AS b",
+])  # fmt: skip
+def test_constants_and_zeros_do_not_hide_rows(text):
+    """A row that adds nothing to a sum may still be counted by a family."""
+    low = lowered(text)
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    for row in ROWS:
+        sides = Reference({"people": []}), Reference({"people": [row]})
+        assert audit.replay(plan, *sides, SALT).ok
+
+
+STATISTICS = [
+    "COUNT(*)",
+    "COUNT(*) FILTER (WHERE {c})",
+    "COUNT(age) FILTER (WHERE {c})",
+    "SUM(age - 2) FILTER (WHERE {c})",
+    "SUM(CASE WHEN {c} THEN age ELSE 0 END)",
+    "AVG(age) FILTER (WHERE {c})",
+    "AVG(CASE WHEN {c} THEN age * 3 WHEN {d} THEN 1 - age END)",
+    "VAR(age) FILTER (WHERE {c})",
+    "AVG({c})",
+    "SUM(age) - 2 * COUNT(*)",
+    "COUNT(*) FILTER (WHERE {c}) / COUNT(*)",
+]
+
+
+def generated(rng):
+    apart = ["sex = 'M'", "sex = 'F' AND age < 3", "sex = 'F' AND age >= 3", "sex IS NULL"]
+    likely = [*apart * 2, random_condition(rng, 1)]
+    texts = [
+        rng.choice(STATISTICS).format(c=rng.choice(likely), d=random_condition(rng, 0))
+        for _ in range(rng.randint(1, 4))
+    ]
+    by = rng.choice(["", "smoker"])
+    columns = ", ".join([*([by] if by else []), *(f"{t} AS x{i}" for i, t in enumerate(texts))])
+    test = rng.choice(["", f" WHERE {random_condition(rng, 1)}"])
+    return f"SELECT {columns} FROM people{test}{' GROUP BY smoker' if by else ''}"
+
+
+def replay_generated(seed, questions):
+    """Every part of a generated question stays within what it declares; returns merged ones."""
+    rng, merged = random.Random(seed), 0
+    for _ in range(questions):
+        text = generated(rng)
+        limits = rng.choice(LIMITS) | {"neighbours": rng.choice(["add-remove", "change-one"])}
+        low = pl.lower(sql.parse(text, policy(**limits)).query)
+        merged += any(isinstance(p, pl.Joint) and p.outlets > 3 for p in low.parts)
+        for _ in range(30):
+            unit, other = (
+                [
+                    r | {"id": 1}
+                    for r in rng.choices(ROWS, k=rng.choice([1, 1, 4]) if "unit" in limits else 1)
+                ]
+                for _ in range(2)
+            )
+            left = other if limits["neighbours"] == "change-one" else []
+            sides = [pl.run(low.aggregates[0], {"people": rows}, SALT) for rows in (left, unit)]
+            assert [what for part in low.parts for what in part.moved(*sides)] == [], text
+    return merged
+
+
+def test_generated_questions_stay_within_their_sensitivities():
+    """No chance is involved: one pair that moves further is a fault."""
+    assert replay_generated("short", 60) > 5
+
+
+@pytest.mark.long
+def test_generated_questions_at_length():
+    assert replay_generated("long", 3000) > 150
+
+
 def test_under_change_one_nothing_is_merged():
     assert len(lowered(TOGETHER[0], neighbours="change-one").parts) == 2
 

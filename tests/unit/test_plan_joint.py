@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from discreet import audit, sql
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.answer import Answer
+from discreet.curator import measure
 from discreet.engines import Reference
+from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -367,3 +372,43 @@ def test_a_share_of_counts_is_a_mean_with_one_interval():
     share = low.formulas[low.outputs[1].expr.index]
     assert isinstance(share, pl.Quotient)
     assert (share.lo, share.hi) == (0, 1)
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def test_records_of_split_shares_are_still_read():
+    """A record of the version that measured means as a centred sum and a count."""
+    text = Path(__file__).with_name("record_of_split_shares.json").read_text(encoding="utf-8")
+    answer = Answer.from_record(text)
+    first = answer.to_dicts()[0]
+    assert (first["n"], first["d"]) == (205, 164)
+    assert first["a"] == pytest.approx(3.9609756)
+    assert first["sd"] == pytest.approx(2.9577812)
+    low, high = answer.interval(0.95)[0]["a"]
+    assert (low, high) == (pytest.approx(3.5684210), pytest.approx(4.3473684))
+
+
+def test_records_of_joint_parts_are_read_back_and_checked():
+    low = lowered("COUNT(*) AS n, AVG(x) AS a, VAR(x) AS v", SHAPES[2], "add-remove")
+    plan = pl.price(low, pl.Ask(Fraction(1)))
+    record = measure(plan, Reference({"t": ROWS}), SALT).to_dict()
+    answer = Answer.from_record(json.dumps(record))
+    assert answer.record() == record
+    for damage in (
+        {"weights": ["1"]},
+        {"cells": [0, 1]},
+        {"cells": [0, 1, 9]},
+        {"top": ["1", "x", "1"]},
+        {"lo": "5", "hi": "1"},
+        {"total": 0},
+    ):
+        for i, formula in enumerate(record["formulas"]):
+            if damage.keys() <= formula.keys():
+                broken = record | {
+                    "formulas": [
+                        f | damage if j == i else f for j, f in enumerate(record["formulas"])
+                    ]
+                }
+                with pytest.raises(ParameterError):
+                    Answer.from_record(broken)

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from discreet.answer._answer import Answer
+from discreet.answer._levels import Rows
+from discreet.answer._outputs import bounds
 from discreet.answer._record import CURRENCIES, Record, read
 from discreet.answer._show import as_data, cell, footer
 from discreet.answer._union import Union
 
-__all__ = ["CURRENCIES", "Answer", "Record", "Union", "as_data", "cell", "footer", "read"]
+__all__ = [
+    "CURRENCIES",
+    "Answer",
+    "Record",
+    "Rows",
+    "Union",
+    "as_data",
+    "bounds",
+    "cell",
+    "footer",
+    "read",
+]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from discreet._text import visible
 from discreet.answer import _outputs, _show
 from discreet.answer._levels import Rows
 from discreet.answer._record import UNION, Record, parsed, read
+from discreet.answer._selected import Bar, bar_of
+from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Box,
+    Numbers,
     OutputExpr,
     Release,
     choosing,
@@ -48,9 +51,12 @@ class Answer:
     ``interval(c)`` holds per cell with probability at least c over the noise;
     ``interval(c, simultaneous=True)`` for all cells and columns at once. Where noisy
     numbers chose the rows (HAVING, or ORDER BY with LIMIT), the intervals of the columns
-    that share their noise hold for all rows that could have been chosen at once, hence
-    for those that were. An interval covers the exact value of the query on the clamped
-    and limited table, not a population; :attr:`covers` says what that is here.
+    that share their noise allow for the choice: of the rows shown at most 1 − c are
+    missed in expectation (:mod:`discreet.answer._selected`), or, where the choice has no simple
+    form, the intervals hold for all rows that could have been chosen at once.
+
+    An interval covers the exact value of the query on the clamped and limited table, not a
+    population; :attr:`covers` says what that is here.
     """
 
     def __init__(
@@ -122,22 +128,52 @@ class Answer:
         parts = [COVERS + (f" ({facts})" if facts else ""), NOT]
         if chosen := self.chosen:
             parts.append(
-                f"the rows were chosen by noisy numbers, so the intervals of {', '.join(chosen)} "
-                f"hold for all {self._source.cells} rows that could be shown at once"
+                "the rows were chosen by noisy numbers, and the intervals of "
+                f"{', '.join(chosen)} allow for it: {self.selection}"
             )
         return "; ".join(parts)
 
     @property
     def target(self) -> tuple[str, ...]:
-        """Limits and clamps between the stored table and these numbers, in words."""
+        """What stands between the stored table and these numbers, in words.
+
+        Limits, clamps, what became of missing and unlisted values, which keys are shown.
+        """
         stated = self._record.statement.get("target")
-        facts = stated if isinstance(stated, list | tuple) else []
-        return tuple(visible(fact) for fact in facts if isinstance(fact, str))
+        facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
+        unit = self._record.statement.get("unit")
+        facts += [
+            f"only keys shown whose noisy number of {unit}s reached {part.threshold}"
+            for part in self._record.parts
+            if isinstance(part, Numbers) and part.threshold is not None
+        ]
+        return tuple(visible(fact) for fact in facts)
 
     @property
     def chosen(self) -> tuple[str, ...]:
         """Columns whose noise helped to choose the rows that are shown."""
         return tuple(o.name for o in self._record.outputs if self._is_chosen(o.expr))
+
+    @property
+    def selection(self) -> str | None:
+        """How intervals allow for rows that noisy numbers chose; None where none did."""
+        ways = {}
+        for out in self._record.outputs:
+            if self._is_chosen(out.expr):
+                bar = self._bar(out.expr)
+                ways[out.name] = bar is not None and bar.shortens(0.95, self._record.cells)
+        words = []
+        if hybrid := [name for name, yes in ways.items() if yes]:
+            words.append(
+                f"± of {', '.join(hybrid)} covers the rows shown, over the choice (conditional and "
+                "simultaneous intervals together)"
+            )
+        if wide := [name for name, yes in ways.items() if not yes]:
+            words.append(
+                f"± of {', '.join(wide)} holds for all {self._source.cells} rows that could be "
+                "shown at once"
+            )
+        return "; ".join(words) or None
 
     def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
@@ -178,18 +214,33 @@ class Answer:
     @cached_property
     def _rows(self) -> NDArray[np.int64]:
         """Cells shown, in order, after HAVING, ORDER BY and LIMIT."""
+        return self._passing if self._record.limit is None else self._passing[: self._record.limit]
+
+    @cached_property
+    def _passing(self) -> NDArray[np.int64]:
+        """Cells that HAVING and QUALIFY let through, in order."""
         rows = self._source.kept
         if self._record.qualify is not None:
             rows = rows[self._evaluate(self._record.qualify)[rows].astype(bool)]
-        for out, descending in reversed(self._record.order):
+        return self._sorted(rows, self._record.order)
+
+    def _sorted(
+        self, rows: NDArray[np.int64], order: Sequence[tuple[OutputExpr, bool]]
+    ) -> NDArray[np.int64]:
+        for out, descending in reversed(order):
             values = _outputs.sortable(self._evaluate(out))[rows]
             rows = rows[np.argsort(-values if descending else values, kind="stable")]
-        return rows if self._record.limit is None else rows[: self._record.limit]
+        return rows
 
     # -- intervals ----------------------------------------------------------------
 
     def interval(
-        self, confidence: Number = 0.95, *, simultaneous: bool = False
+        self,
+        confidence: Number = 0.95,
+        *,
+        simultaneous: bool = False,
+        target: Literal["query", "population"] = "query",
+        size: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return, row by row, ``(low, high)`` for every number and keys as they are.
 
@@ -197,10 +248,31 @@ class Answer:
         ----------
         confidence
             Probability with which each interval (or, `simultaneous`, all of them
-            together) contains the exact value.
+            together) contains what it is about.
+        target
+            "query": the exact value of the query on the clamped and limited table.
+            "population": that of the population from which the people in the table
+            were drawn; see :func:`discreet.inference.population_interval`.
+        size
+            Rows of the population, for the population value of counts and sums.
         """
+        if target == "population":
+            from discreet import inference  # noqa: PLC0415 - only for those who ask
+
+            return inference.population_interval(
+                self, confidence, size=size, simultaneous=simultaneous
+            )
+        if target != "query":
+            raise ParameterError(
+                f"an interval is about the query or about the population, not {target!r}",
+                hint=Hint("target", "population"),
+            )
         level = _exact.confidence(confidence)
         ends = {name: self._ends(name, level, simultaneous=simultaneous) for name in self.columns}
+        return self.rows_of(ends)
+
+    def rows_of(self, ends: Mapping[str, Box | None]) -> list[dict[str, Any]]:
+        """Lay ends of all cells out by the rows that are shown; None: values as they are."""
         rows = []
         for row in self._rows:
             shown: dict[str, Any] = {}
@@ -214,10 +286,17 @@ class Answer:
             rows.append(shown)
         return rows
 
+    @property
+    def full_record(self) -> Record:
+        """The record, read; :meth:`record` gives it as plain data."""
+        return self._record
+
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
         if not statistics_of(out):
             return None
+        if not simultaneous and self._is_chosen(out) and (bar := self._bar(out)) is not None:
+            return bar.ends(level, self._record.cells)
         outs = [o.expr for o in self._record.outputs] if simultaneous else [out]
         windows = set().union(*(windows_of(o) for o in outs))
         cells = max(self._source.cells, 1)
@@ -232,6 +311,15 @@ class Answer:
             used = outside_windows(out)
         per = miss / max(self._source.statements(used) + len(windows), 1)
         return _outputs.bounds(out, self._source, 1 - per)
+
+    def _bar(self, out: OutputExpr) -> Bar | None:
+        """What the noisy numbers of a column had to reach, where that is one bar."""
+        if self._record.levels or self._record.qualify is not None:
+            return None  # rows that add up others share their noise; windows compare several
+        places = self._sorted(np.arange(self._record.cells), self._record.order[1:])
+        ranks = np.empty(places.size, dtype=np.int64)
+        ranks[places] = np.arange(places.size)
+        return bar_of(self._record, out, self._passing, ranks)
 
     def _noisy(self, statistics: set[int]) -> int:
         """Count the independent statements about noise behind some statistics."""

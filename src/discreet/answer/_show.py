@@ -44,6 +44,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         return "NULL"
     if exact:
         return f"{number(float(value))} (exact)"
+    if low == -math.inf and high == math.inf:
+        return "not determined at this ε"
     margin = (high - low) / 2
     if not math.isfinite(margin):
         return f"{number(float(value))} [{number(low)}, {number(high)}]"
@@ -82,8 +84,8 @@ def footer(answer: Answer, level: str = "95 %") -> str:
     lines = [" · ".join(parts)]
     if answer.target:
         lines.append(", ".join(answer.target) + "; ± covers noise only")
-    if answer.chosen:
-        lines.append("rows chosen by noisy numbers: ± holds for all that could be shown at once")
+    if selection := answer.selection:
+        lines.append(f"rows chosen by noisy numbers: {selection}")
     return "\n".join(lines)
 
 

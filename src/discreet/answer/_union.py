@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -86,6 +86,13 @@ class Union(Answer):
         return tuple(dict.fromkeys(named))
 
     @property
+    def selection(self) -> str | None:
+        """How intervals allow for rows that noisy numbers chose; None where none did."""
+        if self._cut:
+            return "± holds for all rows of the union that could be shown at once"
+        return "; ".join(dict.fromkeys(b.selection for b in self.branches if b.selection)) or None
+
+    @property
     def exact(self) -> frozenset[str]:
         """Columns that hold public numbers in every branch."""
         places = [{i for i, n in enumerate(b.columns) if n in b.exact} for b in self.branches]
@@ -122,7 +129,14 @@ class Union(Answer):
         """Return the rows as dictionaries of Python values."""
         return list(self._rows_of(self._below))
 
-    def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> list[Row]:
+    def interval(
+        self,
+        confidence: Number = 0.95,
+        *,
+        simultaneous: bool = False,
+        target: Literal["query", "population"] = "query",
+        size: int | None = None,
+    ) -> list[Row]:
         """Return, row by row, ``(low, high)`` for every number and keys as they are."""
         level = _exact.confidence(confidence)
         if simultaneous or self._cut:
@@ -131,6 +145,6 @@ class Union(Answer):
         below = [
             list(row.values())
             for b in self.branches
-            for row in b.interval(level, simultaneous=simultaneous)
+            for row in b.interval(level, simultaneous=simultaneous, target=target, size=size)
         ]
         return list(self._rows_of(below))

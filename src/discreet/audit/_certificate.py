@@ -260,12 +260,9 @@ def _grouped(where: _Where, keys: list[str]) -> Iterator[_Where]:
 
 def _statistics(c: str) -> Iterator[str]:
     """Every statistic that SQL has here; what does not suit a column is refused."""
-    for name, (_, call) in CALLS.items():
-        yield (
-            f"{name}({c}, {'0.9' if call.takes == ('at',) else '2'})"
-            if call.takes
-            else f"{name}({c})"
-        )
+    for name, (kind, call) in CALLS.items():
+        more = c if kind.pairs else "0.9" if call.takes == ("at",) else "2"
+        yield f"{name}({c}, {more})" if call.takes or kind.pairs else f"{name}({c})"
     yield f"COUNT(DISTINCT {c})"
     yield f"SUM({c}) FILTER (WHERE {c} IS NOT NULL)"
 

@@ -147,9 +147,22 @@ def init(
     no_input: Annotated[
         bool, typer.Option("--no-input", help="Ask nothing; leave blanks to fill in.")
     ] = False,
+    spend: Annotated[
+        str | None,
+        typer.Option(
+            "--spend", metavar="NUMBER", help="ε for private proposals; FILE is then a policy."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draft a policy from a schema, without reading a single value."""
+    if spend is not None:
+        deliver(
+            "init",
+            lambda: module("_propose").run(source, spend=spend, delta=delta),
+            as_json=as_json,
+        )
+        return
     deliver(
         "init",
         lambda: module("_init").run(

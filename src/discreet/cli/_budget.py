@@ -52,7 +52,7 @@ _FIELDS: Final = (
 
 def show(where: Where, *, analyst: str | None, last: int) -> Reply:
     """Sum up a ledger."""
-    ledger = ledger_of(where)
+    ledger = ledger_of(where, "try")
     state, lines = ledger.state, ledger.lines
     spenders = _spenders(ledger, analyst)
     data = {
@@ -60,6 +60,7 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
         "ledger": ledger.where,
         "period": state.period,
         "closed": list(state.closed),
+        "missing": list(ledger.unmarked),
         "accounting": state.limits.accounting,
         "whole": _amounts(ledger.balance()),
         "shares": {who: exactly(part) for who, part in state.limits.shares.items()},
@@ -129,6 +130,7 @@ def _show_head(console: Console, ledger: ChainedLedger) -> None:
     if state.closed:
         closed = "everything" if "*" in state.closed else ", ".join(state.closed)
         lines.append(("closed", closed))
+    lines += [("missing", name) for name in ledger.unmarked]
     facts(console, lines)
     console.print()
 
@@ -245,7 +247,7 @@ def _noise(text: str) -> str:
 def verify(where: Where) -> Reply:
     """Recompute the whole chain."""
     with working("recomputing the chain…"):
-        ledger = ledger_of(where)
+        ledger = ledger_of(where, "look")
         check = ledger.verify()
     data = {
         "policy": ledger.identity,
@@ -254,8 +256,10 @@ def verify(where: Where) -> Reply:
         "debits": check.debits,
         "period": check.period,
         "head": check.head,
+        "missing": list(check.unmarked),
     }
-    return Reply(data, lambda console: say(console, str(check), "green"))
+    color = "yellow" if check.unmarked else "green"
+    return Reply(data, lambda console: say(console, str(check), color))
 
 
 # -- export ---------------------------------------------------------------------------
@@ -263,7 +267,7 @@ def verify(where: Where) -> Reply:
 
 def export(where: Where, *, form: str, output: str | None) -> Reply:
     """Write every line of the ledger."""
-    ledger = ledger_of(where)
+    ledger = ledger_of(where, "look")
     rows = [_row(line) for line in ledger.lines]
     text = (
         _csv(rows)
@@ -275,9 +279,12 @@ def export(where: Where, *, form: str, output: str | None) -> Reply:
         return Reply(data, lambda console: verbatim(console, text.rstrip("\n")))
     path = Path(output)
     check_writable(path, "the export")
+    if path.exists():
+        raise UsageError(f"{output!r} is there already: an export is a new file")
     write(path, text)
     data["written"] = output
-    return Reply(data, lambda _: say(stderr(), f"wrote {len(rows)} lines to {output}", "dim"))
+    said = f"wrote {_print.plural(len(rows), 'line')} to {output}"
+    return Reply(data, lambda _: say(stderr(), said, "dim"))
 
 
 def _row(line: Line) -> dict[str, Any]:
@@ -366,7 +373,7 @@ def raise_totals(
     changes: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
     if not changes:
         raise UsageError("say the new total", hint="discreet budget raise --epsilon 3")
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.raise_budget(**changes, lower=lower, by=by, note=note)
     return decided(ledger, "new totals are on record")
 
@@ -374,7 +381,7 @@ def raise_totals(
 def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Reply:
     """Put new shares of the analysts on record."""
     portions = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.set_shares(portions, by=by, note=note)
     return decided(ledger, "new shares are on record" if portions else "shares are abolished")
 
@@ -382,7 +389,7 @@ def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Rep
 def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is closed."""
     _known(where, table)
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.close(table, by=by, note=note)
     return decided(ledger, f"{table or 'everything'} is closed")
 
@@ -390,14 +397,14 @@ def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
 def reopen(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is open again."""
     _known(where, table)
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.reopen(table, by=by, note=note)
     return decided(ledger, f"{table or 'everything'} is open")
 
 
 def new_period(where: Where, *, note: str, by: str) -> Reply:
     """Record that a new period begins."""
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.new_period(by=by, note=note)
     return decided(ledger, f"period {ledger.state.period} has begun with the whole budget")
 
@@ -405,17 +412,6 @@ def new_period(where: Where, *, note: str, by: str) -> Reply:
 def _known(where: Where, table: str | None) -> None:
     if table is not None:
         where.load().table(table)
-
-
-def owned(where: Where) -> ChainedLedger:
-    """Open the ledger for a decision; an edited budget in the policy does not prevent it."""
-    from discreet.ledger import open_ledger  # noqa: PLC0415 - beside its only use
-
-    place = where.place()
-    policy = where.load()
-    if "://" in place:
-        return open_ledger(place, policy.payer)
-    return open_ledger(place) if Path(place).exists() else open_ledger(place, policy)
 
 
 def decided(ledger: ChainedLedger, said: str, number: int | None = None) -> Reply:

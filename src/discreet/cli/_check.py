@@ -52,8 +52,8 @@ def run(path: Path | None, source: str | None, *, schema: bool, spend: str | Non
 def _shares(opened: Curator, spend: str) -> dict[str, Answer]:
     """Ask what part of each column's values is missing, and what part lies at an end."""
     found = {}
-    private = {t.name: _asked(t) for t in opened.policy.tables.values() if not t.public}
-    private = {name: text for name, text in private.items() if text is not None}
+    tables = [t for t in opened.policy.tables.values() if not t.public]
+    private = {t.name: text for t in tables if (text := _asked(t)) is not None}
     for name, text in private.items():
         found[name] = opened.sql(text, epsilon=decimal(spend, "spend") / len(private))
     return found

@@ -237,7 +237,8 @@ def _column_text(name: str, kind: str | None, native: str) -> list[str]:
         case "integer" | "real" | "date" | "timestamp":
             return [f"# {key} = {_SHAPES[kind]}  # {native}"]
         case None:
-            return [f"# {key} = {{ type = … }}  # a CSV file does not say its types"]
+            kinds = "category, integer, real, date, timestamp, boolean or text"
+            return [f"# {key} = {{ type = … }}  # {kinds}"]
     return [f"# {key}: {native} cannot be asked about"]
 
 

@@ -107,6 +107,9 @@ def restore(
         bool,
         typer.Option("--older", help="Lines are lost: all that was left counts as spent."),
     ] = False,
+    no_witness: Annotated[
+        bool, typer.Option("--no-witness", help="Give up the witness that it had.")
+    ] = False,
     by: By = "owner",
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
@@ -114,8 +117,8 @@ def restore(
 ) -> None:
     """Put a backup in the place of a ledger that is gone."""
     on_ledger(
-        "ledger restore", "restore", ctx, policy, ledger, file=file, older=older, by=by,
-        as_json=as_json, within="_operate",
+        "ledger restore", "restore", ctx, policy, ledger, file=file, older=older,
+        no_witness=no_witness, by=by, as_json=as_json, within="_operate",
     )  # fmt: skip
 
 
@@ -123,24 +126,36 @@ def restore(
 def adopt(
     ctx: typer.Context,
     *,
+    note: Note = "",
+    by: By = "owner",
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
-    """Accept, on record, a ledger that has come to this machine without its anchor."""
-    on_ledger("ledger adopt", "adopt", ctx, policy, ledger, as_json=as_json, within="_operate")
+    """Accept, on record, a ledger that has come here without its anchor or its witness."""
+    on_ledger(
+        "ledger adopt", "adopt", ctx, policy, ledger, note=note, by=by, as_json=as_json,
+        within="_operate",
+    )  # fmt: skip
 
 
 @ledger_app.command()
 def forget(
     ctx: typer.Context,
     *,
+    fresh_budget: Annotated[
+        bool,
+        typer.Option("--fresh-budget", help="A fresh budget is meant, whatever was spent."),
+    ] = False,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Forget a ledger that is gone together with its data: the next one starts afresh."""
-    on_ledger("ledger forget", "forget", ctx, policy, ledger, as_json=as_json, within="_operate")
+    on_ledger(
+        "ledger forget", "forget", ctx, policy, ledger, fresh_budget=fresh_budget,
+        as_json=as_json, within="_operate",
+    )  # fmt: skip
 
 
 @ledger_app.command()

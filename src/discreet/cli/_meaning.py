@@ -65,7 +65,7 @@ def of_ledger(where: Where, group: int, table: str | None, html: Path | None) ->
         raise UsageError("the page with sliders is about an ε", hint="--epsilon 0.5 --html FILE")
     if table is not None:
         where.load().table(table)
-    statement = meaning.of(ledger_of(where), group=group, table=table)
+    statement = meaning.of(ledger_of(where, "try"), group=group, table=table)
     data = {
         "group": group,
         "basis": statement.basis,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli._budget import decided, owned
+from discreet._print import plural
+from discreet.cli._budget import decided
 from discreet.cli._console import facts, say, working
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._session import Where, check_writable, ledger_of
+from discreet.ledger import RESTORED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +22,7 @@ def health(where: Where) -> Reply:
     """Figures for monitoring."""
     from discreet.ledger import health  # noqa: PLC0415 - imported when used
 
-    data = health(ledger_of(where))
+    data = health(ledger_of(where, "look"))
 
     def show(console: Console) -> None:
         facts(console, [(name, _words(value)) for name, value in data.items()])
@@ -42,41 +44,53 @@ def backup(where: Where, *, file: Path) -> Reply:
 
     check_writable(file, "the backup")
     with working("copying and checking the ledger…"):
-        lines = backup(owned(where), file)
+        lines = backup(ledger_of(where, "look"), file)
     data = {"written": str(file), "lines": lines}
-    return Reply(data, lambda c: say(c, f"{lines} lines are in {file}, checked whole.", "green"))
+    said = f"wrote {plural(lines, 'line')} to {file}, checked whole."
+    return Reply(data, lambda console: say(console, said, "green"))
 
 
-def restore(where: Where, *, file: Path, older: bool, by: str) -> Reply:
+def restore(where: Where, *, file: Path, older: bool, no_witness: bool, by: str) -> Reply:
     """Put a backup in the ledger's place."""
     from discreet.ledger import restore  # noqa: PLC0415 - imported when used
 
     with working("checking and copying the backup…"):
-        ledger = restore(file, where.place(), older=older, by=by)
-    return decided(ledger, "the ledger is restored")
+        ledger = restore(
+            file, where.place(), policy=where.load(), older=older, unwatched=no_witness, by=by
+        )
+    last = ledger.lines[-1]
+    if last.kind == "adopt":
+        return decided(ledger, "the ledger is adopted: no mark here says whether it is the latest")
+    if last.kind == "debit" and last.content["plan"] == RESTORED:
+        return decided(
+            ledger,
+            "the ledger is restored, and all that was left counts as spent. If the budget was "
+            "raised or a new period begun on a lost line, what was spent under that is not counted "
+            "here: keep it in mind before you raise it again",
+        )
+    return decided(ledger, "the ledger is restored: nothing was lost")
 
 
-def adopt(where: Where) -> Reply:
+def adopt(where: Where, *, note: str, by: str) -> Reply:
     """Accept a ledger without an anchor."""
     from discreet.ledger import adopt  # noqa: PLC0415 - imported when used
 
-    place = where.place()
-    return decided(adopt(place, where.load()), "the ledger is adopted")
+    return decided(adopt(where.place(), where.load(), by=by, note=note), "the ledger is adopted")
 
 
-def forget(where: Where) -> Reply:
+def forget(where: Where, *, fresh_budget: bool) -> Reply:
     """Forget a ledger that is gone."""
     from discreet.ledger import forget  # noqa: PLC0415 - imported when used
 
-    policy, place = where.load(), where.place()
-    forget(policy, None if "://" in place else place)
-    said = f"the ledger of {policy.identity} is forgotten"
+    policy = where.load()
+    forget(policy, where.place(), fresh_budget=fresh_budget)
+    said = f"the ledger of {policy.identity} is forgotten; the next one starts a fresh budget"
     return Reply({"decision": said}, lambda console: say(console, f"{said}.", "green"))
 
 
 def consent(where: Where, *, to: str, note: str, by: str) -> Reply:
     """Let another policy spend from this budget."""
-    ledger = owned(where)
+    ledger = ledger_of(where, "decide")
     ledger.consent(to, by=by, note=note)
     return decided(ledger, f"{to} spends from this budget")
 
@@ -93,7 +107,7 @@ def external(
     """Debit a loss from elsewhere; no data are opened."""
     from discreet.curator import record_external  # noqa: PLC0415 - imported when used
 
-    ledger = ledger_of(where, create=True)
+    ledger = ledger_of(where, "ask")
     receipt = record_external(
         where.load(), ledger, _loss(price), what=what, table=table, analyst=analyst, key=key
     )

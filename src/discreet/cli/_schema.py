@@ -104,8 +104,9 @@ def _csv_header(path: Path) -> tuple[Named, ...]:
             return file.readline(_HEADER_BYTES)
 
     line = _quietly(first, path)
-    separator = "\t" if ".tsv" in path.name else ","
-    names = next(csv.reader([line], delimiter=separator), [])
+    # the separator that cuts the header into most names, a comma where several do
+    cut = [next(csv.reader([line], delimiter=s), []) for s in (",", ";", "\t", "|")]
+    names = max(cut, key=len)
     if not names or any(not name.strip() for name in names):
         raise UsageError(f"the first line of {str(path)!r} does not name its columns")
     if any(name.strip().lstrip("+-").replace(".", "", 1).isdecimal() for name in names):

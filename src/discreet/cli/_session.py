@@ -15,7 +15,7 @@ from discreet.cli._outcome import UsageError
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
-    from discreet.ledger import ChainedLedger
+    from discreet.ledger import ChainedLedger, Purpose
     from discreet.policy import Policy
     from discreet.service import Remote
 
@@ -37,15 +37,12 @@ class Where:
         """The policy file: the one named, or the only one in this folder."""
         return policy_file(self.policy)
 
-    def place(self, *, create: bool = True) -> str:
-        """Where the ledger is, or will be; in memory if there is none and none may be made."""
-        place = self.ledger or self._natural()
-        return place if create or "://" in place or Path(place).exists() else ":memory:"
-
-    def _natural(self) -> str:
-        """Beside the policy file, or where the ledger is that another policy shares."""
+    def place(self) -> str:
+        """Where the ledger is, or will be: beside the policy file, or where another one has it."""
         from discreet.ledger import known_place  # noqa: PLC0415 - imported when used
 
+        if self.ledger:
+            return self.ledger
         other = self.load().beside
         return (other and known_place(other)) or f"{self.path.resolve()}.ledger"
 
@@ -142,8 +139,14 @@ def check_writable(path: Path | None, what: str) -> None:
     if path is None:
         return
     folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise UsageError(f"{what} cannot be written to {str(path)!r}")
+    why = (
+        "that is a folder" if path.is_dir()
+        else f"there is no folder {str(folder)!r}" if not folder.is_dir()
+        else f"the folder {str(folder)!r} is read-only" if not os.access(folder, os.W_OK)
+        else None
+    )  # fmt: skip
+    if why is not None:
+        raise UsageError(f"{what} cannot be written to {str(path)!r}: {why}")
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -159,15 +162,15 @@ def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or "not a usable path"
 
 
-def ledger_of(where: Where, *, create: bool = False) -> ChainedLedger:
-    """Open the ledger of a policy; before the first question there is nothing to open.
+def ledger_of(where: Where, purpose: Purpose) -> ChainedLedger:
+    """Open the ledger of a policy for a purpose, as :func:`discreet.ledger.open_ledger` does.
 
-    Looking (`create` is false) never makes one, so that an owner may still edit
-    the budget of a policy that nobody has used.
+    Looking never makes one, so that an owner may still edit the budget of a policy that
+    nobody has used.
     """
     from discreet.ledger import open_ledger  # noqa: PLC0415 - imported when used
 
-    return open_ledger(where.place(create=create), where.load())
+    return open_ledger(where.place(), where.load(), purpose=purpose)
 
 
 def connected(where: Where) -> Remote | None:
@@ -190,8 +193,8 @@ def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
     """Open the curator of a policy; `spend` says whether a ledger may be made."""
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
-    place = where.place(create=spend)
-    opened = open_curator(where.source, where.path, ledger=place, analyst=where.analyst)
+    book = where.place() if spend else ledger_of(where, "try")
+    opened = open_curator(where.source, where.path, ledger=book, analyst=where.analyst)
     try:
         yield opened
     finally:

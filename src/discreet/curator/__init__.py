@@ -5,6 +5,7 @@ from __future__ import annotations
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
 from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
+from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator, execute, travel
 from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
@@ -18,6 +19,7 @@ __all__ = [
     "Bill",
     "Budget",
     "Counter",
+    "Coverage",
     "Curator",
     "Job",
     "Outcome",

@@ -30,6 +30,7 @@ from discreet.privacy import Neighbours, PrivacyLoss, compose, parallel
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
     from discreet.frame import Table
+    from discreet.inference import Consistent
 
 _STEPS = 12
 """Halvings of the common factor's range: within 0.03 % of the best."""
@@ -117,6 +118,17 @@ class Batch:
         answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
         for question, answer in zip(questions, answers, strict=True):
             question.pending.fill(answer)
+
+    def consistent(self) -> Consistent:
+        """Fit the counts of all questions together, so that margins add up; after the block.
+
+        Costs nothing. Every count becomes at least as exact as it was; see
+        :func:`discreet.inference.consistent`.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        asked = [(q.lowered.query, q.pending.answer) for q in self._questions]
+        return inference.consistent(asked)
 
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""

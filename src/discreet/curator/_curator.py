@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from discreet import engines, noise
 from discreet import policy as pol
@@ -18,6 +18,7 @@ from discreet.answer import Answer, Record
 from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._coverage import Coverage, coverage_query
 from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
@@ -25,7 +26,7 @@ from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
+from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, least_cost, refusal
 from discreet.plan import (
     Aggregate,
@@ -44,7 +45,7 @@ from discreet.plan import (
 
 if TYPE_CHECKING:
     from discreet import frame, release
-    from discreet.inference import ErrorEstimate
+    from discreet.inference import ErrorEstimate, Logistic, Regression
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
 
@@ -244,6 +245,76 @@ class Curator:
         offer = read_offer(None, epsilon, delta, rho)
         return self._ask(query, offer, key=None, fresh=False)
 
+    def coverage(
+        self,
+        question: str | frame.Table,
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        key: str | None = None,
+        fresh: bool = False,
+    ) -> Coverage:
+        """Buy how much a question's row limit leaves out: units that lose rows, and rows.
+
+        Intervals of answers cover the table *after* its limits; this says how far that is
+        from the table itself. One unit is in one bucket of the histogram, so it is cheap.
+
+        Parameters
+        ----------
+        question
+            The question whose limit is meant; its WHERE and joins count.
+        epsilon, delta, rho, key, fresh
+            As in :meth:`sql`.
+        """
+        query, limit, least, most = coverage_query(self, question)
+        offer = read_offer(None, epsilon, delta, rho)
+        return Coverage(self._ask(query, offer, key=key, fresh=fresh), limit, least, most)
+
+    def regression(
+        self,
+        formula: str,
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        family: Literal["ols", "logistic"] = "ols",
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        fresh: bool = False,
+    ) -> Regression | Logistic:
+        """Fit a line or log-odds, with inference that accounts for the noise.
+
+        Parameters
+        ----------
+        formula
+            ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
+            first value being the reference.
+        table, where
+            Which table (needed when the policy has several) and which rows, as in SQL.
+            Rows in which one of the columns is NULL are left out.
+        family
+            "ols": least squares. "logistic": log-odds of a truth value, or of the second
+            of two categories, from counts; every value of a predictor is counted.
+        epsilon, delta, rho, fresh
+            As in :meth:`sql`. With several predictors ``rho=`` is the better currency.
+
+        Notes
+        -----
+        Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        def ask(text: str) -> Answer:
+            return self.sql(text, epsilon=epsilon, delta=delta, rho=rho, fresh=fresh)
+
+        if family not in ("ols", "logistic"):
+            raise ParameterError(
+                f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
+            )
+        fit = inference.least_squares if family == "ols" else inference.logistic
+        return fit(self, formula, table=table, where=where, ask=ask)
+
     def publication(
         self,
         table: str | frame.Table,
@@ -436,9 +507,23 @@ class Curator:
         if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=self._least.epsilon)
-        zcdp = self.policy.budget.accounting == "zcdp"
-        plan = price(self._lowered(query), replace(offer, currency="rho" if zcdp else "epsilon"))
-        return replace(plan, least=self._least)
+        return replace(self._priced(self._lowered(query), offer), least=self._least)
+
+    def _priced(self, lowered: Lowered, offer: Ask) -> Plan:
+        """Price a question in the currency in which it will be paid."""
+        by_epsilon, by_rho = (replace(offer, currency=c) for c in ("epsilon", "rho"))
+        if self.policy.budget.accounting != "zcdp":
+            return price(lowered, by_epsilon)
+        balances = (self.ledger.balance(), self._share())
+        if offer.rho is not None or any(len(b.routes) == 1 for b in balances):
+            return price(lowered, by_rho)
+        # both ways are open: the one by ε stays so with Laplace noise, if that has room
+        first = price(lowered, by_epsilon)
+        ways = (lambda: price(lowered, by_epsilon, "laplace"), lambda: price(lowered, by_rho))
+        for plan in (first, *(way() for way in ways)):
+            if all(b.after(plan.cost).fits for b in balances):
+                return plan
+        return first
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.

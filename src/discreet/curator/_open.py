@@ -14,7 +14,7 @@ from discreet import policy as pol
 from discreet._address import address
 from discreet.curator._curator import Curator
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
-from discreet.ledger import Ledger, MemoryLedger, claim, known_place, open_ledger
+from discreet.ledger import Ledger, claim, known_place, open_ledger
 from discreet.plan import Scan
 
 _LISTED: Final = 2_000
@@ -110,11 +110,11 @@ def _charged(
 ) -> Ledger:
     """Open the ledger, unless the data are charged to another budget; a refusal leaves nothing.
 
-    A ledger in memory is held to the same, and claims nothing: it ends with the process.
+    A ledger in memory, or one to look at, is held to the same, and claims nothing.
     """
     claim(names, policy, enter=False)
     book = open_ledger(ledger, policy) if isinstance(ledger, str | os.PathLike) else ledger
-    if not isinstance(book, MemoryLedger):
+    if getattr(book, "claims", True):
         claim(names, policy)
         for inode in inodes:
             with suppress(LedgerIntegrityError):  # of a file that is gone: its number is used again

@@ -17,7 +17,15 @@ def check_statements(engine: Engine, lowered: Lowered) -> None:
     for part in lowered.parts:
         aggregate = lowered.aggregates[part.aggregate]
         for measure, moves in part.inputs:
-            check_statement(engine, aggregate, measure, moves, groups=part.groups, kind=part.kind)
+            check_statement(
+                engine,
+                aggregate,
+                measure,
+                moves,
+                groups=part.groups,
+                degree=part.degree,
+                kind=part.kind,
+            )
 
 
 def check_statement(
@@ -27,6 +35,7 @@ def check_statement(
     declared: Sensitivity,
     *,
     groups: int | None = None,
+    degree: int | None = None,
     kind: str,
 ) -> None:
     """Refuse one statement that could fail or lets a unit move a measure by more than declared."""
@@ -36,7 +45,8 @@ def check_statement(
     reading = proof.columns[len(aggregate.keys) + measure]
     bounds = (declared.l1, declared.l2_squared, declared.linf)
     few = min(reading.groups, reading.rows, reading.cells)
-    if not reading.within(*bounds, aggregate.neighbours.value) or few > (groups or few):
+    wrong = degree is not None and reading.upto != degree
+    if wrong or not reading.within(*bounds, aggregate.neighbours.value) or few > (groups or few):
         raise UnprovenStatementError(
             "the statement does not limit what one unit contributes as far as it is priced",
             reason=f"{kind} declares {declared}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from discreet._exact import show
-from discreet._print import short
+from discreet._print import number, short
 from discreet.plan import Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
@@ -81,14 +81,24 @@ class Quote:
         limits = query.limits
         unit = plan.lowered.aggregates[0].unit
         bound = ", ".join(
-            f"{getattr(limits, f)} {f.replace('_', ' ')}"
+            _counted(getattr(limits, f), f.replace("_", " "))
             for f in ("rows", "groups", "rows_per_group")
             if getattr(limits, f) is not None
         )
         lines.append(f"unit    {'one row' if unit is None else unit}: at most {bound}")
         if plan.lowered.selector is not None:
-            at = plan.parts[plan.lowered.selector].law.at
-            lines.append(f"keys    shown when their noisy number of units reaches {at}")
+            law = plan.parts[plan.lowered.selector].law
+            what = "number" if law.scale == 1 else "weight"
+            at = number(law.at / law.scale)
+            lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
         lines.append(f"plan    {query.hash[:12]}")
         lines += ["        " + line for line in describe(query).splitlines()]
         return "\n".join(lines)
+
+
+def _counted(n: int, words: str) -> str:
+    """So many rows or groups, one of them in the singular."""
+    first, _, rest = words.partition(" ")
+    return " ".join(
+        [str(n), first.removesuffix("s") if n == 1 else first, *([rest] if rest else [])]
+    )

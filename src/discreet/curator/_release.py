@@ -57,6 +57,7 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
             "unit": lowered.aggregates[0].unit or "row",
             "target": plan.target,
             "rows_of_one_unit": lowered.rows_of_one_unit,
+            "values_of_one_row": lowered.values_of_one_row,
             # public, and independent of everything: chances that readers must not toss twice
             "coin": noise.random_words(2).tobytes().hex(),
         },

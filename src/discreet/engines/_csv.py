@@ -81,7 +81,7 @@ class Lines:
         names = {*table.columns, table.unit}
         self._wanted = {i: name for i, name in enumerate(self._header) if name in names}
         reads = [
-            f"{_read(table.columns.get(n), _SQL.quote(n))} AS {_SQL.quote(n)}"
+            f"{_read(table.columns.get(n), _SQL.quote(n), table.numbers)} AS {_SQL.quote(n)}"
             for n in self._wanted.values()
         ]
         self.columns = ", ".join(reads) or "1 AS nothing"
@@ -334,7 +334,20 @@ def _distinct(names: list[str]) -> list[str]:
     return names
 
 
-def _read(column: pol.Column | None, x: str) -> str:
+_LEFT_OUT: Final = "$€£¥₣ '’\u00a0\u2009\u202f"
+"""Currency signs, spaces and apostrophes in numbers."""
+
+
+def _plain(x: str, numbers: str) -> str:
+    """Write a number of a spelling as a plain one; what is none stays none."""
+    point, groups = (".", ",") if numbers == "1,234.50" else (",", ".")
+    bare = f"translate({x}, {_SQL.text(_LEFT_OUT + groups)}, '')"
+    return bare if point == "." else f"replace({bare}, ',', '.')"
+
+
+def _read(column: pol.Column | None, x: str, numbers: str | None = None) -> str:
+    if numbers is not None and isinstance(column, pol.Integer | pol.Real):
+        x = _plain(x, numbers)
     match column:
         case pol.Integer():
             return f"TRY_CAST({x} AS HUGEINT)"

@@ -182,6 +182,8 @@ def family(native: str) -> Physical:
 
 def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> PostgresEngine:
     """Open a URL, or use a connection that the caller keeps."""
+    if any(table.numbers for table in policy.tables.values()):
+        raise SchemaError("numbers says how a CSV file writes them; this source is a database")
     try:
         import psycopg  # noqa: PLC0415 - an optional engine
     except ImportError:

@@ -255,8 +255,12 @@ class _Statement:
         row, group, rank = self.packed(items.values()), self.packed(keys), self.fresh("h")
         hashed = self.mixed(node.coin, below, [residue(self.dialect, k) for k in keys])
         columns = [UNIT, *row.columns, *group.columns, f"{hashed} AS {rank}"]
+        upto = None
+        if node.upto is not None:
+            upto = self.fresh("d")
+            columns.append(f"{below.columns[node.upto]} AS {upto}")
         body = _select(columns, below.body)
-        body = self.first(body, "dense_rank", [UNIT], [rank, *group.order], node.n)
+        body = self.first(body, "dense_rank", [UNIT], [rank, *group.order], node.n, upto=upto)
         return self.unpacked(node.schema, row, below, body)
 
     def packed(self, items: Iterable[Item]) -> Packed:
@@ -274,12 +278,20 @@ class _Statement:
         return _Rows(_select(outputs, body), columns, below.unit)
 
     def first(
-        self, body: str, function: str, partition: list[str], order: list[str], most: int
+        self,
+        body: str,
+        function: str,
+        partition: list[str],
+        order: list[str],
+        most: int,
+        *,
+        upto: str | None = None,
     ) -> str:
         rank = self.fresh("n")
         ranked = _ranked(body, function, partition, order, rank)
+        few = "" if upto is None else f" AND {rank} <= {upto}"
         # not "<=": DuckDB would rewrite that into one heap per unit, slow and out of memory
-        return f"SELECT * FROM ({ranked}) AS s WHERE {rank} BETWEEN 1 AND {most}"
+        return f"SELECT * FROM ({ranked}) AS s WHERE {rank} BETWEEN 1 AND {most}{few}"
 
     def mixed(self, coin: int, rows: _Rows, parts: list[str]) -> str:
         assert rows.unit is not None

@@ -128,6 +128,12 @@ class _Opener:
 
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
+        path = str(source) if isinstance(source, str | Path) else ""
+        if table.numbers and (not path or is_duckdb_file(path) or path.endswith(_PARQUET)):
+            raise SchemaError(
+                f"table {table.name!r}: numbers says how a CSV file writes them, and its source "
+                "is none"
+            )
         name = _SQL.quote(table.name)
         label = f"{table.name} as given" if table.public else table.name
         view = _SQL.quote(label)

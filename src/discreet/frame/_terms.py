@@ -170,7 +170,8 @@ def _call(entry: Fluent, given: Mapping[str, object]) -> Term:
     operand = Term("star", ()) if of is None else sql(of)
     if sql_name == "COUNT DISTINCT":
         sql_name, operand = "COUNT", Term("distinct", (operand,))
-    more = [value(given[n]) for n, default in entry.takes if given[n] != default]
+    as_term = sql if entry.paired else value
+    more = [as_term(given[n]) for n, default in entry.takes if entry.paired or given[n] != default]
     call = Term("call", (sql_name, operand, *more))
     where = given["where"]
     return call if where is None else Term("filter", (call, sql(where)))

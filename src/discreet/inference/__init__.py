@@ -9,14 +9,18 @@ a mechanism's release, or as plain numbers with a law.
 question                       function
 =============================  ============================================================
 where is the exact value?      interval, ratio_interval, combine(…).estimate(w).interval
-where is the population?       proportion_interval, ump_interval, mean_interval,
+where is the population?       population_interval (every statistic of an answer),
+                               proportion_interval, ump_interval, mean_interval,
                                parametric_bootstrap, normal_mean_interval (private data)
 is a proportion p₀?            proportion_test, ump_test
 do counts fit, are two         chisquare_gof, chisquare_independence
 columns independent?
-do means or ranks differ?      two_sample_test, paired_test, mean_test, rank_test,
+do means or ranks differ?      two_sample_test, anova_test, paired_test, mean_test, rank_test,
                                signed_rank_test; any SciPy test: test_of_tests,
                                over a curator's table: curated_test
+are two columns related?       correlation_test, Curator.regression
+how are values spread?         histogram, ecdf
+how many people are needed?    sample_size
 how useful is it?              noise_size, usefulness, accuracy, accuracy_curve, error_of
 =============================  ============================================================
 
@@ -29,16 +33,23 @@ Examples
 
 from __future__ import annotations
 
+from discreet.inference._anova import anova_test, correlation_test
+from discreet.inference._bands import Band, ecdf, histogram
 from discreet.inference._chisquare import chisquare_gof, chisquare_independence
 from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
+from discreet.inference._consistent import Consistent, consistent
 from discreet.inference._curated import curated_test
+from discreet.inference._design import sample_size
 from discreet.inference._error import ErrorEstimate, error_of
 from discreet.inference._inputs import Noisy, noisy
 from discreet.inference._intervals import interval, nonnegative_bias, ratio_interval
 from discreet.inference._laws import Gaussian, Laplace, Noise
+from discreet.inference._logistic import Logistic, logistic
 from discreet.inference._nonnegative import Reconstruction
 from discreet.inference._normal_mean import NormalMean, normal_mean_interval
+from discreet.inference._population import population_interval
 from discreet.inference._proportion import proportion_interval, proportion_test
+from discreet.inference._regression import Regression, least_squares
 from discreet.inference._results import Interval, TestResult
 from discreet.inference._sampling import (
     NormalPlus,
@@ -72,7 +83,9 @@ from discreet.inference._utility import (
 )
 
 __all__ = [
+    "Band",
     "Combined",
+    "Consistent",
     "Curve",
     "ErrorEstimate",
     "Errors",
@@ -80,6 +93,7 @@ __all__ = [
     "Gaussian",
     "Interval",
     "Laplace",
+    "Logistic",
     "Moments",
     "Noise",
     "NoiseSize",
@@ -87,20 +101,28 @@ __all__ = [
     "NormalMean",
     "NormalPlus",
     "Reconstruction",
+    "Regression",
     "TestResult",
     "Tulap",
     "Usefulness",
     "accuracy",
     "accuracy_curve",
+    "anova_test",
     "chisquare_gof",
     "chisquare_independence",
     "clamped_normal",
     "combine",
+    "consistent",
+    "correlation_test",
     "curated_test",
+    "ecdf",
     "error_of",
     "errors",
+    "histogram",
     "interval",
     "inverse_variance",
+    "least_squares",
+    "logistic",
     "mean_interval",
     "mean_test",
     "moments",
@@ -111,10 +133,12 @@ __all__ = [
     "normal_mean_interval",
     "paired_test",
     "parametric_bootstrap",
+    "population_interval",
     "proportion_interval",
     "proportion_test",
     "rank_test",
     "ratio_interval",
+    "sample_size",
     "signed_rank_test",
     "test_of_tests",
     "tuned_parts",

@@ -45,8 +45,8 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Description, Noisy, read_n, resolve, sampled
-from discreet.inference._laws import Floats, Rng, generator
+from discreet.inference._inputs import Description, Noisy, read_n, repeatable, resolve, sampled
+from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
 from discreet.inference._results import TestResult, read_draws
 
@@ -100,7 +100,7 @@ def chisquare_gof(
         statistic = float(u @ weight @ u)
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
-        source, k = generator(rng), read_draws(draws)
+        source, k = repeatable(rng, item), read_draws(draws)
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         sizes = np.full(k, float(size)) if n is not None else np.maximum(null.sum(axis=1), 1.0)
         statistic = float(_pearson(z[None, :], p[None, :] * size)[0])
@@ -170,7 +170,7 @@ def chisquare_independence(
             size,
             item,
             draws=read_draws(draws),
-            rng=generator(rng),
+            rng=repeatable(rng, item),
             known=n is not None,
         )
         how = f"Monte Carlo, {draws} draws"

@@ -10,6 +10,7 @@ relations or units, sample sizes that contradict the record.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
@@ -21,7 +22,7 @@ from discreet import mechanisms as m
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
-from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, named
+from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, Rng, generator, named
 from discreet.plan import Formula, Mean, Spread, StatisticValue, Total, WeightedSum
 
 
@@ -374,6 +375,19 @@ def rows_of(record: Record, part: int, *, one: bool) -> tuple[int | None, int | 
         return None, None
     cell, all_cells = (e if type(e) is int else None for e in entry)
     return (cell if one else all_cells), all_cells
+
+
+def repeatable(rng: Rng, *items: Noisy) -> np.random.Generator:
+    """Read ``rng=``; left out, it follows from what was released: one release, one p-value.
+
+    The record's own random bits decide where there are any, else the numbers.
+    """
+    if rng is not None:
+        return generator(rng)
+    seed = hashlib.sha256()
+    for item in items:
+        seed.update(repr(item.coin).encode() + np.asarray(item.value, np.float64).tobytes())
+    return np.random.default_rng(int.from_bytes(seed.digest(), "big"))
 
 
 def coin_of(record: Record, part: int, cell: int) -> str | None:

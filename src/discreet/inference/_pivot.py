@@ -25,7 +25,7 @@ E. Fieller, "Some problems in interval estimation", JRSS B 1954.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -148,20 +148,29 @@ def inverted(
         t = statistic(groups, shifts)
         return np.asarray((low <= t) & (t <= high))
 
-    steps = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 600)])
+    return hull(kept, estimate, bottom, top)
+
+
+def hull(
+    kept: Callable[[Floats], Floats], estimate: float, bottom: float, top: float, places: int = 600
+) -> tuple[float, float]:
+    """Ends of the hull of the numbers in a range that a test keeps, searched from an estimate.
+
+    So many `places` on either side, each further out by a constant factor, find the outermost
+    one that is kept; the end is then found between it and the next.
+    """
+    steps = np.concatenate([[0.0], np.geomspace(1e-9, 1.0, places)])
 
     def end(limit: float) -> float:
-        places = estimate + (limit - estimate) * steps
-        good = np.flatnonzero(kept(places))
-        if good.size == 0:
-            return estimate
-        if good[-1] == places.size - 1:
-            return limit
-        inside, outside = float(places[good[-1]]), float(places[good[-1] + 1])
-        for _ in range(30):
-            middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if kept(np.array([middle]))[0] else (inside, middle)
-        return outside
+        line = estimate + (limit - estimate) * steps
+        for _ in range(8):
+            good = np.flatnonzero(kept(line))
+            if good.size == 0:
+                return estimate if line[0] == estimate else float(line[0])
+            if good[-1] == line.size - 1:
+                return float(line[-1])
+            line = np.linspace(line[good[-1]], line[good[-1] + 1], 17)
+        return float(line[-1])
 
     return end(bottom), end(top)
 

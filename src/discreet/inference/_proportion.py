@@ -29,8 +29,16 @@ from scipy import special
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Noisy, check_count, read_n, resolve, sampled, shared
-from discreet.inference._laws import Floats, Noise, Rng, generator
+from discreet.inference._inputs import (
+    Noisy,
+    check_count,
+    read_n,
+    repeatable,
+    resolve,
+    sampled,
+    shared,
+)
+from discreet.inference._laws import Floats, Noise, Rng
 from discreet.inference._results import (
     POPULATION,
     Interval,
@@ -155,7 +163,7 @@ def _exact_pvalue(z: Floats, n: int, p0: float, noise: Noise, side: str) -> Any:
 def _simulated_pvalue(
     z: Floats, n: int, p0: float, noise: Noise, side: str, *, draws: int, rng: Rng
 ) -> Any:
-    source = generator(rng)
+    source = repeatable(rng, Noisy(z, noise))
     null = source.binomial(n, p0, draws) + noise.simulate(source, draws)
     if side == "two-sided":
         null, z = np.abs(null - n * p0), np.abs(z - n * p0)

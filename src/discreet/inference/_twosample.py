@@ -59,6 +59,7 @@ from discreet.inference._inputs import (
     find_cell,
     noisy,
     output_formula,
+    repeatable,
     rows_of,
     sampled,
     shared,
@@ -365,6 +366,11 @@ def _group(x: Any, low: Number | None, high: Number | None, epsilon: Number | No
     return moments(x, low, high, epsilon)
 
 
+def group_of(g: Moments) -> Group:
+    """Released moments as the pivot reads them."""
+    return Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2, g.mix)
+
+
 def _mean_test(
     groups: list[Moments],
     null: float,
@@ -374,11 +380,9 @@ def _mean_test(
     rng: Rng,
 ) -> TestResult:
     """Test that one mean is `null`, or that two means differ by it."""
-    source, draws = generator(rng), read_draws(draws)
-    released = [
-        Group(g.values[:, None], g.laws, (g.low + g.high) / 2, (g.high - g.low) / 2, g.mix)
-        for g in groups
-    ]
+    parts = [part for g in groups for part in (g.count, g.first, g.second)]
+    source, draws = repeatable(rng, *parts), read_draws(draws)
+    released = [group_of(g) for g in groups]
     t = float(statistic(released, np.array([null]))[0])
     ratios = null_draws(released, null, draws, source)
     means = [float(g.mean[0]) for g in released]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from discreet.ledger._backup import backup, restore
 from discreet.ledger._budget import caps, least_cost, refusal
-from discreet.ledger._chain import Line
+from discreet.ledger._chain import RESTORED, Line
 from discreet.ledger._data import claim
 from discreet.ledger._health import health
-from discreet.ledger._ledger import ChainedLedger, Verified
+from discreet.ledger._ledger import ChainedLedger, Purpose, Verified
 from discreet.ledger._open import (
     MemoryLedger,
     PostgresLedger,
@@ -26,6 +26,7 @@ from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, charge
 from discreet.ledger._state import State
 
 __all__ = [
+    "RESTORED",
     "Balance",
     "ChainedLedger",
     "Entry",
@@ -33,6 +34,7 @@ __all__ = [
     "Line",
     "MemoryLedger",
     "PostgresLedger",
+    "Purpose",
     "Receipt",
     "SqliteLedger",
     "State",

@@ -38,7 +38,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,6 +72,7 @@ class Mark:
     number: int
     hash: str
     where: str
+    witness: str = ""  # address of the witness that watched, if there was one
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,14 @@ class Anchor:
 
     path: str
     durable: bool
+
+    afar = ""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        place = "beside the ledger" if self.durable else "in the user's state directory"
+        return f"the anchor {place}"
 
     def read(self) -> Mark | None:
         """Give the mark; None if there is none that can be read."""
@@ -228,7 +237,7 @@ def _own(path: str, deadline: float) -> int | None:
 
 
 def _written(turn: int, mark: Mark) -> bytes:
-    fields = {f: getattr(mark, f) for f in mark.__slots__}
+    fields = {f: value for f in mark.__slots__ if (value := getattr(mark, f)) != ""}
     text = canonical({"turn": turn, **fields})
     line = f"{text}\n{digest(text)}\n".encode()
     if len(line) > _SLOT:
@@ -255,7 +264,7 @@ def _parsed(slot: bytes) -> tuple[int, Mark] | None:
 def _unusable(path: str) -> LedgerError:
     return LedgerError(
         f"the ledger's anchor {path!r} cannot be used; nothing was released",
-        hint="make it readable and writable, or export XDG_STATE_HOME=/a/writable/folder",
+        hint="make the file and its folder readable and writable for this user",
     )
 
 
@@ -280,6 +289,16 @@ class AnyAnchor(Protocol):
         """Whether it stands beside the ledger and survives a power cut."""
         ...
 
+    @property
+    def afar(self) -> str:
+        """Address of a witness; empty for a file."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        ...
+
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""
         ...
@@ -287,6 +306,25 @@ class AnyAnchor(Protocol):
     def held(self, wait: float) -> AbstractContextManager[AnyHeld]:
         """Keep everybody else from moving the mark."""
         ...
+
+
+def check_watch(where: str, anchors: Sequence[AnyAnchor], marks: Sequence[Mark | None]) -> None:
+    """Refuse to go on without a witness that a ledger is known to have had.
+
+    A witness that has never seen the ledger is none either. The owner gives one up by
+    adopting the ledger, on record.
+    """
+    known = next((mark.witness for mark in marks if mark is not None and mark.witness), "")
+    seen = any(mark and anchor.afar for anchor, mark in zip(anchors, marks, strict=True))
+    if known and not seen:
+        named = any(anchor.afar for anchor in anchors)
+        why = "the one that is named now has not seen it" if named else "none is named now"
+        raise LedgerIntegrityError(
+            f"the ledger {where!r} was watched by a witness at {known!r}, and {why}: a copy on "
+            "another host could be used as well",
+            hint=f'witness = "{known}" under [ledger]; if its owner gives it up: '
+            "discreet ledger adopt",
+        )
 
 
 def beside(ledger: str) -> Anchor:

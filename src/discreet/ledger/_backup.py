@@ -26,12 +26,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from discreet._canonical import canonical
+from discreet._print import plural
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
-from discreet.ledger._anchor import AnyHeld, Mark, of_user
-from discreet.ledger._chain import Head, Line, check_links, reached
-from discreet.ledger._ledger import ChainedLedger, debit_body, settle_in
+from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
+from discreet.ledger._chain import RESTORED, Head, Line, check_links, reached
+from discreet.ledger._ledger import ChainedLedger, debit_body, foreign, settle_in
 from discreet.ledger._open import anchors_of, open_ledger, witness_of
 from discreet.ledger._outcomes import check_store, question_of
 from discreet.ledger._postgres import PostgresStore
@@ -41,6 +41,7 @@ from discreet.ledger._state import State
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn
 from discreet.plan import Cost
+from discreet.policy import Policy
 
 _UNKNOWN: Final = Fraction(10**9)
 
@@ -74,7 +75,9 @@ def restore(
     to: str | os.PathLike[str],
     *,
     older: bool = False,
+    policy: Policy | None = None,
     witness: str | None = None,
+    unwatched: bool = False,
     by: str = "owner",
 ) -> ChainedLedger:
     """Put a backup in the place of a ledger that is gone.
@@ -87,8 +90,12 @@ def restore(
         Path or ``postgresql://`` URL of the ledger.
     older
         Accept a backup that misses lines: all that was left in it counts as spent.
+    policy
+        The policy that it belongs to; names the witness.
     witness
         As in :func:`discreet.ledger.open_ledger`.
+    unwatched
+        Go on without a witness that the ledger is known to have had.
     by
         Who decides; goes on record.
 
@@ -103,18 +110,28 @@ def restore(
     identity = kept.owner()
     if identity is None:
         raise LedgerError(f"there is no ledger in {str(source)!r}")
+    if policy is not None and policy.identity != identity:
+        raise foreign(kept.where, identity, policy.identity)
     kept = SqliteStore(kept.where, identity)
     where = os.fspath(to)
+    mark = of_user(identity).read()
+    if mark is not None and Path(mark.where).exists() and mark.where != os.path.realpath(where):
+        raise LedgerError(
+            f"policy {identity!r} has its ledger at {mark.where!r}: nothing to restore"
+        )
     place: Store = PostgresStore(where, identity) if "://" in where else _file(where, identity)
-    anchors = anchors_of(place.where if "://" not in where else where, identity,
-                         witness_of(witness, None))  # fmt: skip
+    own = place.where if "://" not in where else where
+    anchors = anchors_of(own, identity, witness_of(witness, policy, own, identity))
+    if not unwatched:
+        check_watch(place.where, anchors, [anchor.read() for anchor in anchors])
     with kept.reading() as tx:
         head = tx.head()
         if head is None:
             raise LedgerError(f"there is no ledger in {str(source)!r}")
         lines = _checked(tx, head)
-        _put(tx, lines, head, place, anchors, older=older, by=by)
-    return open_ledger(where, identity if "://" in where else None, witness=witness)
+        _put(tx, lines, head, place, anchors, older=older, by=by, file=str(source))
+    known = policy or (identity if "://" in where else None)
+    return open_ledger(where, known, witness=witness, purpose="decide")
 
 
 def _put(
@@ -126,6 +143,7 @@ def _put(
     *,
     older: bool,
     by: str,
+    file: str,
 ) -> None:
     with ExitStack() as stack:
         order = sorted(anchors, key=lambda anchor: anchor.durable)
@@ -134,9 +152,9 @@ def _put(
         missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
         if missing and not older:
             raise LedgerIntegrityError(
-                f"this backup misses {missing} lines that the ledger had: what they spent is not "
-                "known",
-                hint=Hint.call("restore", "discreet ledger restore", older=True),
+                f"this backup misses {plural(missing, 'line')} that the ledger had: what was spent "
+                "on them is not known",
+                hint=Hint.call("restore", "discreet ledger restore", file, older=True),
             )
         with place.writing(create=True) as copy:
             if copy.head() is not None:
@@ -146,9 +164,10 @@ def _put(
             if missing:
                 _all_spent(turn, missing, by, lines)
             elif not marks:
-                turn.append("adopt", {})
+                turn.append("adopt", {"by": by, "note": "restored where no mark was"})
+        watch = next((anchor.afar for anchor in anchors if anchor.afar), "")
         mark = Mark(turn.head.content.policy, lines[0].hash, turn.head.number, turn.head.hash,
-                    place.where)  # fmt: skip
+                    place.where, watch)  # fmt: skip
         for own in held:
             own.move(mark, back=True)
 
@@ -179,9 +198,9 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
         policy=state.policy,
         fingerprint="",
         analyst=None,
-        plan="restore",
+        plan=RESTORED,
         cost=_left(state),
-        noise=canonical({"lost": missing, "by": by}),
+        noise="",
         neighbours=debit.get("neighbours", "add-remove"),
         unit=debit.get("unit"),
         runs=False,
@@ -191,7 +210,7 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
         # its answer may have been released on a line that is lost: there must be no other
         line = lines[number - 1]
         settle_in(turn, Receipt(number, line.hash, line.when), None)
-    body = debit_body(state, entry)
+    body = debit_body(state, entry) | {"by": by}
     question = body["question"] = question_of(state, entry, body["cost"])
     turn.append("debit", body, question=question)
 
@@ -232,11 +251,6 @@ def _file(where: str, identity: str) -> SqliteStore:
         raise LedgerError(
             f"there is a file at {place!r}: a restore does not replace it",
             hint=f"mv {place} {place}.damaged",
-        )
-    mark = of_user(identity).read()
-    if mark is not None and mark.where != place and Path(mark.where).exists():
-        raise LedgerError(
-            f"policy {identity!r} has its ledger at {mark.where!r}: nothing to restore"
         )
     return SqliteStore(place, identity)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from discreet._canonical import canonical, digest
-from discreet.errors import BudgetExceededError, LedgerIntegrityError
+from discreet.errors import BudgetExceededError, LedgerError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
 from discreet.ledger._state import State, after, read_cost
@@ -30,6 +30,30 @@ from discreet.ledger._state import State, after, read_cost
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
                 "format", "consent")  # fmt: skip
+
+
+RESTORED: Final = "restore"
+"""Plan of a debit that stands for lines that are lost."""
+RESTORE: Final = "mv the ledger away, then: discreet ledger restore FILE (the latest backup)"
+"""What to do with a ledger that cannot be trusted; anchors stay where they are."""
+
+
+class AbsentError(LedgerError):
+    """There is no ledger, and nobody knows of one."""
+
+
+def absent(where: str) -> AbsentError:
+    """Say that there is no ledger in a place."""
+    return AbsentError(f"there is no ledger at {where!r}: nothing has been asked yet")
+
+
+def gone(where: str) -> LedgerIntegrityError:
+    """Refusal of a ledger that was there."""
+    return LedgerIntegrityError(
+        f"the ledger {where!r} was there and is gone: a new one would be a fresh budget",
+        hint="discreet ledger restore FILE (the latest backup); if the data are gone too: "
+        "discreet ledger forget --fresh-budget",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +177,7 @@ def damaged(number: int) -> LedgerIntegrityError:
     """Refusal of a chain that is broken at a line."""
     return LedgerIntegrityError(
         f"line {number} of the ledger is not as it was written: the ledger was edited or damaged",
-        hint="restore the latest backup of the ledger together with its .anchor file",
+        hint=RESTORE,
     )
 
 
@@ -187,7 +211,7 @@ def replayed(lines: Iterable[Line], head: Head) -> Iterator[tuple[State | None, 
         try:
             state = after(state, line.kind, line.content, line.number)
             # a restored ledger charges more than the whole where lost lines may have
-            if line.kind == "debit" and line.content.get("plan") != "restore":
+            if line.kind == "debit" and line.content.get("plan") != RESTORED:
                 check_total(state)
         except (KeyError, TypeError, ValueError, BudgetExceededError):
             raise damaged(line.number) from None

@@ -44,16 +44,17 @@ def claim(sources: Iterable[str], policy: Policy, *, enter: bool = True) -> None
         except OSError:
             raise LedgerError(
                 "the list of budgets over this source cannot be used; nothing was released",
-                hint="export XDG_STATE_HOME=/a/writable/folder",
+                hint="make its folder readable and writable for this user: "
+                f"{os.path.dirname(path)}",  # noqa: PTH120 - the path is text everywhere here
             ) from None
         if payer not in names:
             unnamed = names[0].startswith("sha256:")
             raise LedgerIntegrityError(
                 f"this source has a budget already, under policy {names[0]!r}: a policy of "
                 "another name over the same data would be a fresh one",
-                hint='[policy] name = "…" in the other one, then beside = "…"'
+                hint='name = "…" under [policy] of the other one, then beside = "…" here'
                 if unnamed
-                else f'[policy] beside = "{names[0]}"',
+                else f'beside = "{names[0]}" under [policy]',
             )
 
 

@@ -40,11 +40,15 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from fractions import Fraction
+from typing import Any, Final, Literal, TypeVar
 
+from discreet._exact import show
+from discreet._log import note
+from discreet._print import plural
 from discreet.errors import (
     Hint,
     IdempotencyError,
@@ -55,13 +59,15 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark
+from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark, check_watch
 from discreet.ledger._chain import (
     Head,
     Line,
+    absent,
     check_head,
     check_links,
     damaged,
+    gone,
     next_line,
     reached,
     seals,
@@ -81,9 +87,12 @@ from discreet.ledger._protocol import Balance, Entry, Receipt, charge
 from discreet.ledger._state import FORMAT, State, budget_body, coarse, cost_body, rational
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
-from discreet.policy import Budget, Policy
+from discreet.policy import Policy
 
 T = TypeVar("T")
+
+Purpose = Literal["ask", "look", "try", "decide", "adopt"]
+"""Why a ledger is opened; see :func:`discreet.ledger.open_ledger`."""
 
 _LONGEST_KEY: Final = 200
 _TRIES: Final = 3
@@ -98,11 +107,15 @@ class Verified:
     debits: int
     period: int
     head: str
+    unmarked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        missing = " and ".join(self.unmarked)
+        lost = f"; {missing} {'is' if len(self.unmarked) == 1 else 'are'} missing"
         return (
-            f"{self.lines} lines, {self.debits} of them debits, period {self.period}: "
-            f"chain, totals and anchors agree (head {self.head[:16]})"
+            f"{plural(self.lines, 'line')}, {self.debits} of them debits, period {self.period}: "
+            f"chain, totals and {'the other ' if missing else ''}anchors agree"
+            f"{lost if missing else ''} (head {self.head[:16]})"
         )
 
 
@@ -123,8 +136,10 @@ class ChainedLedger(Decisions):
         in an old one. None: only look at, or decide about, an existing ledger.
     anchors
         Where the last known line is remembered.
-    adopt
-        Accept a ledger without any anchor, and put that on record.
+    purpose
+        Why it is opened, as in :func:`discreet.ledger.open_ledger`.
+    by, note
+        Who adopts it, and why.
     """
 
     def __init__(
@@ -134,12 +149,19 @@ class ChainedLedger(Decisions):
         policy: Policy | None,
         anchors: Sequence[AnyAnchor] = (),
         *,
-        adopt: bool = False,
+        purpose: Purpose = "ask",
+        by: str = "owner",
+        note: str = "",
     ) -> None:
         self._store = store
         self._anchors = tuple(anchors)
         self.identity = identity
-        self._first = self._open(policy, adopt=adopt)
+        self._guest = None if policy is None or policy.identity == identity else policy.identity
+        if purpose in {"decide", "adopt"}:
+            self._check_owner()
+        self.claims = bool(self._anchors) and purpose not in {"look", "try"}
+        """Whether data that are opened with it are entered as charged to it."""
+        self._first = self._open(policy, purpose, {"by": by, "note": note})
 
     @property
     def where(self) -> str:
@@ -151,55 +173,67 @@ class ChainedLedger(Decisions):
 
     # -- opening ------------------------------------------------------------------
 
-    def _open(self, policy: Policy | None, *, adopt: bool) -> str:
-        first, complete = (None, False) if adopt else self._look(policy)
-        if first is not None and complete:
-            return first
+    def _open(self, policy: Policy | None, purpose: Purpose, signed: dict[str, str]) -> str:
+        """Check the ledger as it is; write what is missing, unless we only look."""
+        marks, version, first = self.marks(), self._store.version(), None
+        looking, adopting = purpose in {"look", "try"}, purpose == "adopt"
+        makes = policy is not None and not looking and not adopting
+        if version is None and not any(marks) and not makes:
+            raise absent(self.where)
+        if not adopting:
+            check_watch(self.where, self._anchors, marks)
+        if (version == FORMAT and any(marks)) or (looking and version in {FORMAT, None}):
+            first, complete = self._look(policy, purpose)
+            if looking or (complete and not adopting):
+                return first
+            if complete:
+                raise LedgerError(f"the ledger {self.where!r} is in order: nothing to adopt")
         try:
-            return self._enter(policy, adopt=adopt)
+            return self._enter(policy, purpose, signed if adopting else None, makes=makes)
         except LedgerError as error:
             # who may not write the marks may still look; every debit will be refused
             if first is None or type(error) is not LedgerError:
                 raise
             return first
 
-    def _enter(self, policy: Policy | None, *, adopt: bool) -> str:
+    def _enter(
+        self, policy: Policy | None, purpose: Purpose, signed: dict[str, str] | None, *, makes: bool
+    ) -> str:
         """Open, and write what is missing: the first line, a newer format, marks."""
         opening: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
         if policy is not None:  # before the locks: it may take a moment
             opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
         with self._held() as anchors:
             marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
-            create = policy is not None and not marks
+            create = makes and not marks
             self._store.prepare()
             with self._store.writing(create=create) as tx:
                 head = tx.head()
                 if head is None:
                     if not create:
-                        raise LedgerIntegrityError(
-                            f"the ledger {self.where!r} holds no line of policy "
-                            f"{self.identity!r}, although it is known to have had some"
-                        )
+                        raise gone(self.where) if marks else absent(self.where)
                     line, head = next_line(None, now(), "open", opening)
                     tx.append(line, head)
                     self._first = line.hash
                 else:
                     turn = Turn(tx, head)
-                    self._first = self._reopen(turn, policy, marks, adopt=adopt)
+                    self._first = self._reopen(turn, policy, purpose, marks, signed)
                     head = turn.head
             self._move(anchors, head)
         return self._first
 
-    def _look(self, policy: Policy | None) -> tuple[str | None, bool]:
+    def _look(self, policy: Policy | None, purpose: Purpose) -> tuple[str, bool]:
         """Open without writing: hash of the first line, and whether every mark is up to date."""
         marks = self.marks()
-        if not any(marks) or not self._store.ready():
-            return None, False
         with self.reading() as (tx, head):
-            first, here = self._fit(tx, head, policy), (head.hash, self.where)
-            return first, all(mark and (mark.hash, mark.where) == here for mark in marks)
+            first = self._fit(tx, head, policy, purpose)
+            if not any(marks):
+                self._check_known(head)
+            here = (head.hash, self.where, self._witness)
+            told = [mark and (mark.hash, mark.where, mark.witness) for mark in marks]
+            return first, all(mark == here for mark in told)
 
-    def _fit(self, tx: Transaction, head: Head, policy: Policy | None) -> str:
+    def _fit(self, tx: Transaction, head: Head, policy: Policy | None, purpose: Purpose) -> str:
         """Refuse a ledger of another policy or budget; name it by its first line."""
         state = head.content
         if state.policy != self.identity:
@@ -211,41 +245,69 @@ class ChainedLedger(Decisions):
                 hint=Hint.call(f'open_ledger("{self.where}").consent', "discreet ledger consent",
                                to=policy.identity),
             )  # fmt: skip
-        if policy is not None:
-            _agree(self.where, state, policy.budget)
+        if policy is not None and purpose in {"ask", "try"}:
+            _agree(self.where, state, policy)
         first = tx.line(1)
         if first is None:
             raise damaged(1)
         return first.hash
 
     def _reopen(
-        self, turn: Turn, policy: Policy | None, marks: Sequence[Mark], *, adopt: bool
+        self,
+        turn: Turn,
+        policy: Policy | None,
+        purpose: Purpose,
+        marks: Sequence[Mark],
+        signed: dict[str, str] | None,
     ) -> str:
         self._check(marks, turn.tx, turn.head)
-        first = self._fit(turn.tx, turn.head, policy)
+        first = self._fit(turn.tx, turn.head, policy, purpose)
         if turn.head.content.format < FORMAT:
             turn.upgrade()
-        beside = any(anchor.durable for anchor in self._anchors)
-        if beside and not marks and turn.head.number > 1:
-            if not adopt:
-                raise LedgerIntegrityError(
-                    f"the ledger {self.where!r} has {turn.head.number} lines but no anchor: "
-                    "nobody here can tell whether it is the latest one",
-                    hint=Hint.call(
-                        "discreet.ledger.adopt", "discreet ledger adopt", ledger=self.where
-                    ),
-                )
+        if signed is not None:
             lines = tuple(turn.tx.lines())
             check_links(lines, turn.head)
             check_store(turn.tx, lines, turn.head)
-            turn.append("adopt", {})
+            turn.append("adopt", signed)
+        elif not marks:
+            self._check_known(turn.head)
+        elif len(marks) < len(self._anchors):
+            note("anchor missing", policy=self.identity, place=self.where)
         return first
+
+    def _check_known(self, head: Head) -> None:
+        """Refuse a file with lines that no anchor knows."""
+        if head.number > 1 and any(anchor.durable for anchor in self._anchors):
+            raise LedgerIntegrityError(
+                f"the ledger {self.where!r} has {head.number} lines but no anchor: "
+                "nobody here can tell whether it is the latest one",
+                hint=Hint.call("discreet.ledger.adopt", "discreet ledger adopt", ledger=self.where),
+            )
+
+    def _check_owner(self) -> None:
+        """Refuse a decision by a policy that only spends from this budget."""
+        if self._guest is not None:
+            raise LedgerError(
+                f"policy {self._guest!r} spends from the budget of {self.identity!r}: decisions "
+                "about it are made through that policy",
+                hint=f"--policy FILE, the file of {self.identity}",
+            )
 
     # -- anchors ------------------------------------------------------------------
 
     def marks(self) -> list[Mark | None]:
         """Last line that each anchor knows of; None where there is none."""
         return [anchor.read() for anchor in self._anchors]
+
+    @property
+    def unmarked(self) -> tuple[str, ...]:
+        """Anchors and witnesses that are missing or unreadable; the next debit writes them."""
+        pairs = zip(self._anchors, self.marks(), strict=True)
+        return tuple(anchor.name for anchor, mark in pairs if mark is None)
+
+    @property
+    def _witness(self) -> str:
+        return next((anchor.afar for anchor in self._anchors if anchor.afar), "")
 
     @contextmanager
     def _held(self) -> Iterator[list[AnyHeld]]:
@@ -255,7 +317,7 @@ class ChainedLedger(Decisions):
             yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
 
     def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
-        mark = Mark(self.identity, self._first, head.number, head.hash, self.where)
+        mark = Mark(self.identity, self._first, head.number, head.hash, self.where, self._witness)
         for anchor in anchors:
             anchor.move(mark)
 
@@ -283,7 +345,7 @@ class ChainedLedger(Decisions):
         # before the snapshot, which is then never behind them
         marks = [mark for mark in self.marks() if mark is not None]
         with self._store.reading() as tx:
-            head = self._head(tx)
+            head = self._head(tx, known=bool(marks))
             self._check(marks, tx, head)
             yield tx, head
 
@@ -307,12 +369,10 @@ class ChainedLedger(Decisions):
         group = group_of(self.where, self.identity)
         return group.write(work, self._writing, self._store.wait)
 
-    def _head(self, tx: Transaction) -> Head:
+    def _head(self, tx: Transaction, *, known: bool = True) -> Head:
         head = tx.head()
         if head is None:
-            raise LedgerIntegrityError(
-                f"the ledger {self.where!r} was emptied: a new one would be a fresh budget"
-            )
+            raise gone(self.where) if known else absent(self.where)
         return head
 
     # -- spending -------------------------------------------------------------------
@@ -467,11 +527,12 @@ class ChainedLedger(Decisions):
             check_links(lines, head)
             check_store(tx, lines, head)
             debits = sum(line.kind == "debit" for line in lines)
-            return Verified(len(lines), debits, head.content.period, head.hash)
+            return Verified(len(lines), debits, head.content.period, head.hash, self.unmarked)
 
     def _decide(
         self, kind: str, decide: Callable[[State], dict[str, Any]], by: str, note: str
     ) -> None:
+        self._check_owner()
         self._write(
             lambda turn: turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
         )
@@ -532,11 +593,27 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
     )
 
 
-def _agree(where: str, state: State, budget: Budget) -> None:
+def _agree(where: str, state: State, policy: Policy) -> None:
     """Refuse a policy whose budget is neither the first one nor the one in force."""
-    proposal = budget_body(budget)
+    proposal = budget_body(policy.budget)
     if proposal in (state.declared, state.budget):
         return
+    raise LedgerError(
+        f"the policy's [budget] differs from the one on record in {where!r}: a change must be "
+        "recorded by the owner",
+        hint=_same(state) if policy.identity != state.policy else _change(where, state, proposal),
+    )
+
+
+def _same(state: State) -> str:
+    """Budget on record, for a policy that spends from it and cannot change it."""
+    known = ((k, state.budget[k]) for k in ("epsilon", "delta", "rho"))
+    lines = (f'{k} = "{show(Fraction(v))}"' for k, v in known if v not in (None, "0/1"))
+    return f"under [budget], as in {state.policy}: {', '.join(lines)}"
+
+
+def _change(where: str, state: State, proposal: Mapping[str, Any]) -> str:
+    """Owner's decision that would make a proposed budget the one in force."""
     here = f'discreet.ledger.open_ledger("{where}")'
     if where == ":memory:":
         here = "curator.ledger"
@@ -546,12 +623,7 @@ def _agree(where: str, state: State, budget: Budget) -> None:
     changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
     if changed:
         new = {k: totals[k].removesuffix("/1") for k in changed}
-        hint: str = Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
-    else:
-        shares = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
-        hint = f"{here}.set_shares({shares})"
-    raise LedgerError(
-        f"the policy's [budget] differs from the one on record in {where!r}: a change must be "
-        "recorded by the owner",
-        hint=hint,
-    )
+        return Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
+    parts = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
+    words = " ".join(f"{who}={part}" for who, part in parts.items())
+    return f"discreet budget shares {words}".strip()

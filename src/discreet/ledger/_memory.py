@@ -117,7 +117,7 @@ class MemoryStore:
 
     wait = 30.0
 
-    def ready(self) -> bool:
+    def version(self) -> int | None:
         """Whether there is nothing to prepare."""
         return True
 

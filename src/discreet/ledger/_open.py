@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from discreet._address import address
+from discreet._log import check_log, note
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
 from discreet.ledger._anchor import AnyAnchor
-from discreet.ledger._ledger import ChainedLedger, foreign
+from discreet.ledger._chain import AbsentError, absent, gone
+from discreet.ledger._ledger import ChainedLedger, Purpose, foreign
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._sqlite import SqliteStore
@@ -37,7 +40,7 @@ class MemoryLedger(ChainedLedger):
     def __init__(self, policy: Policy) -> None:
         mark = _anchor.of_user(policy.payer).read()
         if mark is not None:
-            raise _elsewhere(policy.payer, MEMORY, mark.where)
+            raise _not_here(policy.payer, MEMORY, mark.where)
         super().__init__(MemoryStore(policy.payer), policy.payer, policy)
 
 
@@ -50,23 +53,24 @@ class SqliteLedger(ChainedLedger):
         policy: Policy | None = None,
         *,
         wait: float = WAIT,
-        adopt: bool = False,
         witness: str | None = None,
+        **purpose: Any,
     ) -> None:
         where = os.path.realpath(path)
         owner = SqliteStore(where, "", wait).owner() if _has_content(where) else None
         if policy is None and owner is None:
-            raise LedgerError(f"there is no ledger at {where!r}")
+            raise absent(where) if _anchor.beside(where).read() is None else gone(where)
         identity = policy.payer if policy is not None else str(owner)
         if owner is not None and owner != identity:
             raise foreign(where, owner, identity)
-        if owner is None and policy is not None and identity != policy.identity:
-            raise _no_host(where, identity)
         mark = _anchor.of_user(identity).read()
         if mark is not None and mark.where != where and not Path(where).exists():
-            raise _elsewhere(identity, where, mark.where)
-        anchors = anchors_of(where, identity, witness_of(witness, policy))
-        super().__init__(SqliteStore(where, identity, wait), identity, policy, anchors, adopt=adopt)
+            raise _not_here(identity, where, mark.where)
+        if owner is None and policy is not None and identity != policy.identity:
+            raise _no_host(where, identity)
+        anchors = anchors_of(where, identity, witness_of(witness, policy, where, identity))
+        store = SqliteStore(where, identity, wait)
+        super().__init__(store, identity, policy, anchors, **purpose)
 
 
 class PostgresLedger(ChainedLedger):
@@ -78,31 +82,37 @@ class PostgresLedger(ChainedLedger):
         policy: Policy | str,
         *,
         wait: float = WAIT,
-        adopt: bool = False,
         witness: str | None = None,
+        **purpose: Any,
     ) -> None:
         identity = policy if isinstance(policy, str) else policy.payer
         own = None if isinstance(policy, str) else policy
         store = PostgresStore(url, identity, wait)
         mark = _anchor.of_user(identity).read()
         # one server has many names: there the chain decides whether it is the same ledger
-        if mark is not None and not mark.where.startswith("postgresql://"):
-            raise _elsewhere(identity, store.where, mark.where)
-        anchors = anchors_of(url, identity, witness_of(witness, own))
-        super().__init__(store, identity, own, anchors, adopt=adopt)
+        if mark is not None and "://" not in mark.where:
+            raise _not_here(identity, store.where, mark.where)
+        anchors = anchors_of(url, identity, witness_of(witness, own, url, identity))
+        super().__init__(store, identity, own, anchors, **purpose)
 
 
-def anchors_of(where: str, identity: str, witness: str | None) -> tuple[AnyAnchor, ...]:
+def anchors_of(where: str, identity: str, witness: str | None = None) -> tuple[AnyAnchor, ...]:
     """Places of the marks: the user's, one beside a file, and a witness if there is one."""
     own = [_anchor.beside(where)] if "://" not in where else []
     afar = [Witness(witness, identity)] if witness else []
     return (*own, _anchor.of_user(identity), *afar)
 
 
-def witness_of(given: str | None, policy: Policy | None) -> str | None:
-    """Witness that was given, or that the environment or the policy names."""
-    own = None if policy is None else policy.witness
-    return given or os.environ.get("DISCREET_WITNESS") or own
+def witness_of(given: str | None, policy: Policy | None, where: str, identity: str) -> str | None:
+    """Witness that was given, or that the environment or the policy names.
+
+    Who decides without a policy gets the one that the marks know of.
+    """
+    named = given or os.environ.get("DISCREET_WITNESS")
+    if named or policy is not None:
+        return named or (None if policy is None else policy.witness)
+    marks = (anchor.read() for anchor in anchors_of(where, identity))
+    return next((mark.witness for mark in marks if mark is not None and mark.witness), None)
 
 
 def open_ledger(
@@ -110,10 +120,11 @@ def open_ledger(
     policy: Policy | str | None = None,
     *,
     wait: float = WAIT,
-    adopt: bool = False,
     witness: str | None = None,
+    purpose: Purpose = "ask",
+    **signed: str,
 ) -> ChainedLedger:
-    """Open the ledger at a place; make it if the policy has none yet.
+    """Open the ledger at a place: the one way to open any ledger.
 
     Parameters
     ----------
@@ -124,11 +135,16 @@ def open_ledger(
         PostgreSQL, to look at a ledger or decide about it.
     wait
         Seconds to wait for others who use it.
-    adopt
-        Accept a ledger that has come here without its anchor; this is recorded.
     witness
         URL of a PostgreSQL server that keeps the mark for several hosts; left out:
         ``DISCREET_WITNESS``, or what the policy names.
+    purpose
+        ``"ask"`` to spend; the ledger is made if the policy has none. ``"look"`` writes
+        nothing, and there must be one; ``"try"`` too, in memory if there is none.
+        ``"decide"`` for owners, whatever budget the policy now states. ``"adopt"`` accepts,
+        on record, a ledger that has come here without its anchor or its witness.
+    signed
+        ``by`` and ``note`` of an adoption.
 
     Raises
     ------
@@ -144,6 +160,23 @@ def open_ledger(
     >>> open_ledger(":memory:", policy).verify().lines
     1
     """
+    check_log()
+    try:
+        return _opened(where, policy, wait=wait, witness=witness, purpose=purpose, **signed)
+    except AbsentError:
+        if purpose == "try" and isinstance(policy, Policy):
+            return MemoryLedger(policy)
+        raise
+    except LedgerError as refusal:
+        # its words are about files and lines, never about data
+        named = policy.identity if isinstance(policy, Policy) else policy
+        note("ledger refused", refusal, policy=named, said=refusal.message)
+        raise
+
+
+def _opened(
+    where: str | os.PathLike[str], policy: Policy | str | None, **given: Any
+) -> ChainedLedger:
     if isinstance(where, str) and where == MEMORY:
         if not isinstance(policy, Policy):
             raise ParameterError("a ledger in memory needs its policy")
@@ -154,10 +187,10 @@ def open_ledger(
                 "a PostgreSQL ledger may hold several policies: say which",
                 hint='open_ledger(url, "people")',
             )
-        return PostgresLedger(where, policy, wait=wait, adopt=adopt, witness=witness)
+        return PostgresLedger(where, policy, **given)
     if isinstance(policy, str):
         raise ParameterError("a ledger file knows its policy; give a Policy or nothing")
-    return SqliteLedger(where, policy, wait=wait, adopt=adopt, witness=witness)
+    return SqliteLedger(where, policy, **given)
 
 
 def known_place(identity: str) -> str | None:
@@ -166,15 +199,26 @@ def known_place(identity: str) -> str | None:
     return None if mark is None or "://" in mark.where else mark.where
 
 
-def adopt(ledger: str | os.PathLike[str], policy: Policy | str | None = None) -> ChainedLedger:
+def adopt(
+    ledger: str | os.PathLike[str],
+    policy: Policy | str | None = None,
+    *,
+    by: str = "owner",
+    note: str = "",
+) -> ChainedLedger:
     """Accept a ledger that has come to this machine without its anchor, on record.
 
-    Only its owner can know that it is the latest one.
+    Only its owner can know that it is the latest one. So is a witness given up.
     """
-    return open_ledger(ledger, policy, adopt=True)
+    return open_ledger(ledger, policy, purpose="adopt", by=by, note=note)
 
 
-def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) -> None:
+def forget(
+    policy: Policy | str,
+    where: str | os.PathLike[str] | None = None,
+    *,
+    fresh_budget: bool = False,
+) -> None:
     """Forget that a policy ever had a ledger: the next one begins with a fresh budget.
 
     For owners, when the data are gone too or the policy was only a trial.
@@ -184,22 +228,60 @@ def forget(policy: Policy | str, where: str | os.PathLike[str] | None = None) ->
     policy
         The policy or its identity.
     where
-        Path of the lost ledger, to remove the anchor beside it as well.
+        Path or URL of the lost ledger, if it is not where it was last seen.
+    fresh_budget
+        The owner's word that a fresh budget is meant. What was spent before on data that
+        are still there is counted no more.
+
+    Raises
+    ------
+    LedgerError
+        The ledger is still there, or its server cannot be asked whether it is.
     """
     identity = policy if isinstance(policy, str) else policy.identity
+    if not fresh_budget:
+        raise LedgerError(
+            f"forgetting the ledger of {identity!r} would give whatever data is left a fresh "
+            "budget: what was spent on it before would count no more",
+            hint=Hint("fresh_budget", True),
+        )
     anchor = _anchor.of_user(identity)
     mark = anchor.read()
-    places = {os.path.realpath(where)} if where is not None else set()
-    if mark is not None and mark.where != MEMORY and "://" not in mark.where:
-        places.add(mark.where)
-    for place in places:
-        if _has_content(place):
+    given = [] if where is None else [os.fspath(where)]
+    places = {address(g) if "://" in g else os.path.realpath(g): g for g in given}
+    if mark is not None and mark.where != MEMORY:
+        places.setdefault(mark.where, mark.where)
+    for place, named in places.items():
+        if _holds(place, named, identity):
             raise LedgerError(
-                f"the ledger {place!r} is still there",
-                hint=Hint.call(f'open_ledger("{place}").new_period', "discreet budget new-period"),
+                f"the ledger {place!r} is still there: only a ledger that is gone can be forgotten",
+                hint="delete the ledger first, if its data are gone too",
             )
-        _anchor.beside(place).remove()
+    for place in places:
+        if "://" not in place:
+            _anchor.beside(place).remove()
     anchor.remove()
+    note("ledger forgotten", policy=identity, place=", ".join(places))
+
+
+def _holds(place: str, named: str, identity: str) -> bool:
+    """Whether a ledger is in a place; refuse where that cannot be told."""
+    try:
+        if "://" not in place:
+            return os.stat(place).st_size > 0  # noqa: PTH116 - the path is text everywhere here
+        store = PostgresStore(named, identity)
+        if store.version() is None:
+            return False
+        with store.reading() as tx:
+            return tx.head() is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, LedgerError):
+        raise LedgerError(
+            f"the ledger {place!r} cannot be reached, so nobody can tell that it is gone; nothing "
+            "was forgotten",
+            hint=_SERVER if "://" in place else "make its folder readable for this user",
+        ) from None
 
 
 def _has_content(path: str) -> bool:
@@ -217,10 +299,16 @@ def _no_host(where: str, identity: str) -> LedgerIntegrityError:
     )
 
 
-def _elsewhere(identity: str, asked: str, known: str) -> LedgerIntegrityError:
+def _not_here(identity: str, asked: str, known: str) -> LedgerIntegrityError:
+    """Refusal of a second ledger: the first one is elsewhere, or was."""
+    if "://" not in known and not Path(known).exists():
+        return gone(known)
     return LedgerIntegrityError(
         f"policy {identity!r} keeps its ledger at {known!r}; one at {asked!r} would be a second "
-        "budget for the same data; other data need another [policy] name, and a policy whose "
-        f"ledger and data are gone is forgotten by discreet.ledger.forget({identity!r})",
-        hint=Hint("ledger", known),
+        "budget for the same data; other data need another [policy] name",
+        hint=Hint("ledger", known) if "://" not in known else _SERVER,
     )
+
+
+_SERVER: Final = "export DISCREET_LEDGER=postgresql://USER@HOST/DATABASE"
+"""A hint that names a server: what is kept of its address has no user."""

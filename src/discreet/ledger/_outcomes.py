@@ -28,7 +28,7 @@ from itertools import zip_longest
 from discreet._canonical import canonical, digest
 from discreet.errors import LedgerIntegrityError
 from discreet.ledger import _budget
-from discreet.ledger._chain import Head, Line, damaged, reached, replayed, seals
+from discreet.ledger._chain import RESTORE, Head, Line, damaged, reached, replayed, seals
 from discreet.ledger._protocol import Entry
 from discreet.ledger._state import State, cost_body
 from discreet.ledger._store import Transaction
@@ -179,5 +179,5 @@ def _check_answers(
 def _spoilt(number: int, what: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"debit {number} of the ledger {what}: the ledger was edited or damaged",
-        hint="restore the latest backup of the ledger together with its .anchor file",
+        hint=RESTORE,
     )

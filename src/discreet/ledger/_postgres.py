@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet._address import address
 from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
-from discreet.ledger._chain import KINDS, Head
+from discreet.ledger._chain import KINDS, Head, gone
 from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import RolledBackError, SqlTransaction, Transaction
 
@@ -108,10 +108,10 @@ class PostgresStore:
         """Host, port and database."""
         return address(self.url)
 
-    def ready(self) -> bool:
-        """Whether the tables are of the present format."""
+    def version(self) -> int | None:
+        """Format of what is there; None when nothing is."""
         with self._connection() as connection:
-            return self._format(connection) == FORMAT
+            return self._format(connection)
 
     def prepare(self) -> None:
         """Bring tables of an earlier format to the present one; refuse those of a newer one."""
@@ -175,6 +175,8 @@ class PostgresStore:
                 yield connection
         except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
             raise RolledBackError("the ledger is in use; nothing was charged") from None
+        except psycopg.errors.UndefinedTable:
+            raise gone(self.where) from None
         except psycopg.errors.LockNotAvailable:
             raise LedgerBusyError(
                 f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"

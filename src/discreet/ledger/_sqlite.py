@@ -18,14 +18,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
-from discreet.ledger._chain import KINDS
+from discreet.ledger._chain import KINDS, RESTORE, gone
 from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import SqlTransaction, Transaction
 
@@ -36,6 +36,7 @@ PRAGMAS: Final = {
     "trusted_schema": "OFF",
 }
 
+_MODE: Final = 0o600
 _CHANGES: Final = ("UPDATE", "DELETE")
 _SCHEMA: Final = (
     f"""CREATE TABLE IF NOT EXISTS discreet_lines (
@@ -110,7 +111,7 @@ class _SqliteTransaction(SqlTransaction):
         if told is None or told[0] != "ok":
             raise LedgerIntegrityError(
                 "the ledger's file is damaged: its pages or indices do not fit together",
-                hint="restore the latest backup of the ledger together with its .anchor file",
+                hint=RESTORE,
             )
 
 
@@ -161,6 +162,9 @@ class SqliteStore:
 
     def connect(self, *, create: bool = False) -> sqlite3.Connection:
         """Open a connection with every setting that durability rests on."""
+        if create:
+            with suppress(FileExistsError):  # who asked what is for its owner's eyes
+                os.close(os.open(self.where, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
         mode = "rwc" if create else "rw"
         uri = f"file:{quote(self.where)}?mode={mode}"
         # a thread's end may close it from another thread; it is used by one alone
@@ -175,10 +179,12 @@ class SqliteStore:
             raise newer(f"the ledger {self.where!r}", version)
         return connection
 
-    def ready(self) -> bool:
-        """Whether the file is of the present format."""
+    def version(self) -> int | None:
+        """Format of what is there; None when nothing is."""
+        if self._file() is None:
+            return None
         with self._connection() as connection:
-            return self._format(connection) in (FORMAT, None)
+            return self._format(connection)
 
     def prepare(self) -> None:
         """Bring a file of an earlier format to the present one."""
@@ -301,17 +307,8 @@ class SqliteStore:
             raise LedgerError(f"the ledger {self.where!r} cannot be reached") from None
 
 
-def gone(where: str) -> LedgerIntegrityError:
-    """Refusal of a ledger that was there."""
-    return LedgerIntegrityError(
-        f"the ledger {where!r} was there and is gone: a new one would be a fresh budget",
-        hint="restore it from the latest backup; if the data is gone too: "
-        "discreet.ledger.forget(policy)",
-    )
-
-
 def _damaged(where: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"{where!r} is not a ledger, or was emptied, truncated or damaged",
-        hint="restore the latest backup of the ledger together with its .anchor file",
+        hint=RESTORE,
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from discreet.errors import LedgerBusyError, LedgerIntegrityError
-from discreet.ledger._chain import Head, Line
+from discreet.ledger._chain import RESTORE, Head, Line
 
 
 class RolledBackError(LedgerBusyError):
@@ -90,8 +90,8 @@ class Store(Protocol):
         """Seconds to wait for others."""
         ...
 
-    def ready(self) -> bool:
-        """Whether the place is there and of the present format."""
+    def version(self) -> int | None:
+        """Format of what is there; None when nothing is."""
         ...
 
     def prepare(self) -> None:
@@ -240,7 +240,7 @@ def _typed(row: Any, *kinds: Any) -> Any:
     if not all(map(isinstance, row, kinds)):
         raise LedgerIntegrityError(
             "a row of the ledger is damaged",
-            hint="restore the latest backup of the ledger together with its .anchor file",
+            hint=RESTORE,
         )
     return row
 

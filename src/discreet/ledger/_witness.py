@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet._address import address
 from discreet._canonical import canonical
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
@@ -46,6 +47,12 @@ class Witness:
     wait: float = 30.0
 
     durable = False
+    name = "the witness"
+
+    @property
+    def afar(self) -> str:
+        """Address of the server."""
+        return address(self.url)
 
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""

@@ -6,6 +6,7 @@ value itself, so they may be printed, pickled, logged or published.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -107,6 +108,32 @@ class Release:
         bounds, achieved = interval_of_all(self.law, asked, cells)
         margin = Fraction(1, 2) if self.rounded else 0
         return (bounds.low - margin) * self.step, (bounds.high + margin) * self.step, achieved
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The noisy values, for NumPy."""
+        return np.array(self.value, dtype=dtype, copy=True if copy is None else copy)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def to_pandas(self, index: Any = None, columns: Any = None, confidence: Number = 0.95) -> Any:
+        """Return values and ends as a frame; of a table, the values alone.
+
+        Labels of private data are private too (those of ``value_counts()`` say who is
+        there), so none are taken over: `index` and `columns` state public ones.
+        """
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        if np.ndim(self.value) > 1:
+            return pd.DataFrame(self.value, index=index, columns=columns)
+        shown = {"value": np.atleast_1d(self.value)}
+        if self.law is not None:
+            ends = self.interval(confidence)
+            shown |= {"low": np.atleast_1d(ends.low), "high": np.atleast_1d(ends.high)}
+        return pd.DataFrame(shown, index=index)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>"
 
     def __repr__(self) -> str:
         head = _number(self.value)

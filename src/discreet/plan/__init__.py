@@ -14,16 +14,28 @@ from discreet.plan._choices import Choice
 from discreet.plan._describe import describe
 from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
-from discreet.plan._formula import Formula, Mean, Releases, Spread, Total, corners
+from discreet.plan._formula import (
+    Combination,
+    Formula,
+    Mean,
+    Powers,
+    Quantile,
+    Releases,
+    Spread,
+    Total,
+    corners,
+)
 from discreet.plan._functions import FUNCTIONS
 from discreet.plan._joint import Joint
 from discreet.plan._lower import Lowered, Lowering, cells_of, lower
 from discreet.plan._means import Dispersion, Quotient, WeightedSum
+from discreet.plan._moments import MOMENTS, Pairwise
 from discreet.plan._parts import (
     Cells,
     Cost,
     Draw,
     Exact,
+    Law,
     Part,
     Priced,
     Question,
@@ -99,6 +111,7 @@ __all__ = [
     "CALLS",
     "FLUENT",
     "FUNCTIONS",
+    "MOMENTS",
     "PRIME",
     "TURNS",
     "Aggregate",
@@ -109,6 +122,7 @@ __all__ = [
     "Cells",
     "Choice",
     "Code",
+    "Combination",
     "Cost",
     "Count",
     "CountDistinct",
@@ -130,6 +144,7 @@ __all__ = [
     "Key",
     "KeyValue",
     "Kind",
+    "Law",
     "LimitGroups",
     "LimitRows",
     "Limits",
@@ -145,11 +160,14 @@ __all__ = [
     "Operand",
     "OutputColumn",
     "OutputExpr",
+    "Pairwise",
     "Part",
     "PerUnit",
     "Plan",
+    "Powers",
     "Priced",
     "Project",
+    "Quantile",
     "Query",
     "Question",
     "Quotient",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from discreet._exact import show
+from discreet._print import plural
 from discreet.plan._expr import plain_column
 from discreet.plan._nodes import quoted
 from discreet.plan._per_unit import PerUnit
@@ -107,15 +108,11 @@ def _key(key: Key, other: str | None) -> str:
 
 
 def _limits(limits: Limits, unit: str | None) -> str:
-    parts = [] if limits.rows is None else [_plural(limits.rows, "row")]
-    parts += [] if limits.groups is None else [_plural(limits.groups, "group")]
+    parts = [] if limits.rows is None else [plural(limits.rows, "row")]
+    parts += [] if limits.groups is None else [plural(limits.groups, "group")]
     if limits.rows_per_group is not None:
-        parts.append(f"{_plural(limits.rows_per_group, 'row')} per group")
+        parts.append(f"{plural(limits.rows_per_group, 'row')} per group")
     return f"limit each {unit or 'row'} to {', '.join(parts)}"
-
-
-def _plural(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _relation(relation: Relation) -> list[str]:
@@ -126,7 +123,7 @@ def _relation(relation: Relation) -> list[str]:
             return [f"where {condition.describe()}", *_relation(below)]
         case JoinPublic(below, public, on, how, fanout, _):
             pairs = " and ".join(f"{left} = {public.table.name}.{right}" for left, right in on)
-            times = _plural(fanout, "match") if fanout == 1 else f"{fanout} matches"
+            times = plural(fanout, "match") if fanout == 1 else f"{fanout} matches"
             return [f"{how} join {public.table.name} on {pairs} ({times} at most)",
                     *_relation(below)]  # fmt: skip
         case JoinUnit(below, other, _, how):
@@ -138,7 +135,7 @@ def _relation(relation: Relation) -> list[str]:
             each = f"group by {', '.join(names)}" + (f": {values}" if values else "")
             return [each, *_relation(below)]
         case LimitRows(below, n):
-            limit = f"limit each {base(below).table.unit} to {_plural(n, 'row')}"
+            limit = f"limit each {base(below).table.unit} to {plural(n, 'row')}"
             return [limit, *_relation(below)]
     raise AssertionError(relation)
 

@@ -11,7 +11,7 @@ may only shrink an interval.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -45,6 +45,19 @@ def read(releases: Releases, index: int, kind: type[R]) -> R:
     return release
 
 
+Combination = Mapping[int, Fraction]
+"""A linear combination of parts' integers: coefficients by the index of the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """Number, sum and, where released, sum of squares of the values in a public range."""
+
+    sums: tuple[Combination, ...]
+    lo: Fraction
+    hi: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class Formula(ABC):
     """How one statistic follows from releases."""
@@ -71,6 +84,16 @@ class Formula(ABC):
     def statements(self, releases: Releases) -> set[object]:
         """Independent statements about noise that its box rests on."""
         return {i for i in self.parts if read(releases, i, Numbers).law is not None}
+
+    @property
+    def powers(self) -> Powers | None:
+        """Sums of powers of one column's values that its parts release, where they do."""
+        return None
+
+    @property
+    def combination(self) -> Combination | None:
+        """A count or sum as a combination of its parts' integers, where it is one."""
+        return None
 
     @abstractmethod
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
@@ -114,6 +137,11 @@ class Total(Formula):
         law = laws[self.vector]
         return 0.0 if law is None else float(law.interval(level).high) * float(self.step)
 
+    @property
+    def combination(self) -> Combination:
+        """The vector times its step."""
+        return {self.vector: self.step}
+
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Half-width of the noise."""
         margin = _half(priced[self.vector], confidence) * float(self.step)
@@ -156,6 +184,13 @@ class Mean(Formula):
         centre, step = float(self.centre), float(self.step)
         raw = Box(centre + ratio.low * step, centre + ratio.high * step)
         return raw.clipped(float(self.lo), float(self.hi))
+
+    @property
+    def powers(self) -> Powers:
+        """Number and sum."""
+        one = Fraction(1)
+        total = {self.total: self.step, self.count: self.centre}
+        return Powers(({self.count: one}, total), self.lo, self.hi)
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of sum and count; how it divides depends on private counts."""
@@ -214,6 +249,20 @@ class Spread(Formula):
         # n/(n−1) is largest at n = 2; a single row has no sample variance
         return Box(self._finish(low, n.high), self._finish(high, np.maximum(n.low, 2)))
 
+    @property
+    def powers(self) -> Powers:
+        """Number, sum and sum of squares of centre + step·y."""
+        c, s = self.centre, self.step
+        lo = c - s * (self.widest / s // 2)
+        number = {self.count: Fraction(1)}
+        total = {self.first: s, self.count: c}
+        squares = {
+            self.second: s * s,
+            self.first: 2 * c * s,
+            self.count: c * c + s * s * self.half,
+        }
+        return Powers((number, total, squares), lo, lo + self.widest)
+
     def _finish(self, variance: Floats, n: Floats) -> Floats:
         if self.sample:
             variance = variance * n / np.maximum(n - 1, 1)
@@ -255,6 +304,17 @@ class Quantile(Formula):
     def box(self, releases: Releases, level: float) -> Box:
         """All values that the noise does not rule out."""
         return self._read(releases).interval(self.at, level)
+
+    def sizes(self, releases: Releases, level: float) -> tuple[Box, Box]:
+        """Bounds of how many values there are, and the public range, cell by cell."""
+        release = self._read(releases)
+        return release.sizes(level), release.whole
+
+    def ranked(
+        self, releases: Releases, cell: int, at: Fraction, level: float
+    ) -> tuple[float, float]:
+        """Ends in one cell for a level near its own, from the same release."""
+        return self._read(releases).ranked(cell, self.at, at, level)
 
     def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
         """One statement for each quantile."""

@@ -20,6 +20,8 @@ from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
+    Clamp,
+    Column,
     Constant,
     Expr,
     IsNull,
@@ -31,8 +33,11 @@ from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import linear, quotient, uses, weighted, weights
 from discreet.plan._formula import Formula, Total
 from discreet.plan._joint import Joint
+from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
+from discreet.plan._moments import Scaled, Tensor, cells_of_pair, joint_sensitivity
 from discreet.plan._parts import Part
+from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
@@ -45,6 +50,7 @@ from discreet.plan._query import (
 )
 from discreet.plan._relation import (
     Aggregate,
+    JoinUnit,
     Key,
     Measure,
     MeasureKind,
@@ -53,6 +59,7 @@ from discreet.plan._relation import (
     base,
     combinations,
     digest,
+    with_degrees,
 )
 from discreet.plan._stability import (
     Sensitivity,
@@ -71,6 +78,8 @@ ONE: Final = Constant(1, Type.number(1, 1, null=False))
 MAX_NUMBERS: Final = 10_000_000
 """Most noisy numbers of one question."""
 
+_DEGREE: Final = "\x00degree"
+
 _Slot = Callable[[Aggregate], Part]
 
 
@@ -85,6 +94,7 @@ class Lowered:
     outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+    alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
 
     @cached_property
     def measured(self) -> str:
@@ -105,6 +115,13 @@ class Lowered:
     def outlets(self) -> tuple[Part, ...]:
         """The part behind every release; formulas name releases."""
         return tuple([part for part in self.parts for _ in range(part.outlets)])
+
+    @cached_property
+    def values_of_one_row(self) -> list[list[str] | None]:
+        """Least and greatest number that one row adds to every statistic that adds rows up."""
+        named = enumerate(self.query.statistics)
+        ends = [None if i in self.alone else s.row_values for i, s in named]
+        return [None if e is None else [str(v) for v in e] for e in ends]
 
 
 def lower(query: Query) -> Lowered:
@@ -147,7 +164,14 @@ class Lowering:
         parts = tuple(slot(main) for slot in self.slots)
         _check_size(query, parts)
         return Lowered(
-            query, (main, *self.extra), parts, tuple(formulas), outputs, selector, self.labels
+            query,
+            (main, *self.extra),
+            parts,
+            tuple(formulas),
+            outputs,
+            selector,
+            self.labels,
+            frozenset(self.alone),
         )
 
     # -- what statistics ask for ----------------------------------------------------
@@ -230,6 +254,26 @@ class Lowering:
         one = sensitivity(replace(counts, neighbours=Neighbours.ADD_REMOVE), counts.measures[0])
         squares = self._sides() ** 2 * one.l2_squared
         return sensitivity(counts, counts.measures[0]), squares
+
+    def tensor(self, x: Scaled, y: Scaled) -> int:
+        """Nine cells of two columns, at the price of one."""
+        key = ("tensor", x, y)
+        if key not in self.known:
+            cells, first = cells_of_pair(x, y), len(self.measures)
+            self.measures += cells
+            whole = (x.top * y.top) ** 2
+
+            def slot(main: Aggregate) -> Part:
+                return Tensor(
+                    0,
+                    joint_sensitivity(main, whole),
+                    len(cells) * self._coordinates(main),
+                    tuple(range(first, first + len(cells))),
+                    tuple(sensitivity(main, cell) for cell in cells),
+                )
+
+            self.known[key] = self._add(slot)
+        return self.known[key]
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""
@@ -320,8 +364,7 @@ class Lowering:
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
         turned = turned and degree == 1 and not null
         hosts = self._host in self._clusters.get(expr, ())
-        plain = clustered and self.wanted[expr] == {Moment.SUM} and not hosts
-        return Family(expr, degree, null, turned, plain=plain)
+        return Family(expr, degree, null, turned, plain=clustered and not hosts and self._sum(expr))
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
@@ -492,10 +535,11 @@ class Lowering:
         if self.query.neighbours is not Neighbours.ADD_REMOVE:
             return {}
         groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
-        for expr, moments in self.wanted.items():
+        for expr in self.wanted:
             if expr is None or self._is_constant_spread(expr):
                 continue
-            facts = support(expr, zero=moments == {Moment.SUM} and None not in self.wanted)
+            # a row that adds 0 to a sum does not reach it; a family counts rows as well
+            facts = support(expr, zero=None not in self.wanted and self._sum(expr))
             fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
             if fitting:
                 fitting[0].append((expr, facts))
@@ -503,6 +547,10 @@ class Lowering:
                 groups.append([(expr, facts)])
         clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
         return {e: cluster for cluster in clusters for e in cluster}
+
+    def _sum(self, expr: Expr) -> bool:
+        """Whether nothing but the sum of values that differ is asked of an expression."""
+        return self.wanted[expr] == {Moment.SUM} and self._degree(expr) == 1
 
     def _is_constant_spread(self, expr: Expr) -> bool:
         return Moment.SPREAD in self.wanted[expr] and self._degree(expr) < 2
@@ -566,6 +614,8 @@ class Lowering:
         if column is None or not all(s.selects for s in self.query.statistics):
             return None
         measure = self._units()
+        if (weighted := self._weighted(column, measure)) is not None:
+            return weighted
         index = self.vector(measure)
         place = self.measures.index(measure)
 
@@ -576,6 +626,40 @@ class Lowering:
 
         self.slots[self.owners[index]] = slot
         return self.owners[index]
+
+    def _weighted(self, column: str, measure: Measure) -> int | None:
+        """Selection by weights of degrees, where it finds more keys than counts of units would.
+
+        Counts that are asked for anyway select at no price of their own: only where a unit may
+        have several keys do weights, at half the price, find more.
+        """
+        query = self.query
+        plain = self._aggregate(query.keys, (measure,))
+        most = plain.reach
+        least = 2 if measure in self.known else 1
+        if measure.kind is not MeasureKind.UNITS or len(query.keys) > 1 or most <= least:
+            return None
+        if query.other is not None:
+            return None  # what the bucket holds are counts
+        (key,) = query.keys
+        own = PerUnit(query.relation, (), ((_DEGREE, Fold(FoldKind.DISTINCT, key.expr)),))
+        joined = JoinUnit(query.relation, own)
+        degree = Clamp(Column(_DEGREE, own.schema[_DEGREE]), 1, most)
+        by = Key(_DEGREE, degree, tuple(range(1, most + 1)))
+        counts = with_degrees(joined, key, by, most, query.neighbours)
+        self.extra.append(counts)
+        sides = self._sides()
+        part = WeightedKeys(
+            len(self.extra),
+            WeightedKeys.moves(sides),
+            sides * most,
+            column,
+            # a unit has one degree, so it is counted in as many cells as without
+            sensitivity(plain, measure),
+            most,
+            sides,
+        )
+        return self.owners[self._add(lambda _: part)]
 
     def _check_other(self, selector: int | None) -> None:
         """Refuse a bucket of other keys where it would have no clear meaning."""

@@ -36,7 +36,7 @@ from fractions import Fraction
 import numpy as np
 
 from discreet._print import number
-from discreet.plan._formula import Formula, Releases, read
+from discreet.plan._formula import Combination, Formula, Powers, Releases, read
 from discreet.plan._parts import Floats, Law, Priced
 from discreet.plan._tails import margin, tail
 from discreet.plan._valid import damaged
@@ -93,6 +93,11 @@ class WeightedSum(Linear):
         half = margin(self.laws(releases), list(map(float, self.weights)), level)
         return Box(middle - half, middle + half)
 
+    @property
+    def combination(self) -> Combination:
+        """Releases times their weights."""
+        return dict(zip(self.cells, self.weights, strict=True))
+
     def half(self, laws: Sequence[Law | None], level: float) -> float:
         """Half-width of its noise, where these are the laws of all releases."""
         mine = [laws[i] for i in self.cells]
@@ -122,6 +127,12 @@ class Quotient(Linear):
         """Divide; by one at least."""
         z = self.noisy(releases)
         return self._clipped(z @ _floats(self.top), z @ _floats(self.bottom))
+
+    @property
+    def powers(self) -> Powers:
+        """Number and sum."""
+        sums = (dict(zip(self.cells, c, strict=True)) for c in (self.bottom, self.top))
+        return Powers(tuple(sums), self.lo, self.hi)
 
     def _clipped(self, top: Floats, bottom: Floats) -> Floats:
         return np.clip(top / np.maximum(bottom, 1.0), float(self.lo), float(self.hi))
@@ -221,6 +232,24 @@ class Dispersion(Linear):
         first, second = z @ _FIRST / n, z[..., 2] / n
         spread = np.clip(second - first**2, 0.0, 0.25)
         return self._shown(spread * n / np.maximum(n - 1, 1.0) if self.sample else spread)
+
+    @property
+    def powers(self) -> Powers:
+        """Number, sum and sum of squares of low + width·t."""
+        low, width, one = self.low, self.width, Fraction(1, self.total)
+        nothing = Fraction(0)
+        shares = ((one, one, one), (nothing, one / 2, one), (nothing, nothing, one))
+        wanted = (
+            (Fraction(1), nothing, nothing),
+            (low, width, nothing),
+            (low * low, 2 * low * width, width * width),
+        )
+        sums = []
+        for each in wanted:
+            terms = [[a * s for s in row] for a, row in zip(each, shares, strict=True)]
+            totals = [sum(column, nothing) for column in zip(*terms, strict=True)]
+            sums.append(dict(zip(self.cells, totals, strict=True)))
+        return Powers(tuple(sums), low, low + width)
 
     @property
     def _widest(self) -> float:

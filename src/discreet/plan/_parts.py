@@ -235,6 +235,11 @@ class Part(ABC):
         return 1
 
     @property
+    def degree(self) -> int | None:
+        """Key of its aggregate by whose value the groups of a unit are limited; None: none."""
+        return None
+
+    @property
     def groups(self) -> int | None:
         """Most groups of one unit that its price rests on; None: it rests on none."""
         return None

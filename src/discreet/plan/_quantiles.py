@@ -54,7 +54,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet.plan._choices import Choice, Moves
-from discreet.plan._margins import margin
+from discreet.plan._margins import margin, tail_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -486,6 +486,28 @@ class Points(Release):
         top = [self.hi if at == 1 else self.lo + b * self.width - self.step for _, b in ends]
         high = [float(min(x, self.hi)) for x in top]
         return Box(np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
+
+    def ranked(
+        self, cell: int, near: Fraction, at: Fraction, confidence: float
+    ) -> tuple[float, float]:
+        """Ends in one cell for another level, from the counts around a point that was chosen."""
+        point = self.points[cell][self.place(near)]
+        a, b = self._hull(Rank.quantile(at), cell, point, 1 - confidence)
+        top = min(self.lo + b * self.width - self.step, self.hi)
+        return float(self.lo + a * self.width), float(top)
+
+    def sizes(self, level: float) -> Box:
+        """Bounds of the number of values in every cell."""
+        totals = np.array([float(sum(row)) for row in self.counts])
+        draws = np.array([float(len(row)) for row in self.counts])
+        off = tail_margin(self.law, draws, np.ones_like(draws), (1 - level) / 2)
+        return Box(totals - off, totals + off)
+
+    @property
+    def whole(self) -> Box:
+        """The public range, cell by cell."""
+        cells = np.ones(len(self.points))
+        return Box(cells * float(self.lo), cells * float(self.hi))
 
     def _hull(self, rank: Rank, cell: int, point: int, miss: float) -> tuple[int, int]:
         """First and last edge of what is not ruled out; always around the point."""

@@ -233,8 +233,11 @@ def _limit_groups(limit: LimitGroups, unit: Code, own: Rows, salt: Salt) -> Rows
     keys = [c for c in limit.keys if not limit.schema[c].is_constant]
     groups = {tuple(row[c] for c in keys) for row in own}
     order = sorted(groups, key=lambda k: (mixed(salt, limit.coin, unit, k), _order(k)))
-    first = set(order[: limit.n])
-    return [row for row in own if tuple(row[c] for c in keys) in first]
+    places = {group: place for place, group in enumerate(order[: limit.n], start=1)}
+    kept = [row for row in own if tuple(row[c] for c in keys) in places]
+    if limit.upto is None:
+        return kept
+    return [r for r in kept if places[tuple(r[c] for c in keys)] <= int(r[limit.upto] or 0)]
 
 
 def _project(project: Project, rows: Rows) -> Rows:

@@ -356,12 +356,16 @@ class LimitRows(Selection):
 
 @dataclass(frozen=True)
 class LimitGroups(Selection):
-    """The rows of at most `n` values of the columns `keys`, for each unit."""
+    """The rows of at most `n` values of the columns `keys`, for each unit.
+
+    With `upto`, of no more than that column says in the row itself either.
+    """
 
     below: Relation
     n: int
     keys: tuple[str, ...]
     coin: int = 0
+    upto: str | None = None
 
     def __post_init__(self) -> None:
         _check_limit(self.below, self.n)
@@ -379,7 +383,8 @@ class LimitGroups(Selection):
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The keys as well."""
-        return (wanted | set(self.keys),)
+        own = {*self.keys} if self.upto is None else {*self.keys, self.upto}
+        return (wanted | own,)
 
 
 def _check_limit(below: Relation, n: int) -> None:
@@ -559,6 +564,21 @@ def aggregate(
             below = LimitRows(below, 1, own)
         below = _limited(below, own[:groups], limits, coins)
     return Aggregate(below, keys, measures, neighbours)
+
+
+def with_degrees(
+    relation: Relation, key: Key, degree: Key, most: int, neighbours: Neighbours
+) -> Aggregate:
+    """Count units by a key and by their degree, the number of such keys that they have.
+
+    `degree` reads a column of `relation` that is the same in all rows of a unit. Whatever it
+    says, a unit of degree d is kept in d groups at most, and in no more than `most`.
+    """
+    coins = itertools.count()
+    project = Project(relation, (), (key, degree))
+    once = LimitRows(_pruned(project, project.schema.keys(), coins), 1, ("k0", "k1"))
+    few = LimitGroups(once, most, ("k0",), next(coins), "k1")
+    return Aggregate(few, (key, degree), (Measure(MeasureKind.UNITS),), neighbours)
 
 
 def _limited(

@@ -18,6 +18,7 @@ from discreet.errors import ParameterError
 from discreet.plan._expr import Arithmetic, Constant, Expr, Square
 from discreet.plan._families import Moment
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
+from discreet.plan._moments import Pairwise, Scaled
 from discreet.plan._relation import Measure, MeasureKind
 from discreet.plan._types import Kind, Type
 
@@ -52,6 +53,8 @@ class Fluent:
     """Further parameters with their defaults (``...``: must be given)."""
     population: str | None = None
     """SQL name for ``sample=False``, where there is one."""
+    paired: bool = False
+    """Whether what it takes is another column, not a constant."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Statistic(ABC):
     """Whether its parts in a union of groups are the sums of those of each."""
     moment: ClassVar[Moment | None] = None
     """What it needs of its expression, where a joint part may answer."""
+    pairs: ClassVar[bool] = False
+    """Whether a call names two columns."""
     known: ClassVar[list[type[Statistic]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -99,6 +104,16 @@ class Statistic(ABC):
     def parameter(cls, value: Fraction) -> object:
         """Read a further argument of the SQL call."""
         return value
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Row expressions that it reads."""
+        return () if self.expr is None else (self.expr,)
+
+    @property
+    def row_values(self) -> tuple[Fraction, Fraction] | None:
+        """Least and greatest number that one row adds, where rows are added up."""
+        return None
 
     @property
     def result(self) -> Type | None:
@@ -145,6 +160,11 @@ class Count(Statistic):
     def of(cls, expr: Expr | None, **parameters: object) -> Self:
         """A value that cannot be NULL is counted wherever there is a row."""
         return cls(expr if expr is not None and expr.type.nullable else None, **parameters)
+
+    @property
+    def row_values(self) -> tuple[Fraction, Fraction]:
+        """One, or nothing where the value is NULL."""
+        return Fraction(int(self.expr is None)), Fraction(1)
 
     def lower(self, low: Lowering) -> Formula:
         """A vector, or a combination of what a family measures."""
@@ -200,6 +220,13 @@ class Sum(Statistic):
     must = "a number"
     names = (Name("SUM"),)
     fluent = (Fluent("sum", "SUM", "Add values up."),)
+
+    @property
+    def row_values(self) -> tuple[Fraction, Fraction]:
+        """The bounds of the values, and zero for NULL."""
+        t = self._value.type
+        least, most = t.lo * t.step, t.hi * t.step
+        return (min(least, Fraction(0)), max(most, Fraction(0))) if t.nullable else (least, most)
 
     def lower(self, low: Lowering) -> Formula:
         """A vector, or a combination of what a family measures."""
@@ -439,6 +466,103 @@ class LinearImage(Statistic):
 
     def __str__(self) -> str:
         return f"{len(self.rows)} linear queries"
+
+
+_PAIRS: Final = {
+    "COVAR_POP": "covar_pop",
+    "COVAR_SAMP": "covar_samp",
+    "CORR": "corr",
+    "REGR_SLOPE": "slope",
+    "REGR_INTERCEPT": "intercept",
+    "REGR_R2": "r2",
+    "REGR_COUNT": "count",
+    "REGR_AVGX": "avgx",
+    "REGR_AVGY": "avgy",
+    "REGR_SXX": "sxx",
+    "REGR_SXY": "sxy",
+    "REGR_SYY": "syy",
+}
+
+
+@dataclass(frozen=True)
+class PairOf(Statistic):
+    """A statistic of two columns, over the rows in which neither is NULL.
+
+    As in SQL the dependent column comes first: ``REGR_SLOPE(y, x)``.
+    """
+
+    other: Expr | None = None
+    what: str = "corr"
+
+    word = "regr"
+    suits = _NUMBERS
+    must = "a number"
+    bounded = False
+    pairs = True
+    names = tuple(Name(sql, {"what": what}) for sql, what in _PAIRS.items())
+    fluent = (
+        Fluent(
+            "corr",
+            "CORR",
+            "Correlation with another column.",
+            takes=(("other", ...),),
+            paired=True,
+        ),
+        Fluent(
+            "cov",
+            "COVAR_SAMP",
+            "Covariance with another column; divided by n − 1, or by n without `sample`.",
+            takes=(("other", ...),),
+            population="COVAR_POP",
+            paired=True,
+        ),
+        Fluent(
+            "slope",
+            "REGR_SLOPE",
+            "Slope of the line through it over `on`.",
+            takes=(("on", ...),),
+            paired=True,
+        ),
+        Fluent(
+            "intercept",
+            "REGR_INTERCEPT",
+            "Where the line through it over `on` begins.",
+            takes=(("on", ...),),
+            paired=True,
+        ),
+        Fluent(
+            "r2",
+            "REGR_R2",
+            "Share of its variance that `on` explains.",
+            takes=(("on", ...),),
+            paired=True,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.other is None or self.other.type.kind not in self.suits:
+            raise ParameterError(
+                f"{self.word.upper()} needs two numbers", hint="REGR_SLOPE(income, age)"
+            )
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """Both columns."""
+        assert self.other is not None
+        return self._value, self.other
+
+    def lower(self, low: Lowering) -> Formula:
+        """Nine cells, shared by all statistics of the pair."""
+        y, x = (Scaled.of(low.number(e)) for e in self.exprs)
+        tensor = low.tensor(x, y)
+        whole = (x.top * y.top) ** 2
+        spans = x.lo, x.top * x.width, y.lo, y.top * y.width
+        return Pairwise(tensor, self.what, whole, *spans)
+
+    def __str__(self) -> str:
+        name = next(sql for sql, what in _PAIRS.items() if what == self.what).lower()
+        return f"{name}({', '.join(e.describe() for e in self.exprs)})"
 
 
 CALLS: Final[dict[str, tuple[type[Statistic], Name]]] = {

@@ -35,6 +35,8 @@ from discreet.plan._relation import (
 
 if TYPE_CHECKING:
     from discreet.plan._lower import Lowered
+    from discreet.plan._types import Type
+    from discreet.policy import Column
 
 
 def statistics_of(out: OutputExpr) -> set[int]:
@@ -124,7 +126,7 @@ def _left_out(query: Query) -> Iterator[str]:
 
 def _clamps(query: Query) -> Iterator[str]:
     exprs: list[Expr] = [k.expr for k in query.keys]
-    exprs += [s.expr for s in query.statistics if s.expr is not None]
+    exprs += [e for s in query.statistics for e in s.exprs]
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
@@ -134,9 +136,20 @@ def _clamps(query: Query) -> Iterator[str]:
     prefixes = {"", *(n.prefix for n in query.relation.nodes if isinstance(n, JoinUnit))}
     for scan in (n for n in query.relation.nodes if isinstance(n, Scan)):
         for name, t in scan.schema.items():
-            named = any(prefix + name in used for prefix in prefixes)
-            if named and getattr(scan.table.columns[name], "outside", None) == "clamp":
-                yield f"{name} clamped to {_shown(t.value(t.lo))}…{_shown(t.value(t.hi))}"
+            if any(prefix + name in used for prefix in prefixes):
+                yield from _cleaning(scan.table.columns[name], name, t)
+
+
+def _cleaning(column: Column, name: str, t: Type) -> Iterator[str]:
+    """What a column's values were moved to before anything was computed."""
+    outside = getattr(column, "outside", None)
+    if outside is not None:
+        ends = f"{_shown(t.value(t.lo))}…{_shown(t.value(t.hi))}"
+        yield f"{name} clamped to {ends}" if outside == "clamp" else f"{name} only in {ends}"
+    if (other := getattr(column, "other", None)) is not None:
+        yield f"unlisted {name} counted as {_words(other)}"
+    if column.null is not None:
+        yield f"missing {name} counted as {_words(column.null)}"
 
 
 def _capped(e: Expr) -> Iterator[Capped]:
@@ -145,6 +158,10 @@ def _capped(e: Expr) -> Iterator[Capped]:
         yield e
     for child in e.children:
         yield from _capped(child)
+
+
+def _words(value: object) -> str:
+    return str(value) if isinstance(value, str | bool) else _shown(value)
 
 
 def _shown(value: object) -> str:

@@ -264,6 +264,27 @@ class Levels(Release):
         """Any level can be read off a tree."""
         return int(at)
 
+    def ranked(
+        self, cell: int, near: Fraction, at: Fraction, confidence: float
+    ) -> tuple[float, float]:
+        """Ends in one cell for any level."""
+        del near  # a tree knows all levels alike
+        box = self.interval(at, confidence)
+        return float(box.low[cell]), float(box.high[cell])
+
+    def sizes(self, level: float) -> Box:
+        """Bounds of the number of values in every cell."""
+        total = self._counts[0].sum(axis=1).astype(np.float64)
+        one = np.array([1.0])
+        off = tail_margin(self.law, self.branching * one, one, (1 - level) / 2)[0]
+        return Box(total - off, total + off)
+
+    @property
+    def whole(self) -> Box:
+        """The public range, cell by cell."""
+        cells = np.ones(len(self.levels[0]))
+        return Box(cells * float(self.lo), cells * float(self.hi))
+
     def _value(self, position: NDArray[Any]) -> Floats:
         raw = float(self.lo) + position * float(self.width)
         return np.clip(raw, float(self.lo), float(self.hi))

@@ -214,10 +214,13 @@ class Threshold:
 
     law: Law
     at: int
+    scale: int = 1
+    """Units of what is counted in one unit of privacy."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the law and the threshold on record."""
-        return {"law": self.law.to_dict(), "at": self.at}
+        scale = {} if self.scale == 1 else {"scale": self.scale}
+        return {"law": self.law.to_dict(), "at": self.at, **scale}
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ from discreet.privacy import Neighbours
 
 Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")
+NUMBERS: Final = ("1,234.50", "1.234,50")
+"""Ways in which CSV files write numbers, besides the plain one."""
 LIMITS: Final = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
 MAX_LIMIT: Final = 10**9
 
@@ -187,6 +189,9 @@ class Table:
     max_rows_per_unit, max_groups_per_unit, max_rows_per_group
         How much of one unit is kept. A private table with `unit` needs the first,
         or the other two together; without `unit` there is nothing to limit.
+    numbers
+        How a CSV file writes numbers, ``"1,234.50"`` or ``"1.234,50"``; currency signs, spaces
+        and apostrophes are then left out. None: plain, as in ``1234.50``.
     """
 
     name: str
@@ -198,6 +203,7 @@ class Table:
     max_rows_per_unit: int | None = None
     max_groups_per_unit: int | None = None
     max_rows_per_group: int | None = None
+    numbers: str | None = None
 
     def __init__(
         self,
@@ -211,6 +217,7 @@ class Table:
         max_rows_per_unit: int | None = None,
         max_groups_per_unit: int | None = None,
         max_rows_per_group: int | None = None,
+        numbers: str | None = None,
     ) -> None:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
@@ -226,6 +233,7 @@ class Table:
             max_rows_per_unit=_limit(max_rows_per_unit, subject, LIMITS[0]),
             max_groups_per_unit=_limit(max_groups_per_unit, subject, LIMITS[1]),
             max_rows_per_group=_limit(max_rows_per_group, subject, LIMITS[2]),
+            numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
         )
         self._check_public() if self.public else self._check_private()
 
@@ -459,6 +467,7 @@ def _given(budget: Budget) -> dict[str, object]:
 
 def _table_mapping(table: Table) -> dict[str, object]:
     mapping: dict[str, object] = {"source": table.source, "unit": table.unit}
+    mapping["numbers"] = table.numbers
     mapping |= {"public": True} if table.public else {"neighbours": table.neighbours.value}
     mapping |= {key: getattr(table, key) for key in LIMITS}
     mapping = {key: value for key, value in mapping.items() if value is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -50,9 +50,6 @@ _REFUSED: Final = {
     "STRING_AGG": "GROUP BY sex",
     "LISTAGG": "GROUP BY sex",
     "HISTOGRAM": "COUNT(*), with GROUP BY BIN(age, 10)",
-    "CORR": "AVG(x * y)",
-    "COVAR_POP": "AVG(x * y) - AVG(x) * AVG(y)",
-    "COVAR_SAMP": "AVG(x * y) - AVG(x) * AVG(y)",
     "APPROX_QUANTILES": "QUANTILE(income, 0.25), QUANTILE(income, 0.5)",
 }
 
@@ -326,6 +323,8 @@ class _Call:
             arity(name, self.args, 1)
             passed = build.when(self._given(self.args[0]), build.number(Fraction(1)))
             return statistic(Count, self._filtered(passed))
+        if kind.pairs:
+            return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
         options = {
@@ -333,6 +332,14 @@ class _Call:
             for parameter, arg in zip(entry.takes, self.args[1:], strict=False)
         }
         return statistic(kind, self._value(), **entry.fixed, **options)
+
+    def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
+        """A statistic of two columns, each filtered alike."""
+        arity(self.name, self.args, 2)
+        other = build.typed(self._filtered(self._given(self.args[1])), self.name)
+        if other.type.kind is not Kind.BOOLEAN:
+            other = build.as_number(other, self.name)
+        return statistic(kind, self._value(), other=other, **fixed)
 
     def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""

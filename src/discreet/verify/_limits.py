@@ -11,7 +11,8 @@ most rows per value of some columns (``shares``):
 * a join with a public table multiplies by its fan-out, which is handed in; a
   join of private tables on their units multiplies the bounds of both;
 * ``row_number() OVER (PARTITION BY unit[, X] ORDER BY O)``, kept up to k, bounds
-  rows (per value of X); ``dense_rank()`` bounds the values of O.
+  rows (per value of X); ``dense_rank()`` bounds the values of O. Kept up to a column that a
+  join with one row for each unit brought in, it bounds them by that unit's own value.
 
 Each of these maps a unit's own rows to that unit's own rows, whatever other
 units hold, provided that ties in O are between rows that agree in all columns
@@ -43,6 +44,7 @@ from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
 from discreet.verify._functions import Functions
 from discreet.verify._read import From, Join, Node, Select, Unproven
 from discreet.verify._rules import NOTHING, Scope
+from discreet.verify._walk import aggregates, all_of, is_fence, sums
 
 Tokens = frozenset[int]
 Columns = tuple[tuple[str, str, Value], ...]
@@ -71,6 +73,9 @@ class Reading:
         Most rows of a unit, groups it reaches, and rows in one group.
     cells
         Most groups there can be.
+    upto
+        Which key (by its place among the results) bounds the groups of a unit by its value;
+        that is the same in all rows of the unit.
     once
         Whether a unit counts once per group, however many rows it has there.
     certain
@@ -86,6 +91,7 @@ class Reading:
     cells: Number = INF
     once: bool = False
     certain: bool = False
+    upto: int | None = None
 
     @property
     def magnitude(self) -> Number:
@@ -191,6 +197,8 @@ class _Rows:
     shares: tuple[tuple[Number, Tokens], ...] = ()
     identities: tuple[Tokens, ...] = ()
     ranks: tuple[tuple[int, _Rank], ...] = ()
+    own: Tokens = frozenset()  # the same in all rows of a unit
+    scaled: tuple[tuple[int, Tokens], ...] = ()  # values of the tokens are as few as a column says
     sizes: dict[int, int] = field(default_factory=dict)
 
 
@@ -229,7 +237,7 @@ class Statement:
         total = self.total(rows)
         readings = []
         for (node, _), v in zip(select.items, outputs, strict=True):
-            if not _aggregates(node):
+            if not aggregates(node):
                 readings.append(Reading(key=True))
                 continue
             if v.type not in INTEGERS and not v.whole:
@@ -239,12 +247,23 @@ class Statement:
                 continue
             # rows that are groups come and go with the rows below them
             certain = rows.certain and not rows.grouped and "null" not in v.form
-            few = share
+            few, upto = share, self.upto(rows, select, outputs)
             if v.form[:1] == ("distinct",):
                 few = min(share, v.form[1], rows.sizes.get(v.form[2], INF))
             readings.append(Reading(False, *v.per, total, most, few, cells,
-                                    v.form[:1] == ("once",), certain))  # fmt: skip
+                                    v.form[:1] == ("once",), certain, upto))  # fmt: skip
         return tuple(readings)
+
+    def upto(self, rows: _Rows, select: Select, outputs: list[Value]) -> int | None:
+        """Key whose value bounds the values of all others that a unit has."""
+        pairs = zip(select.items, outputs, strict=True)
+        keys = [(i, v) for i, ((node, _), v) in enumerate(pairs) if not aggregates(node)]
+        for bound, order in rows.scaled:
+            rest = _all([v for _, v in keys if v.id != bound])
+            found = [i for i, v in keys if v.id == bound]
+            if found and self.determined(rest, order | frozenset(self.units) | rows.own):
+                return found[0]
+        return None
 
     # what determines what
 
@@ -289,7 +308,7 @@ class Statement:
 
     def bounds(self, rows: _Rows, keys: list[Value], known: Tokens) -> tuple[Number, Number]:
         """Groups of a unit, and rows in one of them."""
-        unit = frozenset(self.units)
+        unit = frozenset(self.units) | rows.own
         asked = frozenset().union(*(v.dep for v in keys))
         groups = [k for k, order in rows.groups if self.determined(asked, order | unit)]
         shares = [k for k, per in rows.shares if self.determined(per, known | unit)]
@@ -310,7 +329,7 @@ class Statement:
 
     def select(self, select: Select) -> tuple[_Rows, list[Value] | None, list[Value]]:
         """Relation that a SELECT makes; its groups, if it adds up; its outputs."""
-        rows = self.source(select.source, fenced=_is_fence(select))
+        rows = self.source(select.source, fenced=is_fence(select))
         for join in select.joins:
             rows = self.joined(rows, join)
         scope = Scope(rows.columns)
@@ -318,7 +337,7 @@ class Statement:
             before, rows = rows.columns, self.filtered(rows, select.where, scope)
             scope = scope if rows.columns is before else Scope(rows.columns)
         group = None
-        if select.group or any(_aggregates(node) for node, _ in select.items):
+        if select.group or any(aggregates(node) for node, _ in select.items):
             group = self.group(select, scope)
             rows = replace(rows, mixed=rows.mixed or self.impure(_all(group)))
         own = group is not None and self.own(rows, group)
@@ -334,8 +353,8 @@ class Statement:
                 ties += [(v, decided)] if decided is not None else []
             else:
                 v = self.rules.value(node, scope, NOTHING)
-                summed = _aggregates(node)
-                if summed and not all(self.pure(part, scope) for part in _sums(node)):
+                summed = aggregates(node)
+                if summed and not all(self.pure(part, scope) for part in sums(node)):
                     v = v._replace(per=None)
                 if summed and own:
                     v = self.folded(v)
@@ -391,7 +410,7 @@ class Statement:
             if node.kind != "column" or names.get(node.args[1], node) is not node:
                 raise Unproven("grouping by other than a column of the source")
         for node, _ in select.items:
-            if not _aggregates(node) and node not in select.group:
+            if not aggregates(node) and node not in select.group:
                 raise Unproven("an output that is neither a key nor added up")
         return [self.rules.value(node, scope, NOTHING) for node in select.group]
 
@@ -429,7 +448,7 @@ class Statement:
         condition = self.rules.truth(where, scope, NOTHING)
         rows = replace(rows, certain=False, mixed=rows.mixed or self.impure(condition.dep))
         ranks = dict(rows.ranks)
-        for part in where.args if where.kind == "and" else (where,):
+        for part in all_of(where):
             if part.kind == "not" and part.args[0].kind == "isnull":
                 v = self.rules.value(part.args[0].args[0], scope, NOTHING)
                 rows = replace(rows, known=rows.known or v.unit)
@@ -440,6 +459,7 @@ class Statement:
             if part.kind != "compare":
                 continue
             v, k = (self.rules.value(n, scope, NOTHING) for n in part.args[1:])
+            rows = self.scaled(rows, part.args[0], v, k)
             if not (k.constant and k.type in INTEGERS and k.lo == k.hi):
                 continue
             rank = ranks.get(v.id or 0) if v.form == ("rank",) else None
@@ -468,6 +488,15 @@ class Statement:
             return rows
         known = rows.sizes.get(v.id, size)
         return replace(rows, sizes=rows.sizes | {v.id: min(size, known)})
+
+    def scaled(self, rows: _Rows, operator: str, v: Value, k: Value) -> _Rows:
+        """Relation in which a unit has as many values as a column of its own says."""
+        rank = dict(rows.ranks).get(v.id or 0) if v.form == ("rank",) else None
+        if rank is None or operator != "<=" or rank.function != "dense_rank" or k.id is None:
+            return rows
+        if rows.mixed or not self.determined(frozenset((k.id,)), rows.own):
+            return rows
+        return replace(rows, scaled=(*rows.scaled, (k.id, rank.order)))
 
     def limited(self, rows: _Rows, rank: _Rank, most: int) -> _Rows:
         if not rows.private or rows.mixed:
@@ -525,6 +554,8 @@ class Statement:
         elif any(x.unit and y.unit for x, y in pairs) and not (left.grouped or right.grouped):
             most = right.rows
             rows = replace(rows, known=rows.known or not join.left)
+            if right.rows == 1:  # of each unit one row, so its columns are the unit's
+                rows = replace(rows, own=rows.own | {v.id for *_, v in right.columns if v.id})
         else:
             raise Unproven("private tables joined on other than their units")
         most = max(most, 1) if join.left else most
@@ -567,24 +598,5 @@ def _times(x: Number, y: Number) -> Number:
     return 0 if 0 in (x, y) else x * y
 
 
-def _is_fence(select: Select) -> bool:
-    """Whether a SELECT hands on columns behind a fence, and does nothing else."""
-    bare = all(node.kind in ("column", "number") for node, _ in select.items)
-    return select.fence and bare and not (select.joins or select.where or select.group)
-
-
 def _all(values: list[Value]) -> Tokens:
     return frozenset().union(*(v.dep for v in values))
-
-
-def _sums(node: Node) -> list[Node]:
-    """Aggregates inside an expression."""
-    if node.kind == "call" and node.args[0] in ("sum", "count", "count distinct", "max", "min"):
-        return [node]
-    if node.kind in ("column", "case", "window"):
-        return []  # the rules refuse an aggregate in a branch
-    return [found for a in node.args if isinstance(a, Node) for found in _sums(a)]
-
-
-def _aggregates(node: Node) -> bool:
-    return bool(_sums(node))

@@ -1,0 +1,171 @@
+"""``discreet init POLICY --spend``: narrower bounds, lists and limits, bought with noise.
+
+The policy states generous bounds; what is narrower is asked for like any other question, so it
+is private, recorded in the policy's own ledger and paid for. Each proposal comes with its
+interval. Nothing is changed: the owner copies what seems right.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet._exact import decimal, show
+from discreet.cli._console import verbatim
+from discreet.cli._outcome import Reply, UsageError
+from discreet.cli._session import Where, curator
+from discreet.errors import DiscreetError
+from discreet.policy import Column, Date, Integer, Real, Table, Text, toml
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from discreet.curator import Curator
+
+_ENDS: Final = ("0.005", "0.995")
+"""Shares of the values below the proposed ends."""
+_MOST_ROWS: Final = 1_000
+_LISTED: Final = 200
+
+
+@dataclass(frozen=True)
+class _Purchase:
+    """A question, and what its answer proposes."""
+
+    table: Table
+    column: Column | None  # None: rows of one unit
+    text: str
+
+    @property
+    def section(self) -> str:
+        """Where the line belongs."""
+        own = f"tables.{toml.key(self.table.name)}"
+        return own if self.column is None else f"{own}.columns"
+
+    def proposal(self, opened: Curator, epsilon: Fraction, delta: Fraction | None) -> str:
+        """Ask, and write a line of the policy."""
+        needs = delta if isinstance(self.column, Text) else None
+        answer = opened.sql(self.text, epsilon=epsilon, delta=needs)
+        rows = answer.to_dicts()
+        if isinstance(self.column, Text):
+            values = [r["value"] for r in rows][:_LISTED]
+            spec = toml.value({"type": "category", "values": values, "other": "other"})
+            return f"{toml.key(self.column.name)} = {spec}  # values that many people have"
+        (row,), (ends,) = rows, answer.interval(0.95)
+        if self.column is None:
+            low, high = ends["n"]
+            return (
+                f"max_rows_per_unit = {max(1, math.ceil(row['n']))}  # 95 % of all have no more: "
+                f"{low:g} to {high:g} at 95 %"
+            )
+        return self._bounds(row, ends)
+
+    def _bounds(self, row: dict[str, Any], ends: dict[str, Any]) -> str:
+        column: Any = self.column
+        low, high = _outward(row["low"], row["high"], column)
+        spec = toml.value({"type": column.type, "min": low, "max": high} | _step(column))
+        told = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
+        return f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
+
+
+def run(path: str, *, spend: str, delta: str | None) -> Reply:
+    """Buy proposals for the columns of a policy's private tables."""
+    if not path.endswith(".toml"):
+        raise UsageError(
+            "proposals are bought under a policy: draft one first, with generous bounds",
+            hint=f"discreet init {path}",
+        )
+    where = Where(Path(path), None, None, None)
+    lines: list[str] = []
+    with curator(where, spend=True) as opened:
+        bought = list(_purchases(opened, text=delta is not None))
+        if not bought:
+            raise UsageError("the policy has no column for which anything could be proposed")
+        share = decimal(spend, "spend") / len(bought)
+        each = None if delta is None else decimal(delta, "delta") / len(bought)
+        known = None
+        for purchase in bought:
+            if purchase.section != known:
+                known = purchase.section
+                lines.append(f"\n[{known}]")
+            lines.append(_tried(purchase, opened, share, each))
+        left = repr(opened.budget)
+    text = "\n".join([f"# bought for ε {show(decimal(spend, 'spend'))}; {left}", *lines])
+    data = {"proposal": text, "spent": spend}
+    return Reply(data, lambda console: _print(console, text))
+
+
+def _tried(purchase: _Purchase, opened: Curator, share: Fraction, delta: Fraction | None) -> str:
+    try:
+        return purchase.proposal(opened, share, delta)
+    except DiscreetError as refused:
+        what = "max_rows_per_unit" if purchase.column is None else purchase.column.name
+        return f"# {what}: {refused.message}"
+
+
+def _print(console: Console, text: str) -> None:
+    verbatim(console, text)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
+    for table in opened.policy.tables.values():
+        if table.public:
+            continue
+        source = _quoted(table.name)
+        if table.unit is not None:
+            inner = f"SELECT {_quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
+            asked = f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
+            yield _Purchase(table, None, asked)
+        for name, column in table.columns.items():
+            x = _quoted(name)
+            if name == table.unit:
+                continue
+            if isinstance(column, Integer | Real | Date):
+                asked = f"QUANTILE({x}, {_ENDS[0]}) AS low, QUANTILE({x}, {_ENDS[1]}) AS high"
+                yield _Purchase(table, column, f"SELECT {asked} FROM {source}")  # noqa: S608 - likewise
+            elif isinstance(column, Text) and text:
+                asked = f"SELECT {x} AS value, COUNT(*) AS n FROM {source}"  # noqa: S608 - likewise
+                yield _Purchase(table, column, f"{asked} GROUP BY 1 ORDER BY n DESC")
+
+
+def _step(column: Any) -> dict[str, object]:
+    return {"step": column.step} if isinstance(column, Real) else {}
+
+
+def _outward(low: Any, high: Any, column: Any) -> tuple[Any, Any]:
+    """Round ends outward, inside the bounds that the policy has."""
+    if isinstance(column, Date):
+        ends = [_day(x) for x in (low, high)]
+        first, last = ends[0].replace(day=1), ends[1]
+        return max(first, column.min), min(last, column.max)
+    width = max(float(high) - float(low), 1e-9)
+    unit = Fraction(10) ** (math.floor(math.log10(width)) - 1)
+    if isinstance(column, Integer):
+        unit = max(unit, Fraction(1))
+    least = math.floor(Fraction(low) / unit) * unit
+    most = math.ceil(Fraction(high) / unit) * unit
+    least, most = max(least, Fraction(column.min)), min(most, Fraction(column.max))
+    whole = isinstance(column, Integer)
+    return (int(least), int(most)) if whole else (least, most)
+
+
+def _day(value: Any) -> dt.date:
+    if isinstance(value, dt.date):
+        return value
+    return dt.date(1970, 1, 1) + dt.timedelta(days=round(float(value)))
+
+
+def _words(ends: tuple[Any, Any], column: Any) -> str:
+    low, high = ends
+    if isinstance(column, Date):
+        return f"{_day(low).isoformat()} to {_day(high).isoformat()}"
+    return f"{float(low):g} to {float(high):g}"

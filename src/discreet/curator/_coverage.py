@@ -1,0 +1,158 @@
+"""What contribution limits leave out: a noisy histogram of how many rows people have.
+
+Guarantee
+---------
+The histogram counts units by their number of rows, in public buckets, *before* any limit:
+each unit is in one bucket, so adding or removing a unit moves one number by one (and
+changing a unit two). It is priced, debited and measured like every other question.
+
+How many rows the limits drop cannot be had so cheaply, since one unit may have any
+number of them: it is bounded by the edges of the buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.answer import Answer
+from discreet.errors import ParameterError, QueryError
+from discreet.plan import (
+    Count,
+    Fold,
+    FoldKind,
+    Key,
+    KeyValue,
+    Limits,
+    OutputColumn,
+    PerUnit,
+    Query,
+    StatisticValue,
+    build,
+    expr,
+)
+
+if TYPE_CHECKING:
+    from discreet.curator._curator import Curator
+    from discreet.frame import Table
+
+_DOUBLINGS: Final = 12
+"""Buckets beyond the limit, each twice as wide as the one before."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many people lose rows to a limit, and how many rows; see :meth:`Curator.coverage`.
+
+    Attributes
+    ----------
+    answer
+        The noisy histogram, with its cost and record.
+    limit
+        Rows of one unit that a question keeps.
+    least, most
+        Fewest and most rows of a unit in each bucket; the last one is open, and is taken
+        to end at twice its beginning.
+    """
+
+    answer: Answer
+    limit: int
+    least: tuple[int, ...]
+    most: tuple[int, ...]
+
+    def units_cut(self, confidence: Number = 0.95) -> tuple[float, float, float]:
+        """Share of units that lose rows: estimate and both ends."""
+        cut = [int(a > self.limit) for a in self.least]
+        return self._share(cut, cut, cut, [1 - c for c in cut], confidence)
+
+    def rows_lost(self, confidence: Number = 0.95) -> tuple[float, float, float]:
+        """Share of rows that the limit drops: estimate and both ends.
+
+        The ends allow for the noise, and for every number of rows inside a bucket.
+        """
+        ends = [(a, math.sqrt(a * b), b) for a, b in zip(self.least, self.most, strict=True)]
+        lost = [[max(n - self.limit, 0) for n in each] for each in ends]
+        kept = [min(a, self.limit) for a in self.least]
+        low, middle, high = zip(*lost, strict=True)
+        return self._share(middle, low, high, kept, confidence)
+
+    def _share(
+        self,
+        middle: Sequence[float],
+        low: Sequence[float],
+        high: Sequence[float],
+        kept: Sequence[float],
+        confidence: Number,
+    ) -> tuple[float, float, float]:
+        """Lost over lost and kept; it grows in what is lost and falls in what is kept."""
+        level = _exact.confidence(confidence)
+        boxes = [row["units"] for row in self.answer.interval(level, simultaneous=True)]
+        rows = zip(self.answer.to_dicts(), boxes, strict=True)
+        # an empty bucket of many rows must not count for its noise
+        values = [row["units"] if box[0] > 0 else 0 for row, box in rows]
+
+        def share(lost: float, rest: float) -> float:
+            return lost / (lost + rest) if lost + rest > 0 else 0.0
+
+        def total(weights: Sequence[float], end: int) -> float:
+            pairs = zip(weights, boxes, strict=True)
+            return float(sum(w * max(box[end], 0) for w, box in pairs))
+
+        rest = sum(w * v for w, v in zip(kept, values, strict=True))
+        found = share(sum(w * v for w, v in zip(middle, values, strict=True)), rest)
+        return found, share(total(low, 0), total(kept, 1)), share(total(high, 1), total(kept, 0))
+
+    def __repr__(self) -> str:
+        units, rows = self.units_cut(), self.rows_lost()
+        return (
+            f"at most {self.limit} rows of each kept: {units[0]:.1%} of units lose rows "
+            f"[{units[1]:.1%}, {units[2]:.1%}], {rows[0]:.1%} of rows are lost "
+            f"[{rows[1]:.1%}, {rows[2]:.1%}] (95 %, noise and buckets)\n{self.answer!r}"
+        )
+
+
+def coverage_query(
+    curator: Curator, question: str | Table
+) -> tuple[Query, int, tuple[int, ...], tuple[int, ...]]:
+    """Build the question about rows per unit that another question's limits cut."""
+    asked = curator._question(question).query  # noqa: SLF001 - part of it
+    unit = curator._lowered(asked).aggregates[0].unit  # noqa: SLF001 - as above
+    limit = asked.limits.rows
+    if unit is None:
+        raise ParameterError("each row is a unit of its own here: no limit drops any row")
+    if limit is None or asked.limits.groups is not None or asked.limits.rows_per_group is not None:
+        raise ParameterError(
+            "what limits per group leave out is not measured yet; only a limit of rows per unit is",
+            hint="SELECT COUNT(*) AS n FROM …",
+        )
+    if isinstance(asked.relation, PerUnit):
+        raise QueryError(
+            "this question has one row for each unit already", hint="SELECT COUNT(*) AS n FROM …"
+        )
+    rows = Fold(FoldKind.COUNT, build.number(Fraction(1)))
+    below = [2**i for i in range(1, limit.bit_length()) if 2**i <= limit]
+    edges = (*below, *(limit * 2**i + 1 for i in range(_DOUBLINGS + 1)))
+    bucket = expr.Bucket(expr.Column("rows", rows.type), edges)
+    codes = tuple(range(bucket.type.lo, bucket.type.hi + 1))
+    query = replace(
+        asked,
+        relation=PerUnit(asked.relation, (), (("rows", rows),)),
+        keys=(Key("bucket", bucket, codes),),
+        statistics=(Count(),),
+        outputs=(
+            OutputColumn("bucket", KeyValue("bucket")),
+            OutputColumn("units", StatisticValue(0)),
+        ),
+        limits=Limits(rows=1),
+        having=None,
+        order=(),
+        limit=None,
+        other=None,
+    )
+    least = (1, *edges)
+    return query, limit, least, (*(e - 1 for e in edges), 2 * edges[-1])

@@ -1,0 +1,187 @@
+r"""Histograms and distribution functions with bands that hold everywhere at once.
+
+Counts of K bins have independent noise, so each gets the level c^{1/K}. Numbers of rows up to a
+bin add noise up: the band is the same multiple of its own standard deviation everywhere, the
+multiple being the quantile of the largest standardised error, simulated with the law on
+record (its randomness follows from the record: one release, one band). Shares divide by
+the noisy total; both ends allow for it. Ends are made monotone, which loses nothing, as
+the distribution function is.
+
+For a population the exact distribution function of the sample is within
+:math:`\sqrt{\ln(2/\alpha)/2n}` of it (Dvoretzky, Kiefer, Wolfowitz; Massart's constant);
+half of the error allowed is for that, and n is its lower bound. One row of each person is
+required.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.answer import Answer
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import noisy, repeatable, sampled
+from discreet.inference._laws import Floats, Rng
+from discreet.inference._results import POPULATION, QUERY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DRAWS = 9_999
+_MOST = 400_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """Values over bins with ends that hold for all bins at once."""
+
+    bins: tuple[Any, ...]
+    value: Floats
+    low: Floats
+    high: Floats
+    confidence: float
+    covers: str
+    title: str
+
+    def __len__(self) -> int:
+        return len(self.bins)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return value and ends by bin."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        columns = {"value": self.value, "low": self.low, "high": self.high}
+        return pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
+
+    def chart(self) -> dict[str, Any]:
+        """Return a Vega-Lite specification: a line or bars inside their band."""
+        values = [
+            {"bin": str(b), "value": float(v), "low": float(lo), "high": float(hi)}
+            for b, v, lo, hi in zip(self.bins, self.value, self.low, self.high, strict=True)
+        ]
+        x = {"field": "bin", "type": "ordinal", "sort": None, "title": None}
+        y = {"field": "low", "type": "quantitative", "title": self.title}
+        return {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "data": {"values": values},
+            "title": f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
+            "encoding": {"x": x},
+            "layer": [
+                {
+                    "mark": {"type": "area", "interpolate": "step", "opacity": 0.3},
+                    "encoding": {"y": y, "y2": {"field": "high"}},
+                },
+                {
+                    "mark": {"type": "line", "interpolate": "step"},
+                    "encoding": {"y": {"field": "value", "type": "quantitative"}},
+                },
+            ],
+        }
+
+    def __repr__(self) -> str:
+        lines = [f"{self.title}, all {len(self)} bins at once at {100 * self.confidence:.4g} %"]
+        rows = zip(self.bins, self.value, self.low, self.high, strict=True)
+        lines += [f"  {b!s:>12}  {v:10.5g}  [{lo:.5g}, {hi:.5g}]" for b, v, lo, hi in rows]
+        return "\n".join([*lines, f"covers {self.covers}"])
+
+
+def histogram(answer: Answer, column: str | None = None, confidence: Number = 0.95) -> Band:
+    """Return the counts of an answer with a band that holds for all bins at once."""
+    item, bins = _read(answer, column)
+    level = _exact.confidence(confidence)
+    each = 1 + math.expm1(math.log(level) / len(bins))
+    low, high, _ = item.noise.range(each)
+    values = np.asarray(item.value, dtype=np.float64)
+    ends = np.maximum(values - high, 0.0), np.maximum(values - low, 0.0)
+    return Band(bins, values, *ends, level, QUERY, "rows")
+
+
+def ecdf(
+    answer: Answer,
+    column: str | None = None,
+    confidence: Number = 0.95,
+    *,
+    target: Literal["query", "population"] = "query",
+    rng: Rng = None,
+) -> Band:
+    """Return the share of rows up to each bin, with a band that holds everywhere at once.
+
+    Parameters
+    ----------
+    answer, column
+        Counts by one ordered key, as ``SELECT age, COUNT(*) AS n … GROUP BY age`` gives them.
+    target
+        "query": the table itself. "population": what the people in it were drawn from.
+
+    Examples
+    --------
+    >>> import discreet as dc, numpy as np, pyarrow as pa
+    >>> from discreet import inference as inf
+    >>> table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 9)])
+    >>> policy = dc.policy.Policy([table], dc.policy.Budget("2"), name="bands")
+    >>> data = pa.table({"age": np.arange(5000) % 10})
+    >>> curator = dc.open(data, policy, ledger=":memory:")
+    >>> answer = curator.sql("SELECT age, COUNT(*) AS n FROM people GROUP BY age", epsilon=2)
+    >>> band = inf.ecdf(answer)
+    >>> bool(((band.low <= np.arange(1, 11) / 10) & (np.arange(1, 11) / 10 <= band.high)).all())
+    True
+    """
+    item, bins = _read(answer, column)
+    level = _exact.confidence(confidence)
+    if target not in ("query", "population"):
+        raise ParameterError(
+            f"a band is about the query or about the population, not {target!r}",
+            hint=Hint("target", "population"),
+        )
+    whole = target == "population"
+    error = (1 - level) / (2 if whole else 1)
+    steps = np.sqrt(np.arange(1, len(bins) + 1))
+    source = repeatable(rng, item)
+    draws = max(DRAWS, math.ceil(20 / error))
+    if draws > _MOST:
+        raise ParameterError(
+            "a band at this confidence needs more draws than are made",
+            hint=Hint("confidence", 0.99),
+        )
+    worst = np.empty(draws)
+    chunk = max(1, 2_000_000 // len(bins))
+    for start in range(0, draws, chunk):
+        size = min(chunk, draws - start)
+        walks = np.abs(np.cumsum(item.noise.simulate(source, (size, len(bins))), axis=1))
+        worst[start : start + size] = (walks / steps).max(axis=1)
+    k = min(math.ceil((draws + 1) * (1 - error)), draws)
+    off = np.sort(worst)[k - 1] * steps
+    sums = np.cumsum(np.asarray(item.value, dtype=np.float64))
+    least, most = max(sums[-1] - off[-1], 1.0), max(sums[-1] + off[-1], 1.0)
+    low = np.maximum(sums - off, 0.0) / most
+    high = np.maximum(sums + off, 0.0) / least
+    low[-1] = 1.0
+    if whole:
+        sampled(item, across=True)
+        drift = math.sqrt(math.log(2 / error) / (2 * least))
+        low, high = low - drift, high + drift
+        low[-1] = 1.0
+    low = np.clip(np.maximum.accumulate(low), 0.0, 1.0)
+    high = np.clip(np.minimum.accumulate(high[::-1])[::-1], 0.0, 1.0)
+    middle = np.clip(np.maximum.accumulate(sums / max(sums[-1], 1.0)), 0.0, 1.0)
+    covers = POPULATION if whole else QUERY
+    return Band(bins, np.clip(middle, low, high), low, high, level, covers, "share of rows up to")
+
+
+def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:
+    if not isinstance(answer, Answer):
+        raise ParameterError("a band is drawn around an answer with groups")
+    keys = answer.full_record.keys
+    if len(keys) != 1 or answer.chosen:
+        raise ParameterError(
+            "a band needs counts by one key, all of them shown",
+            hint="SELECT age, COUNT(*) AS n FROM people GROUP BY age",
+        )
+    item = noisy(answer, column)
+    (bins,) = keys.values()
+    return item, tuple(bins)

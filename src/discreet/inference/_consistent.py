@@ -1,0 +1,127 @@
+"""Margins of one table that agree with each other: several GROUP BYs, fitted together.
+
+Counts of one batch are linear in the counts of the finest cells, the combinations of all
+keys' values, and one more value for NULL wherever a key may be. The best linear unbiased
+estimate of every shown count uses all of them (:mod:`._combine`): totals are the sums of
+their parts, and every count is at least as exact as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from discreet._exact import Number
+from discreet.answer import Answer
+from discreet.errors import ParameterError
+from discreet.inference._combine import Combined, Estimate, combine
+from discreet.inference._inputs import noisy
+from discreet.inference._laws import Floats
+from discreet.plan import Count, Query
+
+_MOST: Final = 20_000
+"""Combinations of all keys' values."""
+
+
+@dataclass(frozen=True)
+class Consistent:
+    """Counts of several answers that agree, in the answers' order; see :func:`consistent`."""
+
+    answers: tuple[Answer, ...]
+    combined: Combined
+    queries: tuple[Floats, ...]
+    """For each answer, one row of weights for each of its counts."""
+
+    def _estimates(self, which: int) -> list[Estimate]:
+        return [self.combined.estimate(w) for w in self.queries[which]]
+
+    def to_dicts(self, which: int) -> list[dict[str, Any]]:
+        """Rows of one answer, keys as they are and counts fitted."""
+        return self._rows(which, [e.value for e in self._estimates(which)])
+
+    def interval(self, which: int, confidence: Number = 0.95) -> list[dict[str, Any]]:
+        """Rows of one answer with ``(low, high)`` for the exact count."""
+        # margins do not depend on what was released, so that one seed serves all
+        found = [e.interval(confidence, rng=0) for e in self._estimates(which)]
+        return self._rows(which, [(i.low, i.high) for i in found])
+
+    def _rows(self, which: int, counts: Sequence[Any]) -> list[dict[str, Any]]:
+        record = self.answers[which].full_record
+        column = next(o.name for o in record.outputs if o.name not in record.keys)
+        groups = zip(*record.keys.values(), strict=True)
+        rows = [dict(zip(record.keys, cell, strict=True)) for cell in groups] or [{}]
+        return [row | {column: count} for row, count in zip(rows, counts, strict=True)]
+
+
+def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
+    """Fit the counts of several answers about the same rows so that they agree.
+
+    Raises
+    ------
+    ParameterError
+        Unless every question counts all rows of one and the same selection, each row
+        being a unit: limits would drop other rows in every question.
+    """
+    queries = [q for q, _ in asked]
+    if len({q.relation for q in queries}) != 1:
+        raise ParameterError("margins agree only for the same rows: the same table and WHERE")
+    if any(q.statistics != (Count(),) or q.having or q.limit is not None for q in queries):
+        raise ParameterError(
+            "margins are counts of all rows, each group shown",
+            hint="SELECT sex, COUNT(*) AS n FROM people GROUP BY sex",
+        )
+    if any(k.codes is None for q in queries for k in q.keys):
+        raise ParameterError("keys that are selected from the data have no common cells")
+    units = [a.full_record.statement.get("unit") for _, a in asked]
+    if any(unit != "row" for unit in units):
+        raise ParameterError(
+            "limits of rows per unit drop other rows in every question, so margins differ in truth"
+        )
+    domains = _domains(asked)
+    cells = list(product(*domains.values()))
+    places = {name: i for i, name in enumerate(domains)}
+    matrices = tuple(_matrix(answer, cells, places) for _, answer in asked)
+    items = [noisy(answer, _column(answer)) for _, answer in asked]
+    values = np.concatenate([np.atleast_1d(item.value) for item in items])
+    laws = [item.noise for item in items for _ in range(item.size)]
+    found = combine(values, np.vstack(matrices), laws)
+    return Consistent(tuple(a for _, a in asked), found, matrices)
+
+
+def _column(answer: Answer) -> str:
+    return next(o.name for o in answer.full_record.outputs if o.name not in answer.full_record.keys)
+
+
+def _domains(asked: Sequence[tuple[Query, Answer]]) -> dict[str, list[Any]]:
+    domains: dict[str, list[Any]] = {}
+    exprs: dict[str, Any] = {}
+    for query, _ in asked:
+        for key in query.keys:
+            if exprs.setdefault(key.name, key.expr) != key.expr:
+                raise ParameterError(f"{key.name!r} names two different keys", hint="… AS other")
+            t = key.expr.type
+            values = [t.value(code) for code in key.codes or ()]
+            missing = [None] if t.nullable else []
+            if domains.setdefault(key.name, [*values, *missing]) != [*values, *missing]:
+                raise ParameterError(f"{key.name!r} is shown with different values")
+    if prod(map(len, domains.values())) > _MOST:
+        raise ParameterError(f"the keys have more than {_MOST} combinations")
+    return domains
+
+
+def _matrix(answer: Answer, cells: Sequence[tuple[Any, ...]], places: Mapping[str, int]) -> Floats:
+    keys = answer.full_record.keys
+    mine = [places[name] for name in keys]
+    rows = list(zip(*keys.values(), strict=True)) or [()]
+    at = {row: i for i, row in enumerate(rows)}
+    matrix = np.zeros((len(rows), len(cells)))
+    for j, cell in enumerate(cells):
+        i = at.get(tuple(cell[p] for p in mine))
+        if i is not None:
+            matrix[i, j] = 1.0
+    return matrix

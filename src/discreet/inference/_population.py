@@ -1,0 +1,403 @@
+r"""Intervals about a population: sampling error, privacy noise and several rows per person.
+
+What is sampled are units: people, drawn independently. For a parameter θ with
+:math:`E\,\psi(x;\theta)=0` the sum :math:`T(\theta)=\sum_\text{rows}\psi` is linear in what was
+released, so its noise is known exactly; its sampling variance is
+:math:`\sum_u D_u^2` with :math:`D_u` a unit's own sum. A unit has at most k rows, so by
+Cauchy–Schwarz
+
+.. math:: \sum_u D_u^2 \le k\sum_\text{rows}\psi^2 :
+
+the design effect is taken as k, the limit of rows per unit; with one row each it is exact.
+θ is kept if :math:`|T(\theta)|` is within the 1 − α quantile of normal plus noise
+(:mod:`._mixture`). This is a score interval: nothing noisy is divided by.
+
+===========  =======================  ==================================================
+statistic    ψ                        Σψ² at most
+===========  =======================  ==================================================
+AVG, share   x − θ                    Σ(x−θ)² where VAR or STDDEV of the column is asked
+                                      too, and always n(hi−θ)(θ−lo) (Bhatia–Davis)
+A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts
+VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for each m of an
+                                      interval of the mean (Berger–Boos)
+QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
+===========  =======================  ==================================================
+
+A tenth of the error allowed pays for upper bounds of n, Σψ² and m. Everything else
+(differences, arithmetic of statistics) is interval arithmetic with the error shared.
+
+These rest on the central limit theorem over units. A cell with fewer than
+:data:`FEWEST` units (by a lower bound), or in which one unit could move T by more than
+half its standard deviation, gets the whole public range, which always holds. Counts and
+sums need to know how large the population is. Rows that noise chose are covered all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet.answer import Answer, Record, Rows, bounds
+from discreet.errors import Hint, ParameterError, TaintedNoiseError
+from discreet.inference._inputs import rows_of
+from discreet.inference._laws import Floats
+from discreet.inference._mixture import margin, split, tail
+from discreet.inference._pivot import hull
+from discreet.plan import (
+    Apply,
+    Box,
+    Combination,
+    Powers,
+    Quantile,
+    StatisticValue,
+    statistics_of,
+    windows_of,
+)
+
+FEWEST: Final = 30
+"""Units below which no normal approximation is used."""
+
+SHARE: Final = 0.1
+"""Part of the error allowed that bounds of nuisances get."""
+
+_PLACES: Final = 150
+_RANKS: Final = 1000
+"""Ranks of a quantile are moved outward to this grid, so that few margins are computed."""
+
+_MEANS: Final = 15
+"""Means at which a variance is tested."""
+
+
+def population_interval(
+    answer: Answer,
+    confidence: Number = 0.95,
+    *,
+    size: int | None = None,
+    simultaneous: bool = False,
+) -> list[dict[str, Any]]:
+    """Return, row by row, ``(low, high)`` for the population behind every number.
+
+    A column that has no population value, or none that is known how to cover, holds None;
+    where no column has one, the reason is raised.
+
+    Parameters
+    ----------
+    answer
+        What a curator answered.
+    confidence
+        Probability over people drawn and noise drawn, for each number, or `simultaneous`
+        for all.
+    size
+        Number of rows of the population, for counts and sums, which otherwise have no
+        population value. A count of all rows must be among the statistics.
+
+    Examples
+    --------
+    >>> import discreet as dc, numpy as np, pyarrow as pa
+    >>> table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 100)])
+    >>> policy = dc.policy.Policy([table], dc.policy.Budget("2"), name="sampled")
+    >>> data = pa.table({"age": 20 + np.arange(2000) % 40})
+    >>> curator = dc.open(data, policy, ledger=":memory:")
+    >>> answer = curator.sql("SELECT AVG(age) AS a, STDDEV(age) AS s FROM people", epsilon=2)
+    >>> (row,) = answer.interval(target="population")
+    >>> row["a"][0] < 39.5 < row["a"][1]
+    True
+    """
+    if answer.tainted:
+        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    level = _exact.confidence(confidence)
+    sample = Sample(answer.full_record)
+    if sample.record.levels:
+        raise ParameterError(
+            "totals of several levels have no population intervals yet", hint="GROUP BY sex"
+        )
+    cells = sample.record.cells
+    numeric = [o for o in sample.record.outputs if statistics_of(o.expr)]
+    ends: dict[str, Box | None] = dict.fromkeys(answer.columns)
+    refusals: list[ParameterError] = []
+    for out in numeric:
+        error = 1 - level
+        if simultaneous:
+            error /= max(cells, 1) * len(numeric)
+        elif out.name in answer.chosen:
+            error /= max(cells, 1)
+        try:
+            ends[out.name] = sample.box(out.expr, error, size)
+        except ParameterError as refusal:
+            refusals.append(refusal)
+    if numeric and len(refusals) == len(numeric):
+        raise refusals[0]
+    none = {out.name for out in numeric if ends[out.name] is None}
+    return [
+        {name: None if name in none else value for name, value in row.items()}
+        for row in answer.rows_of(ends)
+    ]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A record, read as numbers about a sample of units."""
+
+    record: Record
+
+    def box(self, out: Any, error: float, size: int | None) -> Box:
+        """Ends of an output in every cell."""
+        match out:
+            case StatisticValue(index):
+                return self._statistic(index, error, size)
+            case Apply("/", (StatisticValue(a), StatisticValue(b))) if (
+                self._sum(a) is not None and self._sum(b) is not None
+            ):
+                return self._ratio(a, b, error)
+        used = sorted(statistics_of(out))
+        each = {i: self._statistic(i, error / len(used), size) for i in used}
+        found = None if windows_of(out) else bounds(out, _Boxes(self.record, each), 0.5)
+        if found is None:
+            raise ParameterError("this column holds no number, so no population value either")
+        return found
+
+    def _sum(self, index: int) -> Combination | None:
+        return self.record.formulas[index].combination
+
+    def _statistic(self, index: int, error: float, size: int | None) -> Box:
+        formula = self.record.formulas[index]
+        powers = formula.powers
+        root = getattr(formula, "root", None)
+        if root is not None and powers is not None:
+            return self._by_cell(lambda i: self._variance(powers, i, error, root=root))
+        if powers is not None:
+            known = self._squares(powers)
+            return self._by_cell(lambda i: self._mean(known, i, error)[0])
+        if isinstance(formula, Quantile):
+            return self._quantile(formula, error)
+        if formula.combination is not None:
+            return self._scaled(index, error, size)
+        raise ParameterError(
+            f"no population interval is known for {type(formula).__name__.lower()}",
+            hint="answer.interval()",
+        )
+
+    # -- what was released ----------------------------------------------------------------
+
+    def rows(self, parts: Sequence[int]) -> int:
+        """Most rows of one unit behind one cell of some parts."""
+        most = [rows_of(self.record, p, one=True)[0] for p in parts]
+        if any(m is None for m in most):
+            raise ParameterError(
+                "this record does not state how many rows of one unit stand behind a number"
+            )
+        return max([m for m in most if m is not None], default=1)
+
+    def _laws(self, parts: Sequence[int]) -> list[Any]:
+        return [self.record.numbers(p).law for p in parts]
+
+    def _values(self, parts: Sequence[int], cell: int) -> Floats:
+        return np.array([float(self.record.numbers(p).values[cell]) for p in parts])
+
+    def _squares(self, powers: Powers) -> Powers:
+        """The same sums with the squares of another statistic of the column, if there are any."""
+        if len(powers.sums) > 2:
+            return powers
+        for other in self.record.formulas:
+            found = other.powers
+            if found is not None and len(found.sums) > 2 and found.sums[:2] == powers.sums:
+                return found
+        return powers
+
+    def _by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
+        found = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
+        return Box(found[:, 0], found[:, 1])
+
+    # -- statistics -------------------------------------------------------------------------
+
+    def _mean(
+        self, powers: Powers, cell: int, error: float
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ends for the mean, and bounds of the number of rows."""
+        parts = sorted({p for combination in powers.sums for p in combination})
+        values, laws = self._values(parts, cell), self._laws(parts)
+        rows = [_weights(c, parts) for c in powers.sums]
+        lo, hi, k = float(powers.lo), float(powers.hi), self.rows(parts)
+        spare = SHARE * error
+        n, off = float(rows[0] @ values), float(margin(laws, rows[0], spare / 2))
+        least, most = n - off, n + off
+
+        def spread(theta: Floats) -> Floats:
+            found = most * (hi - theta) * (theta - lo)
+            if len(rows) > 2:
+                w = rows[2] - 2 * theta[:, None] * rows[1] + theta[:, None] ** 2 * rows[0]
+                found = np.minimum(found, np.maximum(w @ values, 0) + margin(laws, w, spare / 2))
+            return k * np.maximum(found, 0.0)
+
+        def weights(theta: Floats) -> Floats:
+            return np.asarray(rows[1] - theta[:, None] * rows[0])
+
+        middle = float(np.clip(rows[1] @ values / max(n, 1.0), lo, hi))
+        whole = (lo, hi), (least, most)
+        if not self._enough(least, k, hi - lo, float(spread(np.array([middle]))[0])):
+            return whole
+        kept = _score(weights, spread, values, laws, error - spare)
+        return hull(kept, middle, lo, hi, _PLACES), (least, most)
+
+    def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
+        """Whether there are units enough, and none of them decides alone."""
+        return rows / k >= FEWEST and (k * widest) ** 2 <= variance / 4
+
+    def _variance(
+        self, powers: Powers, cell: int, error: float, *, root: bool
+    ) -> tuple[float, float]:
+        parts = sorted({p for combination in powers.sums for p in combination})
+        values, laws = self._values(parts, cell), self._laws(parts)
+        rows = [_weights(c, parts) for c in powers.sums]
+        lo, hi, k = float(powers.lo), float(powers.hi), self.rows(parts)
+        (bottom, top), (least, most) = self._mean(powers, cell, SHARE * error)
+        ends = []
+        for m in np.linspace(bottom, top, _MEANS):
+            widest, ceiling = max(hi - m, m - lo), (hi - m) * (m - lo)
+            square = rows[2] - 2 * m * rows[1] + m * m * rows[0]
+
+            def weights(theta: Floats, square: Floats = square) -> Floats:
+                return np.asarray(square - theta[:, None] * rows[0])
+
+            def spread(theta: Floats, widest: float = widest) -> Floats:
+                return k * most * np.maximum(theta * (widest**2 - theta), 0.0)
+
+            guess = float(np.clip(square @ values / max(least, 1.0), 0.0, ceiling))
+            if not self._enough(least, k, widest**2, float(spread(np.array([guess]))[0])):
+                ends.append((0.0, (hi - lo) ** 2 / 4))
+                continue
+            kept = _score(weights, spread, values, laws, (1 - SHARE) * error)
+            ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
+        low, high = min(a for a, _ in ends), max(b for _, b in ends)
+        return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
+
+    def _ratio(self, top: int, bottom: int, error: float) -> Box:
+        sums = [self._sum(i) or {} for i in (top, bottom)]
+        parts = sorted({p for combination in sums for p in combination})
+        k, laws = self.rows(parts), self._laws(parts)
+        above, below = (_weights(c, parts) for c in sums)
+        (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
+        counts = (ly, hy, lx, hx) == (0, 1, 0, 1) or (lx == hx == 1)
+        if not counts:
+            raise ParameterError(
+                "a ratio has a population interval where it divides by a count, or one count by "
+                "another; the spread of other sums is not known",
+                hint="AVG(x), or SUM(x) / COUNT(*)",
+            )
+        lo, hi = (ly, hy) if lx == 1 else (0.0, math.inf)
+
+        def ends(cell: int) -> tuple[float, float]:
+            values = self._values(parts, cell)
+            off = [float(margin(laws, w, SHARE * error / 2)) for w in (above, below)]
+            over, under = float(above @ values), float(below @ values)
+            most, least = (over + off[0], under + off[1]), under - off[1]
+
+            def spread(theta: Floats) -> Floats:
+                if lx == 1:
+                    return k * np.maximum(most[1] * (hi - theta) * (theta - lo), 0.0)
+                return k * np.maximum(most[0] + theta**2 * most[1], 0.0)
+
+            def weights(theta: Floats) -> Floats:
+                return np.asarray(above - theta[:, None] * below)
+
+            limit = hi if math.isfinite(hi) else 10 * max(most[0], 1.0) / max(least, 1.0)
+            middle = float(np.clip(over / max(under, 1.0), lo, limit))
+            reach = hi - lo if math.isfinite(hi) else 1.0 + middle
+            if not self._enough(least, k, reach, float(spread(np.array([middle]))[0])):
+                return lo, hi
+            kept = _score(weights, spread, values, laws, (1 - SHARE) * error)
+            low, high = hull(kept, middle, lo, limit, _PLACES)
+            return low, hi if high == limit else high
+
+        return self._by_cell(ends)
+
+    def _row(self, index: int) -> tuple[float, float]:
+        """Least and greatest number that one row adds to a statistic."""
+        stated = self.record.statement.get("values_of_one_row")
+        entry = stated[index] if isinstance(stated, list) and index < len(stated) else None
+        if not isinstance(entry, list) or len(entry) != 2:
+            raise ParameterError("this record does not state what one row adds to a number")
+        low, high = (float(_exact.exact(v, "a row's value")) for v in entry)
+        return low, high
+
+    def _scaled(self, index: int, error: float, size: int | None) -> Box:
+        """A count or sum of a population of so many rows."""
+        if size is None:
+            raise ParameterError(
+                "how large a count or sum is in the population depends on how many rows that has",
+                hint=Hint("size", 1_000_000),
+            )
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ParameterError("size is a number of rows", hint=Hint("size", 1_000_000))
+        for other, formula in enumerate(self.record.formulas):
+            counts = formula.combination is not None and other != index
+            if counts and self._row(other) == (1.0, 1.0):
+                share = self._ratio(index, other, error)
+                return Box(share.low * size, share.high * size)
+        raise ParameterError(
+            "a sum is projected by the number of rows it was added up over: ask for that too",
+            hint="SELECT SUM(x) AS s, COUNT(*) AS n …",
+        )
+
+    def _quantile(self, formula: Quantile, error: float) -> Box:
+        """Ends of the sample's quantiles at ranks that the sampling error may reach."""
+        q, parts = float(formula.at), list(formula.parts)
+        k = self.rows(parts)
+        least, whole = formula.sizes(self.record.parts, 1 - SHARE * error)
+        off = float(special.ndtri(1 - (1 - SHARE) * error / 4)) * np.sqrt(
+            k * q * (1 - q) / np.maximum(least.low, 1.0)
+        )
+        level = 1 - (1 - SHARE) * error / 2
+        low, high = whole.low.copy(), whole.high.copy()
+        for cell in range(self.record.cells):
+            if least.low[cell] / k < FEWEST:
+                continue
+            below = Fraction(math.floor(_RANKS * (q - off[cell])), _RANKS)
+            above = Fraction(math.ceil(_RANKS * (q + off[cell])), _RANKS)
+            if below > 0:
+                low[cell] = formula.ranked(self.record.parts, cell, below, level)[0]
+            if above < 1:
+                high[cell] = formula.ranked(self.record.parts, cell, above, level)[1]
+        return Box(low, high)
+
+
+class _Boxes(Rows):
+    """Rows of a record whose statistics have ends already."""
+
+    def __init__(self, record: Record, ends: Mapping[int, Box]) -> None:
+        super().__init__(record)
+        self._ends = ends
+
+    def box(self, index: int, level: float) -> Box:  # noqa: ARG002 - found at theirs
+        """The ends that were found."""
+        return self._ends[index]
+
+
+def _weights(combination: Combination, parts: Sequence[int]) -> Floats:
+    return np.array([float(combination.get(p, 0)) for p in parts])
+
+
+def _score(
+    weights: Callable[[Floats], Floats],
+    spread: Callable[[Floats], Floats],
+    values: Floats,
+    laws: Sequence[Any],
+    error: float,
+) -> Callable[[Floats], Floats]:
+    """Which θ the sum T(θ) does not contradict."""
+
+    def kept(theta: Floats) -> Floats:
+        w = weights(theta)
+        variance, scales, slack = split(laws, w)
+        sd = np.sqrt(spread(theta) + variance)
+        return np.asarray(tail(np.abs(w @ values) - slack, sd, scales) >= error)
+
+    return kept

@@ -1,0 +1,334 @@
+"""An operator's life, by the guide: what a stranger to the software ran into."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from discreet import errors, ledger
+from discreet import policy as pol
+from discreet._address import address
+from discreet.cli._app import app
+
+POLICY = """
+[policy]
+name = "{name}"
+{more}
+[budget]
+epsilon = "2"
+{after}
+[tables.people]
+source = "people.parquet"
+[tables.people.columns]
+age = {{ type = "integer", min = 0, max = 115 }}
+"""
+COUNT = "SELECT COUNT(*) AS n FROM people"
+BOOK, ANCHOR = "people.toml.ledger", "people.toml.ledger.anchor"
+_NAMES = itertools.count()
+
+
+def write(name="people", more="", after=""):
+    Path(f"{name.split()[0]}.toml").write_text(POLICY.format(name=name, more=more, after=after))
+
+
+@pytest.fixture(autouse=True)
+def host(tmp_path, monkeypatch):
+    """Go to a host: a folder with data and a policy, and a state directory."""
+
+    def go(name):
+        place = tmp_path / name
+        place.mkdir(exist_ok=True)
+        monkeypatch.chdir(place)
+        monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+        pq.write_table(pa.table({"age": [31, 47]}), "people.parquet")
+        return place
+
+    monkeypatch.delenv("DISCREET_LOG", raising=False)
+    go("one")
+    write()
+    return go
+
+
+def call(*arguments, code=0):
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.exit_code == code, done.output
+    return json.loads(done.stdout)
+
+
+def said(*arguments, code=0):
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+def ask(price="0.1", *more, code=0):
+    return call("ask", COUNT, "-e", price, "--fresh", *more, code=code)
+
+
+def files(folder):
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def events():
+    log = Path("state/discreet/log/discreet.jsonl")
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+# -- the witness ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(postgres_url, monkeypatch):
+    """A policy whose witness stands in its file alone."""
+    monkeypatch.setenv("PGUSER", "postgres")
+    name = f"people {next(_NAMES)} of operators"
+    write(name, after=f'[ledger]\nwitness = "{address(postgres_url)}"')
+    return name
+
+
+@pytest.mark.usefixtures("watched")
+def test_owners_commands_ask_the_witness_of_the_policy(host):
+    ask()
+    first = Path.cwd()
+    second = host("two")
+    for file in ("people.toml", BOOK, ANCHOR):
+        shutil.copy(first / file, second)
+    host("one")
+    call("budget", "close")
+    host("two")
+    assert "truncated, copied or restored" in ask(code=6)["message"]
+    host("one")
+    call("budget", "reopen")
+    call("ledger", "backup", "kept")
+    third = host("three")
+    shutil.copy(first / "people.toml", third)
+    shutil.copy(first / "kept", third)
+    (first / BOOK).unlink()
+    restored = call("ledger", "restore", "kept")["result"]
+    assert "nothing was lost" in restored["decision"]
+    ask()
+
+
+@pytest.mark.usefixtures("watched")
+def test_a_restore_on_a_fresh_host_is_compared_with_the_witness_of_the_policy(host):
+    ask()
+    call("ledger", "backup", "kept")
+    ask()
+    first, second = Path.cwd(), host("two")
+    for file in ("people.toml", "kept"):
+        shutil.copy(first / file, second)
+    assert "misses 2 lines" in call("ledger", "restore", "kept", code=6)["message"]
+    assert not Path(BOOK).exists()
+    call("ledger", "restore", "kept", "--older")
+    ask(code=3)
+
+
+def test_a_witness_is_given_up_by_the_owners_word_alone(watched):
+    ask()
+    write(watched)  # the line is gone from the policy
+    refused = ask(code=6)
+    assert "was watched by a witness" in refused["message"]
+    assert "discreet ledger adopt" in refused["hint"]
+    call("budget", "raise", "-e", "3", code=6)
+    adopted = call("ledger", "adopt", "--by", "Ada", "--note", "the server is gone")["result"]
+    assert (adopted["entry"]["by"], adopted["entry"]["kind"]) == ("Ada", "adopt")
+    ask()
+
+
+@pytest.mark.usefixtures("watched")
+def test_an_owner_without_a_policy_asks_the_witness_that_the_marks_know():
+    ask()
+    book = ledger.open_ledger(BOOK, purpose="decide")
+    assert len(book.marks()) == 3
+    assert book.marks()[2].number == 3
+    book.close()
+    assert book.marks()[2].number == 4
+
+
+# -- forgetting -----------------------------------------------------------------------
+
+
+def test_a_ledger_that_is_there_is_not_forgotten(postgres_url, monkeypatch):
+    monkeypatch.setenv("PGUSER", "postgres")
+    name = f"people {next(_NAMES)} of operators"
+    write(name)
+    ask("0.1", "--ledger", postgres_url)
+    for named in ([], ["--ledger", postgres_url]):
+        refused = call("ledger", "forget", "--fresh-budget", *named, code=6)
+        assert "is still there" in refused["message"]
+        assert refused["hint"] == "delete the ledger first, if its data are gone too"
+    away = "postgresql://nobody@127.0.0.1:1/none"
+    refused = call("ledger", "forget", "--fresh-budget", "--ledger", away, code=6)
+    assert "cannot be reached" in refused["message"]
+    assert "127.0.0.1" in refused["message"]
+    call("budget", "--ledger", postgres_url)
+    assert not any(e["event"] == "ledger forgotten" for e in events())
+
+
+def test_forgetting_is_in_the_owners_log():
+    ask()
+    assert "new-period" not in call("ledger", "forget", "--fresh-budget", code=6)["hint"]
+    Path(BOOK).unlink()
+    call("ledger", "forget", "--fresh-budget")
+    assert events()[-1]["event"] == "ledger forgotten"
+    assert events()[-1]["policy"] == "people"
+
+
+# -- looking --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["verify"], ["health"], ["export"], ["backup", "kept"]])
+def test_no_ledger_is_no_ledger_in_order(command):
+    refused = call("ledger", *command, code=6)
+    assert "there is no ledger at" in refused["message"]
+    assert not Path("kept").exists()
+    assert not Path(BOOK).exists()
+    assert "none yet" in said("budget")
+
+
+@pytest.mark.parametrize("home", ["state", "another state"])
+@pytest.mark.parametrize(
+    "command",
+    [["ledger", "verify"], ["ledger", "health"], ["ledger", "export"], ["ledger", "backup", "k"],
+     ["budget"], ["check"], ["preview", COUNT, "-e", "0.1"], ["ask", COUNT, "-e", "0.1"],
+     ["meaning", "-p", "people.toml"], ["budget", "close"]],
+)  # fmt: skip
+def test_a_ledger_that_is_gone_is_said_to_be_gone(command, home, monkeypatch):
+    ask()
+    Path(BOOK).unlink()
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path(home).resolve()))
+    refused = call(*command, code=6)
+    assert "was there and is gone" in refused["message"]
+    assert refused["hint"].startswith("discreet ledger restore FILE")
+    assert not Path(BOOK).exists()
+
+
+def test_an_emptied_database_has_lost_the_ledger(postgres_url):
+    import psycopg
+
+    name = f"people {next(_NAMES)} of operators"
+    write(name)
+    ask("0.1", "--ledger", postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("ALTER TABLE discreet_heads RENAME TO away")
+        connection.execute("ALTER TABLE discreet_answers RENAME TO away_too")
+    try:
+        for command in (["ledger", "verify"], ["budget"], ["budget", "close"]):
+            refused = call(*command, "--ledger", postgres_url, code=6)
+            assert "was there and is gone" in refused["message"]
+    finally:
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("ALTER TABLE away RENAME TO discreet_heads")
+            connection.execute("ALTER TABLE away_too RENAME TO discreet_answers")
+    call("ledger", "verify", "--ledger", postgres_url)
+
+
+def test_looking_at_a_server_makes_no_ledger(postgres_url):
+    name = f"people {next(_NAMES)} of operators"
+    write(name)
+    assert (
+        "there is no ledger"
+        in call("ledger", "verify", "--ledger", postgres_url, code=6)["message"]
+    )
+    assert call("budget", "--ledger", postgres_url)["result"]["ledger"] == ":memory:"
+    with pytest.raises(errors.LedgerError, match="there is no ledger"):
+        ledger.open_ledger(postgres_url, name, purpose="look")
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage"])
+@pytest.mark.parametrize("which", ["beside", "user"])
+def test_looking_writes_nothing_and_says_what_is_missing(which, damage):
+    ask()
+    anchor = Path(ANCHOR) if which == "beside" else next(Path("state/discreet").glob("*.anchor"))
+    anchor.unlink()
+    if damage == "garbage":
+        anchor.write_bytes(b"\x00garbage" * 3000)
+    before = files(Path.cwd())
+    place = 0 if which == "beside" else 1
+    assert call("ledger", "health")["result"]["marks"][place] is None
+    name = "beside the ledger" if which == "beside" else "in the user's state directory"
+    assert call("ledger", "verify")["result"]["missing"] == [f"the anchor {name}"]
+    assert f"the anchor {name} is missing" in said("ledger", "verify")
+    assert name in said("budget")
+    call("check")
+    call("preview", COUNT, "-e", "0.1")
+    call("ledger", "export")
+    assert files(Path.cwd()) == before
+    ask()  # a debit writes it anew
+    assert call("ledger", "verify")["result"]["missing"] == []
+
+
+def test_looking_first_claims_no_data():
+    call("check")
+    call("preview", COUNT, "-e", "0.1")
+    assert not Path("state").exists()
+
+
+# -- whose decision ---------------------------------------------------------------------
+
+
+def test_a_policy_beside_another_decides_nothing():
+    ask()
+    write("other", more='beside = "people"')
+    call("ledger", "consent", "--to", "other", "-p", "people.toml")
+    for command in (
+        ["raise", "-e", "9"],
+        ["close"],
+        ["reopen"],
+        ["new-period"],
+        ["shares", "a=0.5"],
+    ):
+        refused = call("budget", *command, "-p", "other.toml", code=6)
+        assert "decisions about it are made through that policy" in refused["message"]
+    call("ledger", "consent", "--to", "third", "-p", "other.toml", code=6)
+    call("ledger", "adopt", "-p", "other.toml", code=6)
+    guest = ledger.open_ledger(BOOK, pol.load("other.toml"))
+    with pytest.raises(errors.LedgerError, match="through that policy"):
+        guest.raise_budget(epsilon="9")
+    text = Path("other.toml").read_text().replace('epsilon = "2"', 'epsilon = "9"')
+    Path("other.toml").write_text(text)
+    hint = call("ask", COUNT, "-e", "0.1", "-p", "other.toml", code=6)["hint"]
+    assert hint == 'under [budget], as in people: epsilon = "2"'
+
+
+def test_a_ledger_in_order_is_not_adopted():
+    ask()
+    assert "is in order" in call("ledger", "adopt", code=6)["message"]
+
+
+def test_a_restore_without_marks_is_an_adoption_by_name(host):
+    ask()
+    call("ledger", "backup", "kept")
+    first, second = Path.cwd(), host("two")
+    for file in ("people.toml", "kept"):
+        shutil.copy(first / file, second)
+    restored = call("ledger", "restore", "kept", "--by", "Ada")["result"]
+    assert "is adopted" in restored["decision"]
+    assert restored["entry"]["by"] == "Ada"
+
+
+def test_a_restore_of_an_older_backup_says_what_it_means():
+    ask()
+    call("ledger", "backup", "kept")
+    call("budget", "raise", "-e", "5")
+    Path(BOOK).unlink()
+    restored = call("ledger", "restore", "kept", "--older", "--by", "Ada")["result"]
+    assert "all that was left counts as spent" in restored["decision"]
+    assert "was raised or a new period begun" in restored["decision"]
+    assert restored["entry"]["by"] == "Ada"
+
+
+def test_ledgers_and_backups_are_for_their_owners_eyes():
+    ask()
+    call("ledger", "backup", "kept")
+    assert {Path(f).stat().st_mode & 0o777 for f in (BOOK, "kept", ANCHOR)} == {0o600}
+    assert "no folder" in call("ledger", "backup", "nowhere/kept", code=2)["message"]
+    call("ledger", "export", "-o", "lines.csv")
+    assert "is there already" in call("ledger", "export", "-o", "lines.csv", code=2)["message"]

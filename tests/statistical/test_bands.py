@@ -1,0 +1,234 @@
+"""Bands hold for all bins at once; designs are as large as they must be; tests find what is there.
+
+Noise and data of the default run are seeded; a fresh run fails by chance with probability
+1e-9 per case.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet import inference as inf
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import sql
+from discreet.answer import Answer
+from discreet.curator import fresh_salt, measure
+from discreet.errors import ParameterError
+
+BINS = 40
+
+
+def _generator(name):
+    return np.random.default_rng(None if os.environ.get("DISCREET_FRESH") else crc32(name.encode()))
+
+
+def _answers(rng, replicates, n, *, sampled):
+    """Counts of forty bins with noise at ε = 1, of a fixed table or of people drawn afresh."""
+    table = pol.Table("t", [pol.Integer("x", 0, BINS - 1, null=0)])
+    policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
+    text = "SELECT x, COUNT(*) AS n FROM t GROUP BY x"
+    plan = pl.price(pl.lower(sql.parse(text, policy).query), pl.Ask(Fraction(1)))
+
+    class Empty:
+        def execute(self, _aggregate, _salt):
+            return {}
+
+    record = measure(plan, Empty(), fresh_salt())
+    (part,) = record.parts
+    share = stats.binom.pmf(np.arange(BINS), BINS - 1, 0.4)
+    fixed = np.round(share * n)
+    noise = inf.Noise(part.law)
+    for _ in range(replicates):
+        counts = rng.multinomial(n, share) if sampled else fixed
+        values = tuple(int(v) for v in counts + noise.simulate(rng, BINS))
+        yield Answer(replace(record, parts=(replace(part, values=values),))), fixed, share
+
+
+def _missed(replicates, n, draw, *, sampled=False, mutant=None):
+    rng, missed = _generator(f"bands{n}{draw.__name__}{sampled}"), 0
+    for answer, fixed, share in _answers(rng, replicates, n, sampled=sampled):
+        band = (mutant or draw)(answer)
+        truth = fixed
+        if draw is not _rows:
+            truth = np.cumsum(share) if sampled else np.cumsum(fixed) / fixed.sum()
+        missed += bool(((truth < band.low - 1e-9) | (truth > band.high + 1e-9)).any())
+    return missed
+
+
+def _rows(answer):
+    return inf.histogram(answer)
+
+
+def _shares(answer):
+    return inf.ecdf(answer)
+
+
+def _people(answer):
+    return inf.ecdf(answer, target="population")
+
+
+def most(replicates):
+    return stats.binom.isf(1e-9, replicates, 0.05)
+
+
+@pytest.mark.parametrize("draw", [_rows, _shares])
+def test_bands_hold_for_all_bins_at_once(draw):
+    assert _missed(200, 2000, draw) <= most(200)
+
+
+def test_bands_of_a_population_hold():
+    assert _missed(120, 500, _people, sampled=True) <= most(120)
+
+
+def test_bins_one_by_one_and_tables_for_populations_fail_the_same_harness():
+    def each(answer):
+        item = inf.noisy(answer, "n")
+        low, high, _ = item.noise.range(0.95)
+        band = inf.histogram(answer)
+        return replace(band, low=item.value - high, high=item.value - low)
+
+    assert _missed(120, 2000, _rows, mutant=each) > most(120)
+    assert _missed(120, 4000, _people, sampled=True, mutant=_shares) > most(120)
+
+
+def test_a_band_is_monotone_ends_at_one_and_can_be_drawn():
+    ((answer, _, _),) = _answers(_generator("one"), 1, 2000, sampled=False)
+    band = inf.ecdf(answer)
+    assert (np.diff(band.low) >= 0).all()
+    assert (np.diff(band.high) >= 0).all()
+    assert band.low[-1] == band.high[-1] == 1
+    assert (band.low <= band.value).all()
+    assert (band.value <= band.high).all()
+    assert np.array_equal(inf.ecdf(answer).low, band.low)  # no second roll
+    chart = band.chart()
+    assert len(chart["data"]["values"]) == BINS
+    assert "all bins at once at 95 %" in chart["title"]
+    frame = band.to_pandas()
+    assert list(frame.columns) == ["value", "low", "high"]
+    assert list(frame.index) == list(range(BINS))
+    assert "covers" in repr(band)
+    with pytest.raises(ParameterError):
+        inf.ecdf(answer, target="people")
+    with pytest.raises(ParameterError, match="more draws"):
+        inf.ecdf(answer, confidence="0.999999")
+
+
+def test_the_number_of_people_meets_the_margin_and_no_fewer_do():
+    n = inf.sample_size(within="0.05", epsilon="0.1")
+    widths = [
+        inf.mean_interval(0.5, n=k, sd=0.5, law=inf.Laplace(1 / (0.1 * k))).half_width
+        for k in (n, n - 1)
+    ]
+    assert widths[0] <= 0.05 < widths[1]
+    n = inf.sample_size(p0="0.2", p1="0.3", epsilon="0.5")
+    assert inf.ump_power(n, "0.2", "0.3", epsilon="0.5") >= 0.8
+    assert inf.ump_power(n - 5, "0.2", "0.3", epsilon="0.5") < 0.81
+    assert inf.sample_size(within=2, sd=10, low=0, high=100, epsilon=1) > 96
+    for wrong in ({}, {"within": 1, "p0": "0.1", "p1": "0.2"}, {"p0": "0.1"}):
+        with pytest.raises(ParameterError):
+            inf.sample_size(epsilon=1, **wrong)
+
+
+@pytest.fixture
+def curator():
+    rng = np.random.default_rng(0)
+    n = 3000
+    group, x = rng.integers(0, 3, n), rng.integers(0, 101, n)
+    data = pa.table(
+        {
+            "g": np.array(["a", "b", "c"])[group],
+            "x": x,
+            "y": np.clip(x // 2 + rng.integers(0, 50, n), 0, 100),
+            "z": np.clip(40 + 10 * group + rng.integers(-20, 20, n), 0, 100),
+        }
+    )
+    number = {"type": "integer", "min": 0, "max": 100}
+    columns = {"g": {"type": "category", "values": ["a", "b", "c"]}}
+    columns |= dict.fromkeys("xyz", number)
+    policy = {
+        "policy": {"name": "related"},
+        "budget": {"epsilon": "1000", "accounting": "pure"},
+        "tables": {"t": {"columns": columns}},
+    }
+    return dc.open(data, policy=policy, ledger=":memory:")
+
+
+def test_groups_and_pairs_that_differ_are_found(curator):
+    """At ε = 10 a miss needs noise thirty times its scale: below 1e-12."""
+    text = "SELECT g, STDDEV({}) AS sd FROM t GROUP BY g"
+    found = inf.anova_test(curator.sql(text.format("z"), epsilon=10), "sd")
+    assert found.pvalue == 1 / 2000
+    same = curator.sql(text.format("x"), epsilon=10)
+    assert inf.anova_test(same, "sd").pvalue == inf.anova_test(same, "sd").pvalue
+    related = curator.sql("SELECT CORR(y, x) AS r FROM t", epsilon=10)
+    assert inf.correlation_test(related).pvalue < 1e-9
+    unrelated = curator.sql("SELECT CORR(z, x) AS r FROM t", epsilon=10)
+    assert inf.correlation_test(unrelated).pvalue > 1e-4
+    with pytest.raises(ParameterError):
+        inf.correlation_test(same)
+    with pytest.raises(ParameterError):
+        inf.anova_test(same)
+
+
+def _batch(nullable):
+    rng = np.random.default_rng(2)
+    a, b = rng.choice(["x", "y"], 500), rng.choice(["u", "v", "w"], 500)
+    a = [None if nullable and i % 10 == 0 else v for i, v in enumerate(a)]
+    columns = {
+        "a": {"type": "category", "values": ["x", "y"]} | ({} if nullable else {"null": "x"}),
+        "b": {"type": "category", "values": ["u", "v", "w"], "null": "u"},
+    }
+    policy = {
+        "policy": {"name": "margins"},
+        "budget": {"epsilon": "1000", "accounting": "pure"},
+        "tables": {"t": {"columns": columns}},
+    }
+    curator = dc.open(pa.table({"a": a, "b": b}), policy=policy, ledger=":memory:")
+    with curator.batch(epsilon=3) as batch:
+        batch.sql("SELECT COUNT(*) AS n FROM t")
+        batch.sql("SELECT b, COUNT(*) AS n FROM t GROUP BY b")
+        batch.sql("SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b")
+    return batch, b
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+def test_margins_of_a_batch_agree(nullable):
+    """Fitted totals are sums of fitted parts; errors beyond 16 deviations have chance 1e-9."""
+    batch, b = _batch(nullable)
+    found = batch.consistent()
+    total = found.to_dicts(0)[0]["n"]
+    by_b = {row["b"]: row["n"] for row in found.to_dicts(1)}
+    assert sum(by_b.values()) == pytest.approx(total)
+    for v in "uvw":
+        parts = sum(row["n"] for row in found.to_dicts(2) if row["b"] == v)
+        # rows whose key is NULL are in the margin and in no cell
+        assert nullable or parts == pytest.approx(by_b[v])
+        assert (
+            abs(by_b[v] - (b == v).sum()) <= 16 * found.combined.estimate(found.queries[1][0]).std
+        )
+    plain = batch._questions[0].pending.answer.full_record.parts[0].law.variance
+    assert found.combined.estimate(found.queries[0][0]).variance < plain
+    low, high = found.interval(0)[0]["n"]
+    assert low < total < high
+
+
+def test_margins_of_different_rows_are_refused(curator):
+    with curator.batch(epsilon=1) as batch:
+        batch.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY g")
+        batch.sql("SELECT COUNT(*) AS n FROM t WHERE x > 50")
+    with pytest.raises(ParameterError, match="same rows"):
+        batch.consistent()
+    with curator.batch(epsilon=1) as batch:
+        batch.sql("SELECT g, SUM(x) AS n FROM t GROUP BY g")
+    with pytest.raises(ParameterError, match="counts of all rows"):
+        batch.consistent()

@@ -1,0 +1,220 @@
+"""Statistics of two columns: nine cells at one price, intervals that hold, slopes that are honest.
+
+Statistical tests draw noise of seeded generators, or state how rarely they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from fractions import Fraction
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet import inference as inf
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import sql
+from discreet.answer import Answer
+from discreet.curator import fresh_salt, measure
+from discreet.engines import Reference
+from discreet.noise import DiscreteLaplace
+from discreet.plan._moments import MOMENTS
+
+WORDS = {
+    "REGR_SLOPE": lambda y, x: stats.linregress(x, y).slope,
+    "REGR_INTERCEPT": lambda y, x: stats.linregress(x, y).intercept,
+    "REGR_R2": lambda y, x: stats.linregress(x, y).rvalue ** 2,
+    "CORR": lambda y, x: np.corrcoef(x, y)[0, 1],
+    "COVAR_SAMP": lambda y, x: np.cov(x, y)[0, 1],
+    "COVAR_POP": lambda y, x: np.cov(x, y, ddof=0)[0, 1],
+    "REGR_COUNT": lambda _, x: len(x),
+    "REGR_AVGX": lambda _, x: x.mean(),
+    "REGR_AVGY": lambda y, _: y.mean(),
+    "REGR_SXX": lambda _, x: ((x - x.mean()) ** 2).sum(),
+    "REGR_SXY": lambda y, x: ((x - x.mean()) * (y - y.mean())).sum(),
+    "REGR_SYY": lambda y, _: ((y - y.mean()) ** 2).sum(),
+}
+SELECT = ", ".join(f"{name}(y, x) AS {name.lower()}" for name in WORDS)
+
+
+def table(neighbours="add-remove", unit=None, **limits):
+    columns = [
+        pol.Integer("id", 0, 100),
+        pol.Integer("x", -20, 100),
+        pol.Real("y", 0, 50, step="0.5"),
+        pol.Category("g", ["a", "b"]),
+    ]
+    return pol.Table("t", columns, unit=unit, neighbours=neighbours, **limits)
+
+
+def lowered(text, own):
+    policy = pol.Policy(tables=[own], budget=pol.Budget("1"))
+    return pl.lower(sql.parse(text, policy).query)
+
+
+def data(rng, n):
+    x = rng.integers(-20, 101, n)
+    y = np.clip(np.round((10 + 0.2 * x + rng.normal(0, 5, n)) * 2) / 2, 0, 50)
+    return x.astype(float), y
+
+
+def test_all_statistics_of_a_pair_cost_as_much_as_one():
+    """One part and one loss; at this ε the noise is far below the tolerance (1e-300)."""
+    x, y = data(np.random.default_rng(0), 400)
+    policy = {
+        "policy": {"name": "pairs"},
+        "budget": {"epsilon": "1e7", "accounting": "pure"},
+        "tables": {
+            "t": {
+                "columns": {
+                    "x": {"type": "integer", "min": -20, "max": 100},
+                    "y": {"type": "real", "min": 0, "max": 50, "step": "0.5"},
+                }
+            }
+        },
+    }
+    rows = pa.table({"x": [*x, None, 3], "y": [*y, 7.0, None]})
+    curator = dc.open(rows, policy=policy, ledger=":memory:")
+    answer = curator.sql(f"SELECT {SELECT} FROM t", epsilon=1_000_000)
+    assert len(answer.parts) == 1
+    assert answer.cost["epsilon"] == "1000000"
+    (row,) = answer.to_dicts()
+    (ends,) = answer.interval()
+    for name, truth in WORDS.items():
+        exact = truth(y, x)
+        assert row[name.lower()] == pytest.approx(exact, rel=1e-3)
+        low, high = ends[name.lower()]
+        assert low - 1e-9 <= exact <= high + 1e-9
+        assert high - low <= 0.01 * abs(exact) + 0.1
+    assert Answer.from_record(answer.record()).to_dicts() == answer.to_dicts()
+    fluent = curator.table("t").agg(b=dc.slope("y", on="x"), r=dc.corr("y", "x"))
+    same = fluent.answer(epsilon=1_000_000).to_dicts()[0]
+    assert same["b"] == pytest.approx(row["regr_slope"], rel=1e-3)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+@pytest.mark.parametrize(
+    "text", [f"SELECT {SELECT} FROM t", f"SELECT g, {SELECT} FROM t GROUP BY g"]
+)
+def test_no_neighbour_moves_the_cells_further_than_declared(neighbours, text):
+    """Replay of random and extreme neighbours; a price of one cell alone would not hold."""
+    own = table(neighbours, unit="id", max_rows_per_unit=3)
+    plan = lowered(text, own)
+    (part,) = plan.parts
+    (aggregate,) = [a for a in plan.aggregates if a.measures]
+    rng, pairs = np.random.default_rng(1), []
+    corners = [(-20, 0.0), (100, 50.0), (-20, 50.0), (100, 0.0), (40, 25.0)]
+
+    def person(i, trial):
+        for j in range(3):
+            x, y = int(rng.integers(-20, 101)), float(rng.integers(0, 101)) / 2
+            if trial % 2:
+                x, y = corners[(i + trial) % 5]
+            yield {"id": i, "x": x, "y": y, "g": "ab"[j % 2 if trial % 3 else 0]}
+
+    for trial in range(60):
+        base = [*person(1, trial), *person(2, trial)]
+        other = [*base, *person(3, trial)]
+        if neighbours == "change-one":
+            other = [r for r in other if r["id"] != 2]
+        pairs.append(
+            [Reference({"t": rows}).execute(aggregate, fresh_salt()) for rows in (base, other)]
+        )
+        assert part.moved(*pairs[-1]) == []
+    short = replace(part, sensitivity=pl.Sensitivity(part.sensitivity.l1 // 4, 10**60, 1))
+    assert any(short.moved(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize(("kind", "nine"), [("mid", 21.1), ("skew", 60.8), ("null", 35.5)])
+def test_the_noise_of_a_slope_is_that_of_the_recipe(kind, nine):
+    """Standard deviation·n·ε of the slope's noise, to first order, against the table."""
+    rng = np.random.default_rng(3)
+    n = 400_000
+    if kind == "mid":
+        u, slope, sd = np.clip(rng.normal(0.5, 0.2, n), 0, 1), 0.4, 0.1
+    elif kind == "skew":
+        u, slope, sd = rng.beta(1.2, 6, n), 0.3, 0.1
+    else:
+        u, slope, sd = rng.beta(2, 5, n), 0.0, 0.15
+    v = np.clip(0.3 + slope * u + rng.normal(0, sd, n), 0, 1)
+    m = np.array([1, u.mean(), v.mean(), (u * u).mean(), (u * v).mean(), (v * v).mean()])
+    vx, cxy = m[3] - m[1] ** 2, m[4] - m[1] * m[2]
+    beta = cxy / vx
+    r = m[2] - beta * m[1]
+    g = np.array([m[1] * r, -r + beta * m[1], -m[1], -beta, 1, 0]) / vx
+    found = np.sqrt(2) * np.linalg.norm(g @ MOMENTS)
+    assert found == pytest.approx(nine, rel=0.12)
+
+
+# -- coverage of the noise alone ----------------------------------------------------------
+
+
+def answers(text, ask, x, y, replicates):
+    """Answers whose noise is drawn fast, around the exact cells of fixed data."""
+    plan = pl.price(lowered(text, table()), ask)
+    (aggregate,) = [a for a in plan.lowered.aggregates if a.measures]
+    rows = [
+        {"id": i, "x": int(a), "y": float(b), "g": "a"}
+        for i, (a, b) in enumerate(zip(x, y, strict=True))
+    ]
+    exact = Reference({"t": rows}).execute(aggregate, fresh_salt())
+
+    class Fixed:
+        def execute(self, _aggregate, _salt):
+            return exact
+
+    template = measure(plan, Fixed(), fresh_salt())
+    (part,) = template.parts
+    cells = np.array([exact[()][m] for m in plan.lowered.parts[0].measures], dtype=object)
+    fresh = os.environ.get("DISCREET_FRESH")
+    rng = np.random.default_rng(None if fresh else crc32(text.encode()))
+    noise = inf.Noise(part.law)
+    for _ in range(replicates):
+        drawn = noise.simulate(rng, 9).astype(object)
+        values = (tuple(int(c) + int(d) for c, d in zip(cells, drawn, strict=True)),)
+        yield Answer(replace(template, parts=(replace(part, values=values),)))
+
+
+@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("replicates", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_intervals_of_pairs_hold(name, replicates):
+    """Misses beyond what a binomial at 5 % passes with probability 1e-9."""
+    x, y = data(np.random.default_rng(5), 300)
+    truth = WORDS[name](y, x)
+    found = answers(f"SELECT {name}(y, x) AS v FROM t", pl.Ask(Fraction(1)), x, y, replicates)
+    ends = [a.interval(0.95)[0]["v"] for a in found]
+    missed = sum(not low - 1e-9 <= truth <= high + 1e-9 for low, high in ends)
+    assert missed <= stats.binom.isf(1e-9, replicates, 0.05)
+
+
+def test_half_the_noise_fails_the_same_harness():
+    x, y = data(np.random.default_rng(5), 300)
+    truth = WORDS["REGR_SLOPE"](y, x)
+    text = "SELECT REGR_SLOPE(y, x) AS v FROM t"
+    missed = 0
+    for a in answers(text, pl.Ask(Fraction(1, 2)), x, y, 80):
+        (part,) = a.parts
+        told = replace(part, law=DiscreteLaplace(part.law.scale / 4))
+        low, high = Answer(replace(a.full_record, parts=(told,))).interval()[0]["v"]
+        missed += not low <= truth <= high
+    assert missed > stats.binom.isf(1e-9, 80, 0.05)
+
+
+def test_a_slope_that_the_noise_hides_is_said_to_be_undetermined():
+    x, y = data(np.random.default_rng(5), 30)
+    (answer,) = answers("SELECT REGR_SLOPE(y, x) AS b FROM t", pl.Ask(Fraction(1, 100)), x, y, 1)
+    assert answer.interval()[0]["b"] == (-np.inf, np.inf)
+    assert "not determined at this ε" in repr(answer)
+
+
+def test_two_numbers_are_needed():
+    with pytest.raises(dc.errors.DiscreetError):
+        lowered("SELECT CORR(x, g) AS r FROM t", table())
+    with pytest.raises(dc.errors.DiscreetError):
+        lowered("SELECT CORR(x) AS r FROM t", table())

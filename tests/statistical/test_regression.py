@@ -1,0 +1,266 @@
+"""Least squares over noisy moments: coverage from a thousand rows to a million.
+
+Coverage is tested at the true coefficient: misses must not pass what a binomial of R trials
+and 6.5 % (the intervals are asymptotic) passes with probability 1e-9. The default run has the
+same data and noise every time. Least squares that ignores the noise fails the same harness.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet import inference as inf
+from discreet.errors import ParameterError, QueryError
+from discreet.inference._regression import Released, Score, Term, _products
+from discreet.plan import MOMENTS
+
+DESIGNS = {
+    "mid": lambda rng, n: (np.clip(rng.normal(0.5, 0.2, n), 0, 1), 0.4, 0.3, 0.1),
+    "skew": lambda rng, n: (rng.beta(1.2, 6, n), 0.3, 0.3, 0.1),
+    "null": lambda rng, n: (rng.beta(2, 5, n), 0.0, 0.5, 0.15),
+}
+PLACE = ((0, 1, 2), (1, 3, 4), (2, 4, 5))
+
+
+def _population(kind):
+    rng = np.random.default_rng(1)
+    u, slope, start, sd = DESIGNS[kind](rng, 400_000)
+    v = np.clip(start + slope * u + rng.normal(0, sd, u.size), 0, 1)
+    moments = np.stack([np.ones(u.size), u, v, u * u, u * v, v * v], -1)
+    mean = moments.mean(axis=0)
+    root = np.linalg.cholesky(np.cov(moments.T) + 1e-12 * np.eye(6))
+    return mean, root, (mean[4] - mean[1] * mean[2]) / (mean[3] - mean[1] ** 2)
+
+
+def _generator(name):
+    return np.random.default_rng(None if os.environ.get("DISCREET_FRESH") else crc32(name.encode()))
+
+
+def _missed(kind, n, epsilon, replicates, told=1.0):
+    """Misses of the true slope; the procedure is told `told` times the noise's variance."""
+    mean, root, beta = _population(kind)
+    rng = _generator(f"{kind}{n}{epsilon}")
+    covariance = MOMENTS @ MOMENTS.T * 2 / epsilon**2 * told
+    missed = 0
+    for _ in range(replicates):
+        noise = MOMENTS @ rng.laplace(0, 1 / epsilon, 9)
+        values = n * mean + np.sqrt(n) * (root @ rng.normal(size=6)) + noise
+        score = Score(Released(values, covariance, PLACE, laplace=True, rows=1), np.eye(3), 1)
+        missed += score.determined and not score.kept(beta, 0.05)
+    return missed
+
+
+def most(replicates):
+    return stats.binom.isf(1e-9, replicates, 0.065)
+
+
+@pytest.mark.parametrize("kind", DESIGNS)
+@pytest.mark.parametrize("n", [10**3, 10**4, 10**5, 10**6])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("replicates", [150, pytest.param(10_000, marks=pytest.mark.long)])
+def test_slopes_are_covered(kind, n, epsilon, replicates):
+    assert _missed(kind, n, epsilon, replicates) <= most(replicates)
+
+
+@pytest.mark.parametrize(("kind", "n"), [("mid", 10**3), ("skew", 10**4), ("null", 10**4)])
+def test_least_squares_that_ignores_the_noise_fails_the_same_harness(kind, n):
+    """It covers 3 to 55 % at ε = .1."""
+    missed = _missed(kind, n, 0.1, 150, told=1e-9)
+    assert missed > most(150)
+    assert 0.45 <= missed / 150 <= 0.97
+
+
+TERMS = [
+    Term("Intercept", "1"),
+    Term("a", "a", 0.0, 1.0),
+    Term("b", "b", 0.0, 1.0),
+    Term("c[2]", "c", source="c", value=2),
+    Term("c[3]", "d", source="c", value=3),
+]
+
+
+@pytest.mark.parametrize("replicates", [60, pytest.param(1000, marks=pytest.mark.long)])
+def test_several_predictors_are_covered(replicates):
+    """Two numbers and a category of three values, 5000 rows; every coefficient."""
+    rng = _generator("several")
+    truth = np.array([0.1, 0.4, -0.2, 0.15, 0.0])
+    place, sums = _products([*TERMS, Term("y", "y")])
+    assert len(sums) == 1 + max(p for row in place for p in row)
+    assert place[3][4] == -1
+    assert place[3][3] == place[0][3]
+    scale, missed, blind = 10.0, np.zeros(5), np.zeros(5)
+    for _ in range(replicates):
+        a, b = rng.uniform(-1, 1, (2, 5000))
+        c = rng.integers(1, 4, 5000)
+        z = np.stack([np.ones(5000), a, np.clip(b + 0.3 * a, -1, 1), c == 2, c == 3])
+        y = truth @ z + rng.normal(0, 0.2, 5000)
+        columns = np.vstack([z, y])
+        exact = columns @ columns.T
+        values = np.zeros(len(sums))
+        for i, row in enumerate(place):
+            for j, p in enumerate(row):
+                if p >= 0:
+                    values[p] = exact[i, j]
+        values += rng.laplace(0, scale, values.size)
+        released = Released(values, np.eye(values.size) * 2 * scale**2, place, True, 1)
+        for j in range(5):
+            missed[j] += not Score(released, np.eye(6), j).kept(truth[j], 0.05)
+            none = replace(released, covariance=1e-9 * released.covariance)
+            blind[j] += not Score(none, np.eye(6), j).kept(truth[j], 0.05)
+    assert (missed <= most(replicates)).all(), missed
+    assert blind.sum() > most(5 * replicates), blind
+
+
+POLICY = {
+    "policy": {"name": "regression"},
+    "budget": {"epsilon": "1e7", "accounting": "pure"},
+    "tables": {
+        "t": {
+            "columns": {
+                "age": {"type": "integer", "min": 0, "max": 100},
+                "pay": {"type": "real", "min": 0, "max": 1000, "step": "0.5"},
+                "sex": {"type": "category", "values": ["F", "M"]},
+                "city": {"type": "text"},
+                "old": {"type": "boolean"},
+            }
+        }
+    },
+}
+
+
+@pytest.fixture
+def curator():
+    rng = np.random.default_rng(0)
+    n = 3000
+    age, sex = rng.integers(18, 70, n), rng.choice(["F", "M"], n)
+    pay = np.clip(100 + 8 * age + 50 * (sex == "M") + rng.normal(0, 80, n), 0, 1000)
+    data = {"age": age, "pay": pay, "sex": sex, "city": ["x"] * n, "old": age > 50}
+    return dc.open(pa.table(data), policy=POLICY, ledger=":memory:")
+
+
+def test_a_regression_is_asked_and_paid_on_the_one_road(curator):
+    found = curator.regression("pay ~ age + sex", epsilon=1000)
+    assert set(found.params) == {"Intercept", "age", "sex[M]"}
+    for name, truth in {"age": 8, "sex[M]": 50}.items():
+        low, high = found.conf_int()[name]
+        assert low < truth < high
+        assert low < found.params[name] < high
+        assert found.bse[name] > 0
+        assert found.pvalues[name] < 1e-3
+    wide, narrow = found.conf_int(0.01)["age"], found.conf_int(0.2)["age"]
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert abs(found.nobs - 3000) < 10
+    assert curator.budget.spent["epsilon"] == 1000
+    again = curator.regression("pay ~ age + sex", epsilon=1000)
+    assert again.answer.cached
+    assert again.params == found.params
+    ages = {"age": [30, 40], "sex": ["F", "M"]}
+    assert found.predict(ages) == pytest.approx([340, 470], abs=25)
+    for word in ("coef", "std err", "95 % interval", "age", "cost ε=1000"):
+        assert word in found.summary()
+
+
+def test_one_number_is_explained_by_another_through_nine_cells(curator):
+    found = curator.regression("pay ~ age", where="sex = 'F'", epsilon=100)
+    assert len(found.answer.parts) == 1
+    low, high = found.conf_int()["age"]
+    assert low < 8 < high
+    assert high - low < 1
+    flag = curator.regression("pay ~ old", epsilon=100)
+    assert flag.params["old"] > 100
+
+
+def test_what_the_noise_hides_is_not_determined(curator):
+    found = curator.regression("pay ~ age", epsilon="0.001")
+    assert found.conf_int()["age"] == (-np.inf, np.inf)
+    assert "not determined at this ε" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("formula", "error"),
+    [
+        ("pay", ParameterError),
+        ("pay ~ age * sex", ParameterError),
+        ("pay ~ age + age", ParameterError),
+        ("pay ~ city", ParameterError),
+        ("sex ~ age + old", None),
+        ("pay ~ nothing", QueryError),
+        ("city ~ age", ParameterError),
+    ],
+)
+def test_formulas_that_cannot_be_read_cost_nothing(curator, formula, error):
+    if error is None:
+        assert curator.regression(formula, epsilon=1).params  # a flag is a number
+        return
+    with pytest.raises(error):
+        curator.regression(formula, epsilon=1)
+    assert curator.budget.spent["epsilon"] == 0
+
+
+# -- log-odds ---------------------------------------------------------------------------------
+
+GRID = np.array([(a, s) for a in range(11) for s in range(2)])
+ODDS = np.array([-0.5, 1.5, 0.7])
+
+
+def _logistic(rng, n, scale, told=1.0):
+    """Counts of eleven values times two, drawn from known log-odds, with Laplace noise."""
+    design = np.column_stack([np.ones(len(GRID)), GRID[:, 0] / 5 - 1, GRID[:, 1]])
+    share = np.exp(-(((GRID[:, 0] - 5) / 2.5) ** 2))
+    sizes = rng.multinomial(n, share / share.sum())
+    yes = rng.binomial(sizes, 1 / (1 + np.exp(-design @ ODDS)))
+    counts = np.column_stack([sizes - yes, yes]) + rng.laplace(0, scale, (len(GRID), 2))
+    terms = (Term("Intercept", "1"), Term("a", "a"), Term("s", "s"))
+    return inf.Logistic(terms, Term("y", "y"), None, design, counts, 2 * scale**2 * told, 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "scale"), [(1000, 1), (10_000, 1), (10_000, 10), (100_000, 10), (1_000_000, 10)]
+)
+@pytest.mark.parametrize("replicates", [150, pytest.param(10_000, marks=pytest.mark.long)])
+def test_log_odds_are_covered(n, scale, replicates):
+    rng, missed, found = _generator(f"logistic{n}{scale}"), np.zeros(3), 0
+    for _ in range(replicates):
+        ends = _logistic(rng, n, scale).conf_int().values()
+        missed += [not low <= b <= high for b, (low, high) in zip(ODDS, ends, strict=True)]
+        found += all(np.isfinite(e).all() for e in ends)
+    assert (missed <= most(replicates)).all(), missed
+    assert found > 0.9 * replicates
+
+
+def test_log_odds_that_ignore_the_noise_fail_the_same_harness():
+    rng, missed = _generator("naive logistic"), np.zeros(3)
+    for _ in range(150):
+        ends = _logistic(rng, 10_000, 30, told=1e-9).conf_int().values()
+        missed += [not low <= b <= high for b, (low, high) in zip(ODDS, ends, strict=True)]
+    assert (missed > most(150)).all(), missed
+
+
+def test_log_odds_that_the_noise_hides_are_not_determined():
+    found = _logistic(_generator("hidden"), 200, 50)
+    assert all(e == (-np.inf, np.inf) for e in found.conf_int().values())
+    assert set(found.pvalues.values()) == {1.0}
+
+
+def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
+    found = curator.regression("old ~ sex", family="logistic", epsilon=1000)
+    share = np.mean(np.random.default_rng(0).integers(18, 70, 3000) > 50)
+    assert found.predict({"sex": ["F", "M"]}) == pytest.approx([share] * 2, abs=0.05)
+    assert found.conf_int()["sex[M]"][0] < 0 < found.conf_int()["sex[M]"][1]
+    assert curator.budget.spent["epsilon"] == 1000
+    assert "log-odds of old" in repr(found)
+    by_age = curator.regression("sex ~ age", family="logistic", epsilon=1000)
+    assert abs(by_age.params["age"]) < 0.02
+    for formula in ("pay ~ age", "old ~ pay", "old ~ city"):
+        with pytest.raises(ParameterError):
+            curator.regression(formula, family="logistic", epsilon=1)
+    with pytest.raises(ParameterError, match="ols or logistic"):
+        curator.regression("old ~ sex", family="probit", epsilon=1)
