@@ -32,7 +32,7 @@ def plans():
     }
     with dc.open(policy=policy, dummy=True) as curator:
         counter = Counter(curator)
-        return {name: counter.bill(sql, epsilon="0.1").plans for name, sql in texts.items()}
+        return {name: counter.bill(sql, "ana", epsilon="0.1").plans for name, sql in texts.items()}
 
 
 def test_a_bound_grows_with_declared_rows_joins_and_the_machine(plans):

@@ -57,25 +57,29 @@ class Counter:
         """The ledger that is debited."""
         return self._curator.ledger
 
-    def bill(self, query: str, **offer: Any) -> Bill:
+    def bill(self, query: str, analyst: str, **offer: Any) -> Bill:
         """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
-        plan, ask = self._curator._priced(query, **offer)  # noqa: SLF001 - same package
+        plan, ask = self._for(analyst)._offered(query, **offer)  # noqa: SLF001 - same package
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""
         own = self._for(analyst)
-        return own._quote(*own._priced(query, **offer))  # noqa: SLF001 - same package
+        return own._quote(*own._offered(query, **offer))  # noqa: SLF001 - same package
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
         return describe_balance(self.ledger.balance(analyst))
 
     def batch(
-        self, questions: Sequence[tuple[str, Number]], epsilon: Number, delta: Number | None
+        self,
+        questions: Sequence[tuple[str, Number]],
+        analyst: str,
+        epsilon: Number,
+        delta: Number | None,
     ) -> Bill:
         """Price several questions, each with its weight, as one batch."""
-        batch = Batch(self._curator, epsilon, delta)
+        batch = Batch(self._for(analyst), epsilon, delta)
         for query, weight in questions:
             batch.sql(query, weight=weight)
         plans, cost = batch.priced()

@@ -488,7 +488,7 @@ class Curator:
         except BudgetExceededError as refused:
             raise refused.with_hint(self._what_fits(plan, offer) or refused.hint) from None
 
-    def _priced(
+    def _offered(
         self,
         question: str,
         *,

@@ -464,7 +464,7 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
     """List what waits for an owner; no answer is among it, for there is none."""
     found = []
     for order in desk.waiting():
-        bill = desk.bill(order.body)
+        bill = desk.bill(order.body, order.analyst)
         errors: dict[str, str] = {}
         if "sql" in order.body:
             offer = {k: v for k, v in order.body.items() if k in OFFER}

@@ -11,6 +11,7 @@ import asyncio
 import datetime as dt
 import json
 import math
+import pickle
 import secrets
 import threading
 from collections import OrderedDict
@@ -22,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
 from discreet._exact import show
+from discreet._log import note
 from discreet.curator import Bill, Counter, Paid
 from discreet.errors import (
     BudgetExceededError,
@@ -69,6 +71,7 @@ class Order:
     hash: str | None = None
     cached: bool = False
     decided: str | None = None
+    bill: bytes | None = None
     tick: float = 0.0
     run: Run | None = None
     text: str | None = None
@@ -174,7 +177,7 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(body))
+        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(body, analyst))
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
             bill.cost.epsilon, _now(), tick=self.tick_of(bill),
@@ -194,16 +197,29 @@ class Desk:
         await self._pay(order, bill)
         return order
 
-    def bill(self, body: Mapping[str, Any]) -> Bill:
+    def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
         """Price what somebody asks for."""
         offer = {k: v for k, v in body.items() if k in OFFER}
         if "questions" in body:
             pairs = [(q["sql"], q.get("weight", "1")) for q in body["questions"]]
-            return self.counter.batch(pairs, body["epsilon"], body.get("delta"))
-        return self.counter.bill(body["sql"], **offer)
+            return self.counter.batch(pairs, analyst, body["epsilon"], body.get("delta"))
+        return self.counter.bill(body["sql"], analyst, **offer)
+
+    def bill_of(self, order: Order) -> Bill:
+        """Give the bill that an order was paid by; its price may be another one by now."""
+        rows = self.home.read("SELECT bill FROM orders WHERE id = ?", (order.id,))
+        if rows and rows[0][0] is not None:
+            try:
+                kept: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
+            except Exception:  # noqa: BLE001 - written by another version
+                note("bill cannot be read", policy=self.name)
+            else:
+                return kept
+        return self.bill(order.body, order.analyst)
 
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
+        order.bill = pickle.dumps(bill)
         fresh = bool(order.body.get("fresh"))
         paid = None
         if not fresh:
@@ -298,7 +314,7 @@ class Desk:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self.bill(order.body))
+            bill = await loop.run_in_executor(self._pricing, lambda: self.bill_of(order))
             order.tick = self.tick_of(bill)
             await self._pay(order, bill)
         except DiscreetError:
@@ -397,7 +413,9 @@ class Desk:
         if order.state != "waiting":
             raise StateError(f"this request is {order.state} already")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(order.body))
+        bill = await loop.run_in_executor(
+            self._pricing, lambda: self.bill(order.body, order.analyst)
+        )
         if seen != self.shown(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
@@ -458,15 +476,15 @@ class Desk:
             return known
         rows = self.home.read(
             "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
-            "decided FROM orders WHERE id = ? AND policy = ?",
+            "decided, bill FROM orders WHERE id = ? AND policy = ?",
             (id_, self.name),
         )
         if not rows:
             return None
-        own, policy, analyst, key, body, state, price, asked, line, hash_, cached, decided = rows[0]
+        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest = rows[0]
         order = Order(
             own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
-            line, hash_, bool(cached), decided,
+            line, hash_, bool(rest[0]), *rest[1:],
         )  # fmt: skip
         if order.over:
             order.ended.set()
@@ -476,7 +494,7 @@ class Desk:
                 raise LedgerError("the ledger and the service's folder do not belong together")
             order.text = outcome[1]
             if order.cached:  # stored for a question that may have wanted it otherwise
-                order.text = self.counter.shaped(outcome[1], self.bill(order.body))
+                order.text = self.counter.shaped(outcome[1], self.bill_of(order))
         self._remember(order)
         return order
 
@@ -489,10 +507,10 @@ class Desk:
     def _keep(self, order: Order) -> None:
         values = (order.id, order.policy, order.analyst, order.key, canonical(dict(order.body)),
                   order.state, order.line, order.hash, str(order.price), order.asked,
-                  order.decided, int(order.cached))  # fmt: skip
+                  order.decided, int(order.cached), order.bill)  # fmt: skip
         self.home.write(
             "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
-            "price, asked, decided, cached) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "price, asked, decided, cached, bill) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
         self._remember(order)
