@@ -113,7 +113,7 @@ def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
         "left": quote.left,
         "noise": plan.noise,
         "why": plan.why,
-        "error": quote.error(),
+        "error": desk.error_of(quote),
         "refused": quote.refused,
         "stored": quote.stored,
         "warnings": quote.warnings,

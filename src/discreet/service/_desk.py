@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from discreet._canonical import canonical, digest
 from discreet._exact import show
 from discreet._log import note
-from discreet.curator import Bill, Counter, Paid
+from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
@@ -48,6 +48,8 @@ _WAITING: Final = 64
 """Questions of one analyst that wait for a place, at most."""
 _REMEMBERED: Final = 2000
 """Orders that are kept in memory, each with its outcome."""
+_PRICED: Final = 256
+"""Prices whose margins are remembered."""
 _LATE: Final = 3
 """Runs that may miss their tick before no more of their size are begun."""
 _HELD: Final = 3
@@ -109,6 +111,7 @@ class Desk:
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
+        self._margins: dict[str, dict[str, str]] = {}
         self.overruns = 0
         self._late: list[float] = []
 
@@ -148,6 +151,15 @@ class Desk:
     async def write(self, work: Callable[[], T]) -> T:
         """Do something with the ledger; whoever waits at the same time shares one commit."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
+
+    def error_of(self, quote: Quote) -> dict[str, str]:
+        """Expected margins of a price; worked out once for equal plans at equal prices."""
+        plan = quote.plan
+        name = canonical([plan.lowered.query.hash, plan.noise, quote.cost, quote.confidence])
+        if name not in self._margins:
+            recent = list(self._margins.items())[1 - _PRICED :]
+            self._margins = dict([*recent, (name, quote.error())])
+        return self._margins[name]
 
     def tick_of(self, bill: Bill) -> float:
         """Seconds after which the answer to a bill leaves."""
