@@ -20,6 +20,8 @@ $(STAMP): pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@# the pages are tested in a browser: the system's chromium, or else one of playwright's own
+	@command -v chromium google-chrome >/dev/null || $(BIN)/python -m playwright install chromium
 	@touch $@
 
 $(BSTAMP): pyproject.toml requirements/bench.txt

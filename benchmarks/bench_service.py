@@ -62,7 +62,7 @@ def _library(folder: Path) -> dict[str, float]:
         times = []
         for i in range(200):
             start = time.perf_counter()
-            curator.preview(QUESTION, epsilon=f"0.1{i:03}")
+            curator.preview(QUESTION, epsilon=f"0.1{i:03}").error()
             times.append(time.perf_counter() - start)
         start, asked = time.perf_counter(), 0
         while time.perf_counter() - start < 5:

@@ -40,7 +40,7 @@ def _tried(service, client, document, operation, seen):
     responses = document["paths"][operation.path][operation.method.lower()]["responses"]
 
     @settings(
-        max_examples=6,
+        max_examples=4,
         deadline=None,
         derandomize=True,
         database=None,

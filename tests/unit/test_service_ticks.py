@@ -9,7 +9,9 @@ import pytest
 
 import discreet as dc
 from discreet.curator import Counter
-from discreet.service import _ticks
+from discreet.errors import DiscreetError
+from discreet.service import Home, _ticks
+from discreet.service._desk import Desk
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
 
@@ -30,7 +32,7 @@ def plans():
     }
     with dc.open(policy=policy, dummy=True) as curator:
         counter = Counter(curator)
-        return {name: counter.bill(sql, epsilon="0.1").plans for name, sql in texts.items()}
+        return {name: counter.bill(sql, "ana", epsilon="0.1").plans for name, sql in texts.items()}
 
 
 def test_a_bound_grows_with_declared_rows_joins_and_the_machine(plans):
@@ -145,3 +147,22 @@ def test_analysts_take_turns():
         return [(await turns.get()).analyst for _ in range(5)]
 
     assert asyncio.run(main()) == ["ana", "ben", "carl", "ana", "ana"]
+
+
+def test_three_overruns_stop_questions_of_their_size_until_an_owner_has_looked(tmp_path):
+    table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="late")
+    with dc.open(policy=policy, dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        body = {"sql": "SELECT COUNT(*) AS n FROM people", "epsilon": "0.1"}
+
+        async def main():
+            desk._late += [4.0] * 3
+            with pytest.raises(DiscreetError, match="not done at their tick"):
+                await desk.ask("ana", None, body)
+            assert desk.ledger.balance().amounts["epsilon"][0] == 0
+            desk.acknowledge()
+            return await desk.ask("ana", None, body)
+
+        assert asyncio.run(main()).state == "running"
+        assert desk.ledger.balance().amounts["epsilon"][0] > 0

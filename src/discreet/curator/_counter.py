@@ -58,9 +58,9 @@ class Counter:
         """The ledger that is debited."""
         return self._curator.ledger
 
-    def bill(self, query: str, **offer: Any) -> Bill:
+    def bill(self, query: str, analyst: str, **offer: Any) -> Bill:
         """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
-        plan, ask = self._curator._offered(query, **offer)  # noqa: SLF001 - same package
+        plan, ask = self._for(analyst)._offered(query, **offer)  # noqa: SLF001 - same package
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
@@ -73,10 +73,14 @@ class Counter:
         return describe_balance(self.ledger.balance(analyst))
 
     def batch(
-        self, questions: Sequence[tuple[str, Number]], epsilon: Number, delta: Number | None
+        self,
+        questions: Sequence[tuple[str, Number]],
+        analyst: str,
+        epsilon: Number,
+        delta: Number | None,
     ) -> Bill:
         """Price several questions, each with its weight, as one batch."""
-        batch = Batch(self._curator, epsilon, delta)
+        batch = Batch(self._for(analyst), epsilon, delta)
         for query, weight in questions:
             batch.sql(query, weight=weight)
         plans, cost = batch.priced()

@@ -113,7 +113,7 @@ def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
         "left": quote.left,
         "noise": plan.noise,
         "why": plan.why,
-        "error": quote.error(),
+        "error": desk.error_of(quote),
         "refused": quote.refused,
         "stored": quote.stored,
         "warnings": quote.warnings,
@@ -338,6 +338,8 @@ class Api:
         body = await _json(request, _schema.CLOSURE)
         act = desk.ledger.close if body["closed"] else desk.ledger.reopen
         await desk.write(lambda: act(by=actor.name, note=body["reason"]))
+        if not body["closed"]:
+            desk.acknowledge()
         return reply({"closed": body["closed"]})
 
     async def list_keys(self, request: Request) -> Response:
@@ -462,7 +464,7 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
     """List what waits for an owner; no answer is among it, for there is none."""
     found = []
     for order in desk.waiting():
-        bill = desk.bill(order.body)
+        bill = desk.bill(order.body, order.analyst)
         errors: dict[str, str] = {}
         if "sql" in order.body:
             offer = {k: v for k, v in order.body.items() if k in OFFER}

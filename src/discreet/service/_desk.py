@@ -11,6 +11,7 @@ import asyncio
 import datetime as dt
 import json
 import math
+import pickle
 import secrets
 import threading
 from collections import OrderedDict
@@ -22,7 +23,8 @@ from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
 from discreet._exact import show
-from discreet.curator import Bill, Counter, Paid
+from discreet._log import note
+from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
@@ -46,6 +48,10 @@ _WAITING: Final = 64
 """Questions of one analyst that wait for a place, at most."""
 _REMEMBERED: Final = 2000
 """Orders that are kept in memory, each with its outcome."""
+_PRICED: Final = 256
+"""Prices whose margins are remembered."""
+_LATE: Final = 3
+"""Runs that may miss their tick before no more of their size are begun."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
 
@@ -67,6 +73,7 @@ class Order:
     hash: str | None = None
     cached: bool = False
     decided: str | None = None
+    bill: bytes | None = None
     tick: float = 0.0
     run: Run | None = None
     text: str | None = None
@@ -104,7 +111,9 @@ class Desk:
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
+        self._margins: dict[str, dict[str, str]] = {}
         self.overruns = 0
+        self._late: list[float] = []
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -143,6 +152,15 @@ class Desk:
         """Do something with the ledger; whoever waits at the same time shares one commit."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
+    def error_of(self, quote: Quote) -> dict[str, str]:
+        """Expected margins of a price; worked out once for equal plans at equal prices."""
+        plan = quote.plan
+        name = canonical([plan.lowered.query.hash, plan.noise, quote.cost, quote.confidence])
+        if name not in self._margins:
+            recent = list(self._margins.items())[1 - _PRICED :]
+            self._margins = dict([*recent, (name, quote.error())])
+        return self._margins[name]
+
     def tick_of(self, bill: Bill) -> float:
         """Seconds after which the answer to a bill leaves."""
         rows = self.counter.policy.service.rows
@@ -171,11 +189,17 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(body))
+        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(body, analyst))
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
             bill.cost.epsilon, _now(), tick=self.tick_of(bill),
         )  # fmt: skip
+        if self.braked and order.tick >= min(self._late):
+            raise BusyError(
+                f"{_LATE} questions of this size were not done at their tick: no more of them "
+                "until the owner has looked",
+                hint="ask for fewer groups or joins",
+            )
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
@@ -185,16 +209,29 @@ class Desk:
         await self._pay(order, bill)
         return order
 
-    def bill(self, body: Mapping[str, Any]) -> Bill:
+    def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
         """Price what somebody asks for."""
         offer = {k: v for k, v in body.items() if k in OFFER}
         if "questions" in body:
             pairs = [(q["sql"], q.get("weight", "1")) for q in body["questions"]]
-            return self.counter.batch(pairs, body["epsilon"], body.get("delta"))
-        return self.counter.bill(body["sql"], **offer)
+            return self.counter.batch(pairs, analyst, body["epsilon"], body.get("delta"))
+        return self.counter.bill(body["sql"], analyst, **offer)
+
+    def bill_of(self, order: Order) -> Bill:
+        """Give the bill that an order was paid by; its price may be another one by now."""
+        rows = self.home.read("SELECT bill FROM orders WHERE id = ?", (order.id,))
+        if rows and rows[0][0] is not None:
+            try:
+                kept: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
+            except Exception:  # noqa: BLE001 - written by another version
+                note("bill cannot be read", policy=self.name)
+            else:
+                return kept
+        return self.bill(order.body, order.analyst)
 
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
+        order.bill = pickle.dumps(bill)
         fresh = bool(order.body.get("fresh"))
         paid = None
         if not fresh:
@@ -255,7 +292,9 @@ class Desk:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(paid.receipt.hash, None)
                 return
-            self.overruns += order.run is not None and order.run.overran
+            if order.run is not None and order.run.overran:
+                self.overruns += 1
+                self._late.append(order.tick)
             await self.write(lambda: self._update(order))
             order.ended.set()
 
@@ -287,7 +326,7 @@ class Desk:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self.bill(order.body))
+            bill = await loop.run_in_executor(self._pricing, lambda: self.bill_of(order))
             order.tick = self.tick_of(bill)
             await self._pay(order, bill)
         except DiscreetError:
@@ -386,7 +425,9 @@ class Desk:
         if order.state != "waiting":
             raise StateError(f"this request is {order.state} already")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(order.body))
+        bill = await loop.run_in_executor(
+            self._pricing, lambda: self.bill(order.body, order.analyst)
+        )
         if seen != self.shown(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
@@ -401,6 +442,15 @@ class Desk:
         order.tick = self.tick_of(bill)
         await self._pay(order, bill)
         return order
+
+    @property
+    def braked(self) -> bool:
+        """Whether questions of some size are refused because too many missed their tick."""
+        return len(self._late) >= _LATE
+
+    def acknowledge(self) -> None:
+        """Let questions of a size be asked again of which some were not done in time."""
+        self._late.clear()
 
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""
@@ -438,15 +488,15 @@ class Desk:
             return known
         rows = self.home.read(
             "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
-            "decided FROM orders WHERE id = ? AND policy = ?",
+            "decided, bill FROM orders WHERE id = ? AND policy = ?",
             (id_, self.name),
         )
         if not rows:
             return None
-        own, policy, analyst, key, body, state, price, asked, line, hash_, cached, decided = rows[0]
+        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest = rows[0]
         order = Order(
             own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
-            line, hash_, bool(cached), decided,
+            line, hash_, bool(rest[0]), *rest[1:],
         )  # fmt: skip
         if order.over:
             order.ended.set()
@@ -456,7 +506,7 @@ class Desk:
                 raise LedgerError("the ledger and the service's folder do not belong together")
             order.text = outcome[1]
             if order.cached:  # stored for a question that may have wanted it otherwise
-                order.text = self.counter.shaped(outcome[1], self.bill(order.body))
+                order.text = self.counter.shaped(outcome[1], self.bill_of(order))
         self._remember(order)
         return order
 
@@ -469,10 +519,10 @@ class Desk:
     def _keep(self, order: Order) -> None:
         values = (order.id, order.policy, order.analyst, order.key, canonical(dict(order.body)),
                   order.state, order.line, order.hash, str(order.price), order.asked,
-                  order.decided, int(order.cached))  # fmt: skip
+                  order.decided, int(order.cached), order.bill)  # fmt: skip
         self.home.write(
             "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
-            "price, asked, decided, cached) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "price, asked, decided, cached, bill) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
         self._remember(order)

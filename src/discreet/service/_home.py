@@ -32,7 +32,7 @@ _SCHEMA: Final = (
         id TEXT NOT NULL PRIMARY KEY, policy TEXT NOT NULL, analyst TEXT NOT NULL,
         key TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, line INTEGER, hash TEXT,
         price TEXT NOT NULL, asked TEXT NOT NULL, decided TEXT, cached INTEGER NOT NULL DEFAULT 0,
-        UNIQUE (policy, analyst, key)) STRICT""",
+        bill BLOB, UNIQUE (policy, analyst, key)) STRICT""",
     """CREATE TABLE IF NOT EXISTS sessions (
         id TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, token TEXT NOT NULL,
         made REAL NOT NULL, used REAL NOT NULL) STRICT""",

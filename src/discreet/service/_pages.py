@@ -298,7 +298,7 @@ class Pages:
         return self._show(
             "owner.html", request, session, title="Owner", requests=waiting,
             keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
-            closed=bool(state.closed), toml=toml, twin="/v1/requests", **more,
+            closed=bool(state.closed) or desk.braked, toml=toml, twin="/v1/requests", **more,
         )  # fmt: skip
 
     async def _decide(self, request: Request, session: Session) -> Response:
@@ -339,6 +339,8 @@ class Pages:
         act = desk.ledger.close if form.get("closed") == "yes" else desk.ledger.reopen
         reason = form.get("reason", "")[:2000]
         await desk.write(lambda: act(by=session.actor.name, note=reason))
+        if form.get("closed") != "yes":
+            desk.acknowledge()
         return _redirect("/owner")
 
     async def _check(self, request: Request, session: Session) -> Response:

@@ -29,7 +29,7 @@ GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
 FIRST: Final = GRID[0]
 _START: Final = 0.015
 _ROW: Final = 1.5e-7
-_CELL: Final = 3e-6
+_CELL: Final = 6e-7
 _SAFETY: Final = 4.0
 _OPEN_CELLS: Final = 10_000
 """Cells assumed where keys are not listed."""
