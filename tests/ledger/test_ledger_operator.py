@@ -332,3 +332,38 @@ def test_ledgers_and_backups_are_for_their_owners_eyes():
     assert "no folder" in call("ledger", "backup", "nowhere/kept", code=2)["message"]
     call("ledger", "export", "-o", "lines.csv")
     assert "is there already" in call("ledger", "export", "-o", "lines.csv", code=2)["message"]
+
+
+def test_check_shows_the_budget_on_record():
+    ask()
+    call("budget", "raise", "-e", "3")
+    checked = call("check")["result"]
+    assert "ε = 3" in checked["budget"]
+    assert checked["differs"]
+    assert "what is on record counts" in said("check")
+
+
+def test_lost_lines_are_exported_without_made_up_amounts():
+    ask()
+    call("ledger", "backup", "kept")
+    ask()
+    Path(BOOK).unlink()
+    call("ledger", "restore", "kept", "--older", "--by", "Ada")
+    row = call("ledger", "export")["result"]["lines"][-1]
+    assert (row["by"], row["noise"], row.get("rho")) == ("Ada", "", None)
+    assert "elsewhere: lines" not in said("budget")
+
+
+def test_a_log_that_cannot_be_written_is_said_once(monkeypatch, capsys):
+    Path("file").write_text("in the way")
+    monkeypatch.setenv("DISCREET_LOG", str(Path("file/log").resolve()))
+    for _ in range(2):
+        ledger.open_ledger(BOOK, pol.load("people.toml"))
+    assert capsys.readouterr().err.count("cannot be written") == 1
+
+
+def test_refusals_at_opening_are_in_the_owners_log():
+    ask()
+    Path(BOOK).unlink()
+    ask(code=6)
+    assert "was there and is gone" in events()[-1]["said"]

@@ -273,6 +273,13 @@ def old(path):
     return path
 
 
+def late(given):
+    """Questions of the first period, a failure and an open run, in the second one."""
+    return [
+        given.entry("0.1", plan=p, source="s", key=k) for p, k in (("q2", "failed"), ("q3", "open"))
+    ]
+
+
 def test_format_1_is_brought_to_the_present(old, given):
     with pytest.raises(errors.LedgerIntegrityError, match="no anchor"):
         ledger.open_ledger(old)
@@ -286,16 +293,14 @@ def test_format_1_is_brought_to_the_present(old, given):
     assert book.verify().debits == 5
     assert book.balance().amounts["epsilon"] == (Fraction(1, 2), 3)
     assert list(book.state.open) == ["5"]
-    # answers, keys, failures and open runs are what they were
+    # answers are what they were; keys belong to the period that they were used in
     again = ledger.open_ledger(old)
     assert again.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
     keyed = given.entry("0.2", plan="q1", source="s", key="k", analyst="ann")
-    assert again.debit(keyed).stored == '["answer 1"]'
-    assert again.debit(given.entry("0.1", plan="q2", source="s", key="failed")).failed
-    waiting = again.debit(given.entry("0.1", plan="q3", source="s", key="open"))
-    assert (waiting.charged, waiting.stored, waiting.number) == (False, None, 5)
-    again.settle(waiting, '["late"]')
-    assert again.verify().lines == 17
+    for entry in (keyed, *late(given)):
+        with pytest.raises(errors.IdempotencyError, match="earlier period"):
+            again.debit(entry)
+    assert again.verify().lines == 16
     change(old, "UPDATE discreet_answers SET record = '[1]' WHERE number = 3")
     with pytest.raises(errors.LedgerIntegrityError, match="another answer"):
         again.debit(keyed)
@@ -310,10 +315,10 @@ def test_format_2_is_brought_to_the_present(path, given):
     assert (book.state.format, book.verify().debits) == (FORMAT, 5)
     assert list(book.state.open) == ["8"]
     assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
-    assert book.debit(given.entry("0.1", plan="q2", source="s", key="failed")).failed
-    waiting = book.debit(given.entry("0.1", plan="q3", source="s", key="open"))
-    assert book.settle(waiting, '["late"]') == '["late"]'
-    assert ledger.open_ledger(path).verify().lines == 17
+    for entry in late(given):
+        with pytest.raises(errors.IdempotencyError, match="earlier period"):
+            book.debit(entry)
+    assert ledger.open_ledger(path).verify().lines == 16
 
 
 @pytest.mark.parametrize(
@@ -402,9 +407,10 @@ def test_format_1_of_postgresql_is_brought_to_the_present(old_server, given):
     assert [line.kind for line in book.lines][10:] == ["format", *["settle"] * 4]
     again = ledger.open_ledger(old_server, "people")
     assert again.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
-    waiting = again.debit(given.entry("0.1", plan="q3", source="s", key="open"))
-    again.settle(waiting, '["late"]')
-    assert again.verify().lines == 16
+    for entry in late(given):
+        with pytest.raises(errors.IdempotencyError, match="earlier period"):
+            again.debit(entry)
+    assert again.verify().lines == 15
     with psycopg.connect(old_server) as c:
         assert c.execute("SELECT version FROM discreet_format").fetchall() == [(FORMAT,)]
         c.execute("UPDATE discreet_format SET version = version + 1")

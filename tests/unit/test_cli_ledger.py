@@ -100,6 +100,6 @@ def test_a_ledger_is_adopted_and_forgotten(folder, monkeypatch):
     assert "is forgotten" in call("ledger", "forget", "--fresh-budget")["result"]["decision"]
 
 
-@pytest.mark.parametrize("price", [[], ["-e", "1", "--rho", "1"]])
+@pytest.mark.parametrize("price", [[], ["-e", "1", "--rho", "1"], ["-e", "0"]])
 def test_a_loss_is_stated_in_one_way(price):
     call("ledger", "external", "a model", *price, code=2)

@@ -29,7 +29,7 @@ from discreet.cli._console import (
 )
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._session import Where, check_writable, curator, ledger_of, pairs, write
-from discreet.ledger import Balance, ChainedLedger, Line, charge
+from discreet.ledger import RESTORED, UNKNOWN, Balance, ChainedLedger, Line, charge
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -212,6 +212,8 @@ def _description(line: Line) -> str:
         case "open":
             return "the ledger begins"
         case "debit":
+            if body["plan"] == RESTORED:
+                return str(body["external"])
             if "external" in body:
                 return f"elsewhere: {body['external']}"
             tables = ", ".join(body.get("tables") or ()) or "?"
@@ -291,7 +293,8 @@ def _row(line: Line) -> dict[str, Any]:
     body = line.content
     row: dict[str, Any] = {"number": line.number, "when": line.when, "kind": line.kind}
     row |= {name: value for name, value in body.items() if name in _FIELDS}
-    row |= {name: exactly(Fraction(value)) for name, value in body.get("cost", {}).items()}
+    amounts = {name: Fraction(value) for name, value in body.get("cost", {}).items()}
+    row |= {name: exactly(value) for name, value in amounts.items() if value < UNKNOWN}
     for name in ("table", "budget"):
         if name in body:
             row[name] = body[name]

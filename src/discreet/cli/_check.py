@@ -29,24 +29,26 @@ def run(path: Path | None, source: str | None, *, schema: bool, spend: str | Non
     """
     where = Where(policy_file(path), source, None, None)
     policy = where.load()
-    left, shares = None, {}
+    left, shares, budget = None, {}, policy.budget
     if spend is not None:
         with working("measuring…"), curator(where, spend=True) as opened:
             shares = _shares(opened, spend)
-            left = repr(opened.budget)
+            left, budget = repr(opened.budget), _on_record(opened)
     elif schema:
         with working("comparing with the schema…"), curator(where, spend=False) as opened:
-            left = repr(opened.budget)
+            left, budget = repr(opened.budget), _on_record(opened)
     data: dict[str, Any] = {
         "file": str(where.path),
         "identity": policy.identity,
         "fingerprint": policy.fingerprint,
         "schema": "fits" if schema else "not compared",
         "ledger": where.place(),
+        "budget": _budget(budget),
+        "differs": _differs(budget, policy.budget),
         "policy": policy.to_mapping(),
         "shares": {name: answer.to_dicts() for name, answer in shares.items()},
     }
-    return Reply(data, lambda console: _show(console, where, policy, left, shares))
+    return Reply(data, lambda console: _show(console, where, policy, budget, left, shares=shares))
 
 
 def _shares(opened: Curator, spend: str) -> dict[str, Answer]:
@@ -88,13 +90,33 @@ def _show_shares(console: Console, shares: dict[str, Answer]) -> None:
         show_table(console, grid(("values", "share at 95 %"), rows, keys=1))
 
 
+def _differs(record: Budget, file: Budget) -> bool:
+    return _budget(record) != _budget(file)
+
+
+def _on_record(opened: Curator) -> Budget:
+    state = getattr(opened.ledger, "state", None)
+    return opened.policy.budget if state is None else state.limits
+
+
 def _show(
-    console: Console, where: Where, policy: Policy, left: str | None, shares: dict[str, Answer]
+    console: Console,
+    where: Where,
+    policy: Policy,
+    budget: Budget,
+    left: str | None,
+    *,
+    shares: dict[str, Answer],
 ) -> None:
     name = policy.name or f"unnamed ({policy.identity[:19]}…)"
     lines = [
         ("policy", f"{where.path}: {name}"),
-        ("budget", _budget(policy)),
+        ("budget", _budget(budget)),
+        *(
+            [("the file", f"{_budget(policy.budget)}; what is on record counts")]
+            if _differs(budget, policy.budget)
+            else []
+        ),
         ("ledger", where.place() if Path(where.place()).exists() else "none yet: nothing asked"),
     ]
     if left is not None:
@@ -120,8 +142,7 @@ def _show(
             )
 
 
-def _budget(policy: Policy) -> str:
-    budget = policy.budget
+def _budget(budget: Budget) -> str:
     parts = [
         f"{symbol} = {show(value)}"
         for symbol, value in (("ε", budget.epsilon), ("ρ", budget.rho), ("δ", budget.delta))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet._exact import decimal
 from discreet._print import plural
 from discreet.cli._budget import decided
 from discreet.cli._console import facts, say, working
@@ -121,6 +122,8 @@ def _loss(price: dict[str, str | None]) -> PrivacyLoss:
     epsilon, delta, rho = (price[name] for name in ("epsilon", "delta", "rho"))
     if (epsilon is None) == (rho is None):
         raise UsageError("say the loss: ε (with δ), or ρ", hint="--epsilon 1 --delta 1e-6")
+    if not any(decimal(x, "the loss") for x in (epsilon, rho) if x is not None):
+        raise UsageError("a loss of 0 is no loss: nothing to enter", hint="--epsilon 1")
     if rho is not None:
         return privacy.Zcdp(rho, delta or 0)
     assert epsilon is not None

@@ -26,7 +26,7 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
-from discreet.ledger import Balance, Ledger, Receipt, least_cost
+from discreet.ledger import Balance, Ledger, Receipt, floor
 from discreet.plan import (
     Aggregate,
     Ask,
@@ -88,7 +88,6 @@ class Curator:
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
         self._names = (policy.identity, policy.fingerprint)
-        self._least = least_cost(policy.budget)
         self._known: dict[Query, Lowered] = {}
 
     # -- asking -------------------------------------------------------------------
@@ -495,12 +494,13 @@ class Curator:
         return self._plan(parsed.query, offer), offer
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
-        if offer.epsilon is not None and offer.epsilon < self._least.epsilon:
+        least = floor(self.ledger, self.policy)
+        if offer.epsilon is not None and offer.epsilon < least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
-            offer = replace(offer, epsilon=self._least.epsilon)
+            offer = replace(offer, epsilon=least.epsilon)
         return replace(
             _room.in_currency(self.policy.budget, self._balances, self._lowered(query), offer),
-            least=self._least,
+            least=least,
         )
 
     def _lowered(self, query: Query) -> Lowered:
@@ -562,7 +562,8 @@ class Curator:
             )
         _, text = self._names
         payer = self.policy.payer
-        return Road(self.ledger, payer, text, self.analyst, self._source, self._least)
+        return Road(self.ledger, payer, text, self.analyst, self._source,
+                    floor(self.ledger, self.policy))  # fmt: skip
 
     @property
     def _balances(self) -> tuple[Balance, Balance]:

@@ -20,7 +20,7 @@ from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.curator._road import Job, Road
 from discreet.errors import Hint, NotProvedError, ParameterError, RelationError
-from discreet.ledger import Ledger, Receipt, least_cost
+from discreet.ledger import Ledger, Receipt, floor
 from discreet.plan import charge
 from discreet.policy import Policy
 
@@ -53,9 +53,15 @@ def external_job(
         raise ParameterError(f"table {table!r} is public: it has no budget")
     for own in {t.neighbours for t in private}:
         loss = _under(loss, own)
+    try:
+        cost = charge([loss], _claim(policy, loss, delta))
+    except OverflowError:
+        raise ParameterError(
+            "this loss is too large to be stated as a price: it promises nothing"
+        ) from None
     return Job(
         plan=f"external {said}",
-        cost=charge([loss], _claim(policy, loss, delta)),
+        cost=cost,
         noise=canonical({"loss": repr(loss)}),
         neighbours="+".join(sorted({t.neighbours.value for t in private})),
         unit="+".join(sorted({t.unit for t in private if t.unit is not None})) or None,
@@ -108,6 +114,6 @@ def record_external(
 ) -> Receipt:
     """Enter a loss from elsewhere without opening any data; see :class:`Curator`."""
     job = external_job(policy, loss, what=what, table=table, delta=delta)
-    least = least_cost(policy.budget)
+    least = floor(ledger, policy)
     road = Road(ledger, policy.payer, policy.fingerprint, analyst, "", least)
     return road.enter(job, key=key)

@@ -7,7 +7,7 @@ same ledger, and a ledger that is not what it was is refused.
 
 from __future__ import annotations
 
-from discreet.ledger._backup import backup, restore
+from discreet.ledger._backup import UNKNOWN, backup, restore
 from discreet.ledger._budget import caps, least_cost, refusal
 from discreet.ledger._chain import RESTORED, Line
 from discreet.ledger._data import claim
@@ -18,6 +18,7 @@ from discreet.ledger._open import (
     PostgresLedger,
     SqliteLedger,
     adopt,
+    floor,
     forget,
     known_place,
     open_ledger,
@@ -27,6 +28,7 @@ from discreet.ledger._state import State
 
 __all__ = [
     "RESTORED",
+    "UNKNOWN",
     "Balance",
     "ChainedLedger",
     "Entry",
@@ -44,6 +46,7 @@ __all__ = [
     "caps",
     "charge",
     "claim",
+    "floor",
     "forget",
     "health",
     "known_place",

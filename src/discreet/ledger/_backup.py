@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
 from discreet.ledger._chain import RESTORED, Head, Line, check_links, reached
 from discreet.ledger._ledger import ChainedLedger, foreign, settle_in
-from discreet.ledger._open import anchors_of, open_ledger, witness_of
+from discreet.ledger._open import anchors_of, holds, is_server, open_ledger, witness_of
 from discreet.ledger._outcomes import check_store, debit_body, question_of
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Entry, Receipt
@@ -43,7 +44,8 @@ from discreet.ledger._turn import Turn
 from discreet.plan import Cost
 from discreet.policy import Policy
 
-_UNKNOWN: Final = Fraction(10**9)
+UNKNOWN: Final = Fraction(10**9)
+"""Entered in a currency where nothing bounds what was spent on lost lines."""
 
 
 def backup(ledger: ChainedLedger, to: str | os.PathLike[str]) -> int:
@@ -57,7 +59,7 @@ def backup(ledger: ChainedLedger, to: str | os.PathLike[str]) -> int:
         raise LedgerError(f"{where!r} is there already: a backup is a new file")
     part = f"{where}.part"
     Path(part).unlink(missing_ok=True)
-    target = SqliteStore(part, ledger.identity)
+    target = SqliteStore(part, ledger.identity, backup=True)
     with ledger.reading() as (tx, head):
         lines = _checked(tx, head)
         with target.writing(create=True) as copy:
@@ -106,21 +108,19 @@ def restore(
     LedgerError
         There is a ledger in that place.
     """
-    kept = SqliteStore(os.path.realpath(source), "")
+    kept = SqliteStore(os.path.realpath(source), "", backup=True)
     identity = kept.owner()
     if identity is None:
         raise LedgerError(f"there is no ledger in {str(source)!r}")
     if policy is not None and policy.identity != identity:
         raise foreign(kept.where, identity, policy.identity)
-    kept = SqliteStore(kept.where, identity)
+    kept = replace(kept, policy=identity)
     where = os.fspath(to)
     mark = of_user(identity).read()
-    if mark is not None and Path(mark.where).exists() and mark.where != os.path.realpath(where):
-        raise LedgerError(
-            f"policy {identity!r} has its ledger at {mark.where!r}: nothing to restore"
-        )
-    place: Store = PostgresStore(where, identity) if "://" in where else _file(where, identity)
-    own = place.where if "://" not in where else where
+    server = is_server(where)
+    place: Store = PostgresStore(where, identity) if server else _file(where, identity)
+    own = where if server else place.where
+    lost = mark is not None and mark.where != place.where and _lost(mark, older=older)
     anchors = anchors_of(own, identity, witness_of(witness, policy, own, identity))
     if not unwatched:
         check_watch(place.where, anchors, [anchor.read() for anchor in anchors])
@@ -129,8 +129,8 @@ def restore(
         if head is None:
             raise LedgerError(f"there is no ledger in {str(source)!r}")
         lines = _checked(tx, head)
-        _put(tx, lines, head, place, anchors, older=older, by=by, file=str(source))
-    known = policy or (identity if "://" in where else None)
+        _put(tx, lines, head, place, anchors, older=older, lost=lost, by=by, file=str(source))
+    known = policy or (identity if server else None)
     return open_ledger(where, known, witness=witness, purpose="decide")
 
 
@@ -142,6 +142,7 @@ def _put(
     anchors: Any,
     *,
     older: bool,
+    lost: bool,
     by: str,
     file: str,
 ) -> None:
@@ -150,6 +151,7 @@ def _put(
         held: list[AnyHeld] = [stack.enter_context(a.held(place.wait)) for a in order]
         marks = [h.mark for h in held if h.mark is not None]
         missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
+        missing = max(missing, int(lost))
         if missing and not older:
             raise LedgerIntegrityError(
                 f"this backup misses {plural(missing, 'line')} that the ledger had: what was spent "
@@ -170,6 +172,24 @@ def _put(
                     place.where, watch)  # fmt: skip
         for own in held:
             own.move(mark, back=True)
+
+
+def _lost(mark: Mark, *, older: bool) -> bool:
+    """Whether what a ledger has elsewhere is not known; refuse while it is there.
+
+    A server that does not answer is taken for lost on the owner's word alone.
+    """
+    try:
+        there = holds(mark.where, mark.where, mark.policy)
+    except LedgerError:
+        if not older:
+            raise
+        return True
+    if there:
+        raise LedgerError(
+            f"policy {mark.policy!r} has its ledger at {mark.where!r}: nothing to restore"
+        )
+    return False
 
 
 def _missing(tx: Transaction, lines: Sequence[Line], head: Head, mark: Mark) -> int:
@@ -223,10 +243,10 @@ def _left(state: State) -> Cost:
     delta = left.get("delta", Fraction(0))
     if "rho" in left and "epsilon" in left:
         # which route was taken is lost, and the sums of the other one may be beyond its cap
-        return Cost(_UNKNOWN, delta, _UNKNOWN, delta)
+        return Cost(UNKNOWN, delta, UNKNOWN, delta)
     if "rho" in left:
-        return Cost(_UNKNOWN, Fraction(0), left["rho"], delta)
-    return Cost(left["epsilon"], delta, _UNKNOWN, Fraction(0))
+        return Cost(UNKNOWN, Fraction(0), left["rho"], delta)
+    return Cost(left["epsilon"], delta, UNKNOWN, Fraction(0))
 
 
 def _checked(tx: Transaction, head: Head) -> Sequence[Line]:

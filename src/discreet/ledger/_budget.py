@@ -42,7 +42,7 @@ from functools import lru_cache
 from typing import Any
 
 from discreet import privacy
-from discreet._exact import show
+from discreet._exact import floor_decimal, show
 from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry, Route, charge, routes
 from discreet.ledger._state import (
@@ -105,6 +105,11 @@ def group_of(budget: Budget, analyst: str | None) -> str:
     return f"share {analyst}" if analyst in budget.shares else "remainder"
 
 
+def groups_of(analyst: str | None) -> tuple[str, ...]:
+    """Every name that :func:`group_of` may give for an analyst."""
+    return "whole", f"share {analyst}", "remainder"
+
+
 def balance(state: State, analyst: str | None = None) -> Balance:
     """Spending against the budget in force; with `analyst`, of that share alone."""
     budget = state.limits
@@ -138,12 +143,15 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
     shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
     if shut:
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
-        raise LedgerClosedError(f"the owner has closed {what}: no new questions")
+        raise LedgerClosedError(
+            f"the owner has closed {what}: no new questions",
+            hint="its owner may open it again: discreet budget reopen",
+        )
     budget, price = state.limits, charge(state.caps, entry.cost)
     if budget.shares and not entry.analyst and entry.external is None:
         raise ParameterError(
             "this budget is shared out among analysts: say who asks",
-            hint=Hint("analyst", next(iter(budget.shares))),
+            hint=Hint("analyst", "NAME"),
         )
     if any(part < 0 for part in price.values()):
         raise ParameterError("a cost must not be negative")
@@ -206,8 +214,9 @@ def _refusal(
 
 
 def _down(value: Fraction) -> str:
+    """Print what is left, never more than that: what is pasted must fit."""
     text = show(value)
-    return text if len(text) <= 12 else f"{float(value) * (1 - 1e-6):.5g}"
+    return text if len(text) <= 12 and Fraction(text) == value else floor_decimal(value, 5) or "0"
 
 
 def _fits(currency: str, left: Fraction) -> str | None:

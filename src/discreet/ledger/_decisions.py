@@ -60,7 +60,15 @@ class Decisions(ABC):
                 body["epsilon"] = None
             if "epsilon" in changes and "rho" not in changes:
                 body["rho"] = None
-            decided = _budget.decided(read_budget(body))
+            budget = read_budget(body)
+            decided = _budget.decided(budget)
+            if budget.accounting == "pure" and any(
+                cost.delta or cost.rho_delta for cost in state.spent.values()
+            ):
+                raise ParameterError(
+                    "a δ was spent in this period: under pure accounting it would be forgotten",
+                    hint='keep accounting = "approx" or "zcdp", or begin a new period',
+                )
             if not lower:
                 _check_raise(state, decided["caps"], changes)
             return decided

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeVar
 
@@ -50,6 +50,7 @@ from discreet._exact import show
 from discreet._log import note
 from discreet._print import plural
 from discreet.errors import (
+    BudgetExceededError,
     Hint,
     IdempotencyError,
     LedgerBusyError,
@@ -75,11 +76,11 @@ from discreet.ledger._chain import (
 from discreet.ledger._decisions import Decisions
 from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
-    asked,
     check_store,
     debit_body,
     outcome_of,
     question_of,
+    same_question,
     settling,
     slot_of,
     waiting_for,
@@ -88,6 +89,7 @@ from discreet.ledger._protocol import Balance, Entry, Receipt
 from discreet.ledger._state import FORMAT, State, budget_body, cost_body
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
+from discreet.plan import Cost
 from discreet.policy import Policy
 
 T = TypeVar("T")
@@ -405,7 +407,7 @@ class ChainedLedger(Decisions):
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
-            then = _budget.admit(state, entry, body, turn.head.number + 1)
+            then = self._admit(state, entry, body, turn.head.number + 1)
             line = turn.append("debit", body, then, slot=slot, question=question)
             receipt = Receipt(line.number, line.hash, line.when)
         entry.live.add(receipt.hash)
@@ -420,6 +422,18 @@ class ChainedLedger(Decisions):
             receipt = self._found(tx, head, entry, slot, question)
         return receipt if receipt is not None and receipt.stored is not None else None
 
+    def _admit(self, state: State, entry: Entry, body: dict[str, Any], number: int) -> State:
+        try:
+            return _budget.admit(state, entry, body, number)
+        except BudgetExceededError as refusal:
+            if entry.external is None:
+                raise
+            # a smaller price would be a false statement: the loss is what it is
+            raise BudgetExceededError(
+                refusal.message.replace("this query", "this loss"),
+                hint="do not release it; or its owner raises the budget: discreet budget raise",
+            ) from None
+
     def _acceptable(self, entry: Entry) -> None:
         if entry.tainted:
             raise TaintedNoiseError(
@@ -428,6 +442,8 @@ class ChainedLedger(Decisions):
             )
         if entry.policy != self.identity:
             raise foreign(self.where, self.identity, entry.policy)
+        if entry.analyst is not None and len(entry.analyst) > _LONGEST_KEY:
+            raise ParameterError(f"an analyst's name has at most {_LONGEST_KEY} characters")
         if entry.key is not None and not (
             isinstance(entry.key, str) and 0 < len(entry.key) <= _LONGEST_KEY
         ):
@@ -454,9 +470,12 @@ class ChainedLedger(Decisions):
         outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
         if keyed and slot_of(paid.analyst, paid.key) != slot:
             raise damaged(number)
-        if keyed and (asked(paid), paid.external) != (asked(entry), entry.external):
+        first = line.content.get("question") or _asked_in(tx, number)
+        same = same_question(head.content, entry, first) and paid.external == entry.external
+        if keyed and not same:
             raise IdempotencyError(
-                f"the key {entry.key!r} was used for another question or price",
+                f"the key {entry.key!r} was used for another question, price or source, or in an "
+                "earlier period",
                 hint="use a new key for a new question",
             )
         done, record = (False, None) if outcome is None else outcome
@@ -484,6 +503,13 @@ class ChainedLedger(Decisions):
     def balance(self, analyst: str | None = None) -> Balance:
         """Balance of the whole, or of one analyst's share, in this period."""
         return _budget.balance(self.state, analyst)
+
+    def least(self, policy: Policy) -> Cost:
+        """What any question of a policy costs at least, under the budget on record."""
+        state, minimum = self.state, policy.budget.minimum
+        if policy.identity != self.identity:  # whoever spends from it sets no lower one
+            minimum = max(minimum, state.limits.minimum)
+        return _budget.least_cost(replace(state.limits, minimum=minimum))
 
     @property
     def state(self) -> State:
@@ -560,6 +586,7 @@ def _asked_in(tx: Transaction, number: int) -> str:
 
 def _unsettled(error: LedgerError) -> LedgerError:
     """Say of an outcome that could not be stored what is true of it: it is paid for."""
+    note("outcome not stored", error, said=error.message)
     kind = LedgerBusyError if isinstance(error, LedgerBusyError) else LedgerError
     why = "is in use" if kind is LedgerBusyError else "cannot be written"
     return kind(
@@ -581,13 +608,17 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
 def _agree(where: str, state: State, policy: Policy) -> None:
     """Refuse a policy whose budget is neither the first one nor the one in force."""
     proposal = budget_body(policy.budget)
-    if proposal in (state.declared, state.budget):
+    if _totals(proposal) in (_totals(state.declared), _totals(state.budget)):
         return
     raise LedgerError(
         f"the policy's [budget] differs from the one on record in {where!r}: a change must be "
         "recorded by the owner",
         hint=_same(state) if policy.identity != state.policy else _change(where, state, proposal),
     )
+
+
+def _totals(budget: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in budget.items() if name != "minimum"}
 
 
 def _same(state: State) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,12 +12,15 @@ from discreet._log import check_log, note
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
 from discreet.ledger._anchor import AnyAnchor
+from discreet.ledger._budget import least_cost
 from discreet.ledger._chain import AbsentError, absent, gone
 from discreet.ledger._ledger import ChainedLedger, Purpose, foreign
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
+from discreet.ledger._protocol import Ledger
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._witness import Witness
+from discreet.plan import Cost
 from discreet.policy import Policy
 
 MEMORY: Final = ":memory:"
@@ -174,6 +178,25 @@ def open_ledger(
         raise
 
 
+_ODD: Final = re.compile(
+    r"://|^\s|\b(?:host|hostaddr|dbname|user|password|service)\s*=", re.IGNORECASE
+)
+"""What is meant for a server; as a file's name it would put a password into a folder."""
+
+
+def is_server(where: str) -> bool:
+    """Whether a place is a PostgreSQL URL; refuse what is neither that nor a path, unprinted."""
+    if where.startswith(("postgresql://", "postgres://")):
+        return True
+    if _ODD.search(where):
+        raise ParameterError(
+            "a ledger is a file's path or a PostgreSQL URL; this is neither, and is not shown "
+            "because it may hold a password",
+            hint="postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD",
+        )
+    return False
+
+
 def _opened(
     where: str | os.PathLike[str], policy: Policy | str | None, **given: Any
 ) -> ChainedLedger:
@@ -181,16 +204,23 @@ def _opened(
         if not isinstance(policy, Policy):
             raise ParameterError("a ledger in memory needs its policy")
         return MemoryLedger(policy)
-    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
+    if is_server(os.fspath(where)):
         if policy is None:
             raise ParameterError(
                 "a PostgreSQL ledger may hold several policies: say which",
                 hint='open_ledger(url, "people")',
             )
-        return PostgresLedger(where, policy, **given)
+        return PostgresLedger(str(where), policy, **given)
     if isinstance(policy, str):
         raise ParameterError("a ledger file knows its policy; give a Policy or nothing")
     return SqliteLedger(where, policy, **given)
+
+
+def floor(ledger: Ledger, policy: Policy) -> Cost:
+    """What any question costs at least, under the budget on record where there is one."""
+    if isinstance(ledger, ChainedLedger):
+        return ledger.least(policy)
+    return least_cost(policy.budget)
 
 
 def known_place(identity: str) -> str | None:
@@ -248,11 +278,11 @@ def forget(
     anchor = _anchor.of_user(identity)
     mark = anchor.read()
     given = [] if where is None else [os.fspath(where)]
-    places = {address(g) if "://" in g else os.path.realpath(g): g for g in given}
+    places = {address(g) if is_server(g) else os.path.realpath(g): g for g in given}
     if mark is not None and mark.where != MEMORY:
         places.setdefault(mark.where, mark.where)
     for place, named in places.items():
-        if _holds(place, named, identity):
+        if holds(place, named, identity):
             raise LedgerError(
                 f"the ledger {place!r} is still there: only a ledger that is gone can be forgotten",
                 hint="delete the ledger first, if its data are gone too",
@@ -264,7 +294,7 @@ def forget(
     note("ledger forgotten", policy=identity, place=", ".join(places))
 
 
-def _holds(place: str, named: str, identity: str) -> bool:
+def holds(place: str, named: str, identity: str) -> bool:
     """Whether a ledger is in a place; refuse where that cannot be told."""
     try:
         if "://" not in place:

@@ -52,6 +52,13 @@ def question_of(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
     return digest(canonical([state.period, group, entry.source, *asked(entry, cost)]))
 
 
+def same_question(state: State, entry: Entry, question: str | None) -> bool:
+    """Whether a question was asked in this period about the same data, in whatever share."""
+    rest = [entry.source, *asked(entry)]
+    groups = _budget.groups_of(entry.analyst)
+    return question in {digest(canonical([state.period, group, *rest])) for group in groups}
+
+
 def settling(line: Line, question: str, record: str | None) -> dict[str, object]:
     """Body of the line that settles a debit."""
     return {

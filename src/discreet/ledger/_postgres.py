@@ -73,6 +73,8 @@ _FROM_1: Final = (
     f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
 _FROM_2: Final = (*_FROM_1[:2], f"UPDATE discreet_format SET version = {FORMAT}")  # noqa: S608 - as above
+SCHEMA: Final = "public, pg_temp"
+"""Where tables are found, whatever path a role has: one database, one ledger of a policy."""
 _LOCK: Final = 0x646973637265
 """Advisory lock under which tables and first lines are made."""
 
@@ -168,7 +170,7 @@ class PostgresStore:
                     levels.REPEATABLE_READ if snapshot else levels.READ_COMMITTED
                 )
                 connection.read_only = snapshot
-                if not pinned(connection, synchronous_commit="on"):
+                if not pinned(connection, synchronous_commit="on", search_path=SCHEMA):
                     raise LedgerError("the ledger's connection does not let its settings be set")
                 limit = f"{int(self.wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))

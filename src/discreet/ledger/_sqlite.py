@@ -37,6 +37,7 @@ PRAGMAS: Final = {
 }
 
 _MODE: Final = 0o600
+_BACKUP: Final = 0x64636B70
 _CHANGES: Final = ("UPDATE", "DELETE")
 _SCHEMA: Final = (
     f"""CREATE TABLE IF NOT EXISTS discreet_lines (
@@ -154,11 +155,14 @@ class SqliteStore:
         Identity of the policy it belongs to.
     wait
         Seconds to wait for other writers.
+    backup
+        Whether it is a backup, which says so in its header and cannot be used as a ledger.
     """
 
     where: str
     policy: str
     wait: float = 30.0
+    backup: bool = False
 
     def connect(self, *, create: bool = False) -> sqlite3.Connection:
         """Open a connection with every setting that durability rests on."""
@@ -177,6 +181,12 @@ class SqliteStore:
         if version > FORMAT:
             connection.close()
             raise newer(f"the ledger {self.where!r}", version)
+        if not self.backup and connection.execute("PRAGMA application_id").fetchone()[0] == _BACKUP:
+            connection.close()
+            raise LedgerIntegrityError(
+                f"{self.where!r} is a backup, not a ledger",
+                hint=f"discreet ledger restore {self.where}",
+            )
         return connection
 
     def version(self) -> int | None:
@@ -233,6 +243,8 @@ class SqliteStore:
                 if create:
                     for statement in _SCHEMA:
                         connection.execute(statement)
+                if create and self.backup:
+                    connection.execute(f"PRAGMA application_id = {_BACKUP}")
                 yield _SqliteTransaction(connection, self.policy)
                 connection.execute("COMMIT")
                 if file is not None and self._file() != file:

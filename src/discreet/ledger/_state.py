@@ -35,6 +35,7 @@ NAMES: Final = 256
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
+_MINIMUM: Final = Budget(1).minimum
 
 
 def hashed(body: Mapping[str, Any]) -> str:
@@ -99,7 +100,8 @@ def budget_body(budget: Budget) -> dict[str, Any]:
         for name in ("epsilon", "delta", "rho")
     }
     shares = {who: rational(part) for who, part in budget.shares.items()}
-    return {**amounts, "accounting": budget.accounting, "shares": shares}
+    least = {} if budget.minimum == _MINIMUM else {"minimum": rational(budget.minimum)}
+    return {**amounts, "accounting": budget.accounting, "shares": shares, **least}
 
 
 def read_budget(body: Mapping[str, Any]) -> Budget:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._address import address
 from discreet._canonical import canonical
+from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
-from discreet.ledger._postgres import limits
+from discreet.ledger._postgres import SCHEMA, limits
 
 if TYPE_CHECKING:
     import psycopg
@@ -77,7 +78,8 @@ class Witness:
         try:
             with psycopg.connect(self.url, **limits(wait)) as connection:
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-                connection.execute("SET LOCAL synchronous_commit TO on")
+                if not pinned(connection, synchronous_commit="on", search_path=SCHEMA):
+                    raise LedgerError("the witness does not let its settings be set")
                 timeout = f"{int(wait * 1000)}ms"
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
                 yield connection
