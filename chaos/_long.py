@@ -54,7 +54,7 @@ def _grow(book: ledger.ChainedLedger, lines: int) -> None:
         for _ in range(lines):
             state = turn.head.content
             one = replace(entry(f"n{turn.head.number}"), runs=False)
-            body = debit_body(state.limits, one)
+            body = debit_body(state, one)
             question = body["question"] = question_of(state, one, body["cost"])
             turn.append("debit", body, question=question)
 

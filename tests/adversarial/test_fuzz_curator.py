@@ -29,7 +29,7 @@ from discreet.curator import Curator
 from discreet.engines import Reference
 from discreet.errors import DiscreetError, QueryError
 from discreet.ledger import MemoryLedger
-from discreet.plan import Aggregate, Salt, Scan
+from discreet.plan import Aggregate, Salt, Scan, lower
 from discreet.plan._relation import private_tables
 
 SECONDS = 2.0
@@ -187,10 +187,12 @@ def ask(asked, text):
     if answer is None:
         assert asked._engine.executed == before, text
         return False
-    assert (
-        sql.parse(text, asked.policy, public_fanout={"regions": 1}).query.hash
-        == (answer.record()["statement"]["plan"])
-    )
+    known = sql.parse(text, asked.policy, public_fanout={"regions": 1}).query
+    # a stored answer is found by what was measured, whatever is done with it afterwards
+    asked_before = vars(asked).setdefault("asked_before", {})
+    equal = asked_before.setdefault(lower(known).measured, set())
+    equal.add(known.hash)
+    assert answer.record()["statement"]["plan"] in equal
     return True
 
 

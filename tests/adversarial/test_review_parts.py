@@ -31,6 +31,7 @@ from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
+from discreet.plan._moments import Tensor
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles
@@ -212,6 +213,7 @@ KINDS = {
     Keys: "SELECT sex, town, COUNT(*) AS n FROM t GROUP BY sex, town",
     WeightedKeys: "SELECT town, COUNT(*) AS n FROM t GROUP BY town",
     Image: None,
+    Tensor: "SELECT CORR(age, age + 1) AS c FROM t",
     Joint: "SELECT sex, AVG(age) AS a, COUNT(*) AS n FROM t GROUP BY sex",
 }
 

@@ -14,7 +14,13 @@ from discreet import audit, release
 from discreet import policy as pol
 from discreet.curator import Curator
 from discreet.engines import Reference
-from discreet.errors import BudgetExceededError, ParameterError, PrivacyError, TaintedNoiseError
+from discreet.errors import (
+    BudgetExceededError,
+    IdempotencyError,
+    ParameterError,
+    PrivacyError,
+    TaintedNoiseError,
+)
 from discreet.ledger import MemoryLedger
 from discreet.noise._deterministic import deterministic
 from discreet.plan import Salt
@@ -123,13 +129,27 @@ def test_no_unit_moves_a_question_farther_than_declared(what, method, price, tab
 def test_a_part_that_forgets_the_rows_of_a_unit_is_caught():
     asked = curator(unit="id", max_rows_per_unit=2)
     bill = asked.publication("people", W.prefix(16), columns=["age"], epsilon=1).bill
-    part = replace(bill.lowered.parts[0], rows=1)
-    forgetful = replace(bill, lowered=replace(bill.lowered, parts=(part,)))
+    (priced,) = bill.parts
+    forgetful = replace(bill, parts=(replace(priced, part=replace(priced.part, rows=1)),))
     right = [r for r in ROWS if r["id"] != 7]
     found = audit.replay(
         forgetful, Reference({"people": ROWS}), Reference({"people": right}), Salt(b"one")
     )
     assert any("of what is declared" in what for what in found.violations)
+
+
+@pytest.mark.parametrize("other", [{"workload": W.identity(16)}, {"rounds": 2}])
+def test_another_workload_or_option_is_another_publication(other):
+    """A stored MWEM of prefixes was given out for one of cells: wrong numbers, for nothing."""
+    asked = curator()
+    how = {"columns": ["age"], "epsilon": "0.5", "method": "mwem"}
+    first = {"workload": W.prefix(16), **how}
+    asked.publish("people", key="one", **first)
+    changed = {**first, **other}
+    assert not asked.publish("people", **changed).cached
+    with pytest.raises(IdempotencyError):
+        asked.publish("people", key="one", **changed)
+    assert asked.publish("people", **first).cached
 
 
 def test_the_rows_of_a_unit_are_in_the_noise():

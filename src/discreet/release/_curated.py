@@ -118,7 +118,7 @@ class Publish(Statistic):
             relation, rows = _relation(main, counts, exact=bool(self.options.get("unprotected")))
             return Publishing(
                 0, counts, counts.l1, place, codes, self.method, relation, rows,
-                workload, self.options, self.owner, self.numbers,
+                self.spelling, workload, self.options, self.owner, self.numbers,
                 (main.neighbours, main.unit or "row"),
             )  # fmt: skip
 
@@ -292,6 +292,8 @@ class Publishing(Part):
     method: str
     neighbours: Neighbours
     rows: int
+    spelling: str
+    """Workload and options, written out: two publications that differ in them are two."""
     workload: Workload = field(compare=False)
     options: Mapping[str, Any] = field(compare=False)
     owner: str | None = None
