@@ -49,7 +49,7 @@ def test_once_there_are_shares_everybody_has_a_name(path):
     curator = opened(path, shares={"ana": "0.5"})
     with pytest.raises(errors.ParameterError, match="say who asks") as no:
         curator.sql(COUNT, epsilon="0.1")
-    assert no.value.hint == 'analyst="ana"'
+    assert no.value.hint == 'analyst="NAME"'
     assert curator.ledger.verify().debits == 0
     curator.record_external(dc.privacy.Pure("0.1"), what="the owner's own")
     curator.analyst = "ana"

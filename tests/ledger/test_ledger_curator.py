@@ -281,6 +281,7 @@ class Interleaving(RuleBasedStateMachine):
         self.total = Fraction(1)
         self.answers: dict[object, object] = {}
         self.keys: dict[str, object] = {}
+        self.period = 1
 
     @rule(target=curators, analyst=st.sampled_from(["ann", "bob", None]))
     def open(self, analyst):
@@ -326,17 +327,17 @@ class Interleaving(RuleBasedStateMachine):
             answer = asked.sql(query, epsilon=price, key=key, fresh=True)
         except errors.IdempotencyError:
             assert known is not None
-            assert known[0] != price
+            assert known[0] != price or known[2] != self.period
             return
         except errors.BudgetExceededError:
             assert known is None
             assert sum(self.paid) + Fraction(price) > self.total
             return
         if known is not None:
-            assert known == (price, answer.record())
+            assert known == (price, answer.record(), self.period)
         else:
             self.paid.append(Fraction(price))
-            self.keys[name] = (price, answer.record())
+            self.keys[name] = (price, answer.record(), self.period)
 
     @rule(asked=curators, total=st.sampled_from(["0.5", "1", "1.5"]))
     def decide(self, asked, total):
@@ -346,6 +347,7 @@ class Interleaving(RuleBasedStateMachine):
     @rule(asked=curators)
     def new_period(self, asked):
         asked.ledger.new_period()
+        self.period += 1
         self.paid, self.answers = [], {}
 
     @invariant()

@@ -168,7 +168,7 @@ def test_an_edited_budget_is_refused_until_it_is_recorded(opened):
     assert opened.open("1").balance().left("epsilon") == 4  # an old file, the budget in force
     with pytest.raises(errors.LedgerError) as refused:
         opened.open("5", shares={"ann": "0.5"})
-    assert "set_shares({'ann': '1/2'})" in refused.value.hint
+    assert "discreet budget shares ann=1/2" in refused.value.hint
 
 
 def test_the_pasted_fix_works(path, given):

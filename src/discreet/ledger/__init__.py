@@ -12,7 +12,7 @@ from discreet.ledger._budget import caps, least_cost, refusal
 from discreet.ledger._chain import RESTORED, Line
 from discreet.ledger._data import claim
 from discreet.ledger._health import health
-from discreet.ledger._ledger import ChainedLedger, Purpose, Verified
+from discreet.ledger._ledger import ChainedLedger, Purpose
 from discreet.ledger._open import (
     MemoryLedger,
     PostgresLedger,
@@ -23,7 +23,7 @@ from discreet.ledger._open import (
     known_place,
     open_ledger,
 )
-from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, charge
+from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, Verified, charge
 from discreet.ledger._state import State
 
 __all__ = [

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
-from discreet._exact import Number, decimal
-from discreet.errors import Hint, ParameterError
+from discreet._exact import Number, decimal, show
+from discreet.errors import Hint, LedgerError, ParameterError
 from discreet.ledger import _budget
-from discreet.ledger._state import EVERYTHING, State, amount, rational, read_budget
+from discreet.ledger._state import (
+    EVERYTHING,
+    State,
+    amount,
+    budget_body,
+    rational,
+    read_budget,
+)
+from discreet.policy import Policy
 
 
 class Decisions(ABC):
@@ -121,3 +130,43 @@ def _check_raise(state: State, caps: Any, changes: Mapping[str, Any]) -> None:
                 f"this would lower the budget: its {currency} would be smaller than it is",
                 hint=Hint.call("raise_budget", "discreet budget raise", **own, lower=True),
             )
+
+
+def agree(where: str, state: State, policy: Policy) -> None:
+    """Refuse a policy whose budget is neither the first one nor the one in force."""
+    proposal = budget_body(policy.budget)
+    if _totals(proposal) in (_totals(state.declared), _totals(state.budget)):
+        return
+    raise LedgerError(
+        f"the policy's [budget] differs from the one on record in {where!r}: a change must be "
+        "recorded by the owner",
+        hint=_same(state) if policy.identity != state.policy else _change(where, state, proposal),
+    )
+
+
+def _totals(budget: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in budget.items() if name != "minimum"}
+
+
+def _same(state: State) -> str:
+    """Budget on record, for a policy that spends from it and cannot change it."""
+    known = ((k, state.budget[k]) for k in ("epsilon", "delta", "rho"))
+    lines = (f'{k} = "{show(Fraction(v))}"' for k, v in known if v not in (None, "0/1"))
+    return f"under [budget], as in {state.policy}: {', '.join(lines)}"
+
+
+def _change(where: str, state: State, proposal: Mapping[str, Any]) -> str:
+    """Owner's decision that would make a proposed budget the one in force."""
+    here = f'discreet.ledger.open_ledger("{where}")'
+    if where == ":memory:":
+        here = "curator.ledger"
+    elif "://" in where:
+        here = f'discreet.ledger.open_ledger(url, "{state.policy}")'
+    totals = {k: proposal[k] for k in ("epsilon", "delta", "rho", "accounting")}
+    changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
+    if changed:
+        new = {k: totals[k].removesuffix("/1") for k in changed}
+        return Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
+    parts = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
+    words = " ".join(f"{who}={part}" for who, part in parts.items())
+    return f"discreet budget shares {words}".strip()

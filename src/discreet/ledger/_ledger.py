@@ -40,15 +40,12 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
 
-from discreet._exact import show
 from discreet._log import note
-from discreet._print import plural
 from discreet.errors import (
     BudgetExceededError,
     Hint,
@@ -73,7 +70,7 @@ from discreet.ledger._chain import (
     reached,
     seals,
 )
-from discreet.ledger._decisions import Decisions
+from discreet.ledger._decisions import Decisions, agree
 from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
     check_store,
@@ -85,8 +82,8 @@ from discreet.ledger._outcomes import (
     slot_of,
     waiting_for,
 )
-from discreet.ledger._protocol import Balance, Entry, Receipt
-from discreet.ledger._state import FORMAT, State, budget_body, cost_body
+from discreet.ledger._protocol import Balance, Entry, Receipt, Verified
+from discreet.ledger._state import FORMAT, State, cost_body
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, now
 from discreet.plan import Cost
@@ -100,26 +97,6 @@ Purpose = Literal["ask", "look", "try", "decide", "adopt"]
 _LONGEST_KEY: Final = 200
 _TRIES: Final = 3
 """How often an outcome is offered to a ledger that is busy or cannot be written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What :meth:`ChainedLedger.verify` found to be in order."""
-
-    lines: int
-    debits: int
-    period: int
-    head: str
-    unmarked: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        missing = " and ".join(self.unmarked)
-        lost = f"; {missing} {'is' if len(self.unmarked) == 1 else 'are'} missing"
-        return (
-            f"{plural(self.lines, 'line')}, {self.debits} of them debits, period {self.period}: "
-            f"chain, totals and {'the other ' if missing else ''}anchors agree"
-            f"{lost if missing else ''} (head {self.head[:16]})"
-        )
 
 
 class ChainedLedger(Decisions):
@@ -249,7 +226,7 @@ class ChainedLedger(Decisions):
                                to=policy.identity),
             )  # fmt: skip
         if policy is not None and purpose in {"ask", "try"}:
-            _agree(self.where, state, policy)
+            agree(self.where, state, policy)
         first = tx.line(1)
         if first is None:
             raise damaged(1)
@@ -506,7 +483,11 @@ class ChainedLedger(Decisions):
 
     def least(self, policy: Policy) -> Cost:
         """What any question of a policy costs at least, under the budget on record."""
-        state, minimum = self.state, policy.budget.minimum
+        try:
+            state, minimum = self.state, policy.budget.minimum
+        except LedgerError as refusal:
+            note("ledger refused", refusal, policy=self.identity, said=refusal.message)
+            raise
         if policy.identity != self.identity:  # whoever spends from it sets no lower one
             minimum = max(minimum, state.limits.minimum)
         return _budget.least_cost(replace(state.limits, minimum=minimum))
@@ -603,43 +584,3 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
         "does not make a fresh budget",
         hint=f'[policy] name = "{owner}"' if not owner.startswith("sha256:") else None,
     )
-
-
-def _agree(where: str, state: State, policy: Policy) -> None:
-    """Refuse a policy whose budget is neither the first one nor the one in force."""
-    proposal = budget_body(policy.budget)
-    if _totals(proposal) in (_totals(state.declared), _totals(state.budget)):
-        return
-    raise LedgerError(
-        f"the policy's [budget] differs from the one on record in {where!r}: a change must be "
-        "recorded by the owner",
-        hint=_same(state) if policy.identity != state.policy else _change(where, state, proposal),
-    )
-
-
-def _totals(budget: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in budget.items() if name != "minimum"}
-
-
-def _same(state: State) -> str:
-    """Budget on record, for a policy that spends from it and cannot change it."""
-    known = ((k, state.budget[k]) for k in ("epsilon", "delta", "rho"))
-    lines = (f'{k} = "{show(Fraction(v))}"' for k, v in known if v not in (None, "0/1"))
-    return f"under [budget], as in {state.policy}: {', '.join(lines)}"
-
-
-def _change(where: str, state: State, proposal: Mapping[str, Any]) -> str:
-    """Owner's decision that would make a proposed budget the one in force."""
-    here = f'discreet.ledger.open_ledger("{where}")'
-    if where == ":memory:":
-        here = "curator.ledger"
-    elif "://" in where:
-        here = f'discreet.ledger.open_ledger(url, "{state.policy}")'
-    totals = {k: proposal[k] for k in ("epsilon", "delta", "rho", "accounting")}
-    changed = [k for k, v in totals.items() if v is not None and v != state.budget[k]]
-    if changed:
-        new = {k: totals[k].removesuffix("/1") for k in changed}
-        return Hint.call(f"{here}.raise_budget", "discreet budget raise", **new)
-    parts = {who: part.removesuffix("/1") for who, part in proposal["shares"].items()}
-    words = " ".join(f"{who}={part}" for who, part in parts.items())
-    return f"discreet budget shares {words}".strip()

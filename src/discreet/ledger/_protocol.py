@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
+from discreet._print import plural
 from discreet.plan import Cost
 
 
@@ -84,6 +85,26 @@ class Receipt:
     charged: bool = True
     stored: str | None = None
     failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What :meth:`ChainedLedger.verify` found to be in order."""
+
+    lines: int
+    debits: int
+    period: int
+    head: str
+    unmarked: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        missing = " and ".join(self.unmarked)
+        lost = f"; {missing} {'is' if len(self.unmarked) == 1 else 'are'} missing"
+        return (
+            f"{plural(self.lines, 'line')}, {self.debits} of them debits, period {self.period}: "
+            f"chain, totals and {'the other ' if missing else ''}anchors agree"
+            f"{lost if missing else ''} (head {self.head[:16]})"
+        )
 
 
 Route = tuple[str, ...]
