@@ -13,6 +13,7 @@ import pytest
 import discreet as dc
 from discreet import errors, ledger
 from discreet import policy as pol
+from discreet.curator import _curator
 from discreet.ledger._state import NAMES
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
@@ -70,7 +71,7 @@ def test_made_up_names_do_not_make_every_line_longer(given):
 def test_a_fresh_question_takes_up_a_run_that_was_cut_short(path, monkeypatch):
     curator = opened(path)
     with monkeypatch.context() as m:
-        m.setattr(curator, "_measured", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        m.setattr(_curator, "measured", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             curator.sql(COUNT, epsilon="0.5", fresh=True)
     curator.sql(COUNT, epsilon="0.5", fresh=True)
@@ -80,14 +81,14 @@ def test_a_fresh_question_takes_up_a_run_that_was_cut_short(path, monkeypatch):
 
 
 def test_fresh_questions_at_once_are_none_of_each_other_s(path, monkeypatch):
-    curator, real = opened(path), dc.curator.Curator._measured
+    curator, real = opened(path), _curator.measured
     both = threading.Barrier(2)
 
-    def together(self, plan):
+    def together(*what):
         both.wait(30)
-        return real(self, plan)
+        return real(*what)
 
-    monkeypatch.setattr(dc.curator.Curator, "_measured", together)
+    monkeypatch.setattr(_curator, "measured", together)
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(curator.sql, COUNT, epsilon="0.5", fresh=True) for _ in range(2)]
         assert not any(a.result().cached for a in asked)
