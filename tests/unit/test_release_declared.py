@@ -247,6 +247,20 @@ def test_a_rehearsal_reads_nothing_and_costs_nothing(place):
     assert not (place / "policy.toml.ledger").exists()
 
 
+@pytest.mark.parametrize("mark", ["\x1b[2J", "\u202e", "\x85", "\u061c"])
+@pytest.mark.parametrize("name", ["title", "edition", "output"])
+def test_a_plan_cannot_steer_a_terminal(place, name, mark):
+    """Its title stood in previews, reports and tables as it was."""
+    plan = (place / "plan.toml").read_text()
+    spelled = "".join(f"\\u{ord(c):04x}" for c in mark)
+    (place / "hostile.toml").write_text(
+        re.sub(f'{name} = "', f'{name} = "{re.escape(spelled)}', plan, count=1)
+    )
+    with pytest.raises(ParameterError, match="cannot be shown") as no:
+        release.preview(place / "hostile.toml")
+    assert mark not in str(no.value)
+
+
 def test_a_new_edition_pays_anew(place):
     plan = (place / "plan.toml").read_text().split("[tables.young]")[0]
     (place / "one.toml").write_text(plan)

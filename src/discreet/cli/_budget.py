@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import _print
 from discreet._exact import show as exactly
-from discreet._text import json_safe
+from discreet._text import json_safe, visible
 from discreet.cli._console import (
     bar,
     facts,
@@ -314,7 +314,7 @@ def _cell(value: Any) -> str:
     """Write a cell; what a spreadsheet would take for a formula becomes text."""
     if value is None:
         return ""
-    text = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = visible(" ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

@@ -21,11 +21,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from discreet._text import OBEYED
+
 PLAIN_WIDTH: Final = 80
 
-_CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_CONTROL: Final = re.compile(rf"[\x00-\x08\x0b-\x1f]|{OBEYED.pattern}")
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from discreet.cli._console import clean
 from discreet.cli._outcome import Reply, UsageError
 
 
@@ -21,4 +22,6 @@ def run(words: list[str], *, dummy: bool, output: str | None, **where: Any) -> R
         if looking
         else release.run(plan, dummy=dummy, output=output, **where)
     )
-    return Reply(done.to_dict(), lambda console: console.print(repr(done), markup=False))
+    return Reply(
+        done.to_dict(), lambda console: console.print(clean(repr(done), lines=True), markup=False)
+    )

@@ -96,6 +96,17 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
+def _check_texts(said: Any) -> None:
+    """Refuse characters that steer terminals and pages: what a plan says is published."""
+    if isinstance(said, str) and not said.replace("\n", "").replace("\t", "").isprintable():
+        raise ParameterError(f"a release plan holds a character that cannot be shown: {said!r}")
+    if isinstance(said, Mapping):
+        said = [*said, *said.values()]
+    if isinstance(said, list | tuple):
+        for part in said:
+            _check_texts(part)
+
+
 def read(plan: Any) -> Declaration:
     """Read a declaration from a file's path or from a mapping.
 
@@ -116,6 +127,7 @@ def read(plan: Any) -> Declaration:
             raise ParameterError(f"there is no release plan {path.name!r}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise ParameterError(f"{path.name} is not TOML: {wrong}") from None
+    _check_texts(said)
     _known(said, _TOP, "a release plan")
     owner = dict(said.get("owner", {}))
     _known(owner, _OWNER, "[owner]")
