@@ -12,6 +12,20 @@ from discreet.errors import ParameterError
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PORTS: Final = re.compile(r"[0-9]*(,[0-9]*)*")
+_FOR_A_SERVER: Final = re.compile(
+    r"://|^\s|\b(?:host|hostaddr|dbname|user|password|service)\s*=", re.IGNORECASE
+)
+
+
+def is_for_server(text: str) -> bool:
+    """Whether a text is meant for a server, in whatever spelling.
+
+    Taken for a file's name it would put a password into a folder or a message.
+
+    >>> is_for_server("mysql://ana:secret@db/x"), is_for_server("people.csv")
+    (True, False)
+    """
+    return _FOR_A_SERVER.search(text) is not None
 
 
 def address(url: str) -> str:

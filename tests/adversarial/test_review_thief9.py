@@ -8,9 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import discreet as dc
 from discreet import errors, ledger, privacy
+from discreet.cli._app import app
 from discreet.curator import _road
 
 POLICY = """
@@ -204,3 +206,20 @@ def test_what_a_hint_says_fits_when_it_is_pasted(place):
         with pytest.raises(errors.BudgetExceededError) as no:
             curator.sql(COUNT, epsilon="0.3")
         curator.sql(COUNT, epsilon=dict(no.value.hint.parameters)["epsilon"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["mysql://u:S3cret@h/db", "s3://k:S3cret@b/x.parquet", "https://h/x.csv?sig=S3cret",
+     "host=h password=S3cret dbname=x"],
+)  # fmt: skip
+def test_a_source_that_may_hold_a_password_is_not_shown(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.toml").write_text(
+        '[policy]\nname = "passwords"\n[budget]\nepsilon = "1"\n[tables.people]\n'
+        '[tables.people.columns]\nage = { type = "integer", min = 0, max = 9 }\n'
+    )
+    for words in (["init", source], ["check", "p.toml", "--source", source]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code != 0
+        assert "S3cret" not in done.output

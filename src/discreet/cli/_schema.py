@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from discreet._address import address
+from discreet._address import address, is_for_server
 from discreet.cli._outcome import UsageError
 
 _HEADER_BYTES: Final = 2**20
@@ -57,6 +57,12 @@ def read_schemas(source: str, tables: Sequence[str]) -> list[Schema]:
         return _chosen(_postgres(source), tables)
     path = Path(source)
     if not path.is_file():
+        if is_for_server(source):
+            raise UsageError(
+                "a source is a file or a PostgreSQL database; this is neither, and is not shown "
+                "because it may hold a password",
+                hint="postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD",
+            )
         raise UsageError(f"there is no file {source!r}")
     if source.endswith(_DUCKDB):
         return _chosen(_duckdb(path), tables)

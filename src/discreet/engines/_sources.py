@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from discreet import policy as pol
+from discreet._address import is_for_server
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of, is_stored
@@ -253,7 +254,8 @@ def _matches(table: pol.Table, path: str) -> list[str]:
         path = str(Path(path) / "*.parquet")
     files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not files:
-        raise SchemaError(f"no file matches the source of table {table.name!r}: {path}")
+        shown = "(not shown: it may hold a password)" if is_for_server(path) else path
+        raise SchemaError(f"no file matches the source of table {table.name!r}: {shown}")
     if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_TEXT) for f in files)):
         raise SchemaError(
             f"the source of table {table.name!r} is neither Parquet nor CSV: {path}",

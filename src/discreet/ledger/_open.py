@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any, Final
 
-from discreet._address import address
+from discreet._address import address, is_for_server
 from discreet._log import check_log, note
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _anchor
@@ -178,17 +177,11 @@ def open_ledger(
         raise
 
 
-_ODD: Final = re.compile(
-    r"://|^\s|\b(?:host|hostaddr|dbname|user|password|service)\s*=", re.IGNORECASE
-)
-"""What is meant for a server; as a file's name it would put a password into a folder."""
-
-
 def is_server(where: str) -> bool:
     """Whether a place is a PostgreSQL URL; refuse what is neither that nor a path, unprinted."""
     if where.startswith(("postgresql://", "postgres://")):
         return True
-    if _ODD.search(where):
+    if is_for_server(where):
         raise ParameterError(
             "a ledger is a file's path or a PostgreSQL URL; this is neither, and is not shown "
             "because it may hold a password",
