@@ -247,7 +247,7 @@ def test_settings_of_a_role_mean_nothing(post, setting):
             assert curator.sql(question, epsilon="1", delta="1e-9", fresh=True) is not None
 
 
-def test_a_ledger_means_the_same_under_every_role(post):
+def test_a_ledger_means_the_same_under_every_role(post, tmp_path):
     connection, url = post
     run(
         connection.execute,
@@ -258,9 +258,11 @@ def test_a_ledger_means_the_same_under_every_role(post):
     )
     table = Table("t", [Category("c", ["a", "\U0001f608"])])
     rules = Policy([table], Budget("9"), name=next(NAMES))
+    data = tmp_path / "t.parquet"  # a source that can be told apart from others
+    pq.write_table(pa.table({"c": ["a", "\U0001f608"]}), data)
     for user in ("postgres@", "bookkeeper@", "postgres@"):
         ledger = url.replace("postgres@", user)
-        with dc.open(pa.table({"c": ["a", "\U0001f608"]}), policy=rules, ledger=ledger) as curator:
+        with dc.open(data, policy=rules, ledger=ledger) as curator:
             question = "SELECT c, COUNT(*) AS n FROM t WHERE c = '\U0001f608' GROUP BY c"
             curator.sql(question, epsilon="1", key="once \U0001f608")
             curator.ledger.verify()
