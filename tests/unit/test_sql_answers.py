@@ -144,6 +144,15 @@ def test_what_was_measured_is_charged_once(curator):
         again = curator.sql(text, epsilon=3)
         assert again.cached
         assert again.parts == first.parts
+    for text, name in (
+        ("SELECT land AS country, COUNT(*) AS n FROM log GROUP BY country", "country"),
+        ("SELECT land AS country, COUNT(*) AS n FROM log GROUP BY 1", "country"),
+        ("SELECT l.land AS l, COUNT(*) AS n FROM log l GROUP BY l.land", "l"),
+        ("SELECT LAND, COUNT(*) AS n FROM log GROUP BY LAND", "LAND"),
+    ):
+        again = curator.sql(text, epsilon=3)
+        assert again.cached, text
+        assert [r[name] for r in again.to_dicts()] == [r["land"] for r in first.to_dicts()]
     other = curator.sql("SELECT land, SUM(size) AS n FROM log GROUP BY land", epsilon=3)
     assert not other.cached
     assert not curator.sql("SELECT land, COUNT(*) AS n FROM log GROUP BY land", epsilon=2).cached

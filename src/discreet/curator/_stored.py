@@ -54,6 +54,9 @@ def _typed(record: Record, plan: Plan) -> Record:
     """Keys in their types, and what follows the noise as this question wants it."""
     query = plan.lowered.query
     kinds = {key.name: key.expr.type.kind.value for key in query.keys}
+    if plan.lowered.labels is None:
+        named = zip(kinds, record.keys.values(), strict=True)
+        record = replace(record, keys=dict(named))
     return replace(
         typed(record, kinds),
         formulas=plan.lowered.formulas,

@@ -551,10 +551,10 @@ def aggregate(
         Turned into nodes where they bind. Where a row is a unit nothing could
         enforce them: its multiplicity is its limit.
     groups
-        How many of the keys, from the first, make the groups that `limits`
-        speaks of; the others subdivide them. By default all.
+        How many of the keys, from the first, make the groups of `limits`; by default all.
     """
     coins = itertools.count()
+    keys = tuple([replace(k, name=f"k{i}") for i, k in enumerate(keys)])  # no alias is measured
     project = Project(relation, _values(measures), keys)
     below = _pruned(project, project.schema.keys(), coins)
     if base(relation).table.unit is not None:
@@ -574,7 +574,7 @@ def with_degrees(
     `degree` reads a column of `relation` that is the same in all rows of a unit. Whatever it
     says, a unit of degree d is kept in d groups at most, and in no more than `most`.
     """
-    coins = itertools.count()
+    coins, key, degree = itertools.count(), replace(key, name="k0"), replace(degree, name="k1")
     project = Project(relation, (), (key, degree))
     once = LimitRows(_pruned(project, project.schema.keys(), coins), 1, ("k0", "k1"))
     few = LimitGroups(once, most, ("k0",), next(coins), "k1")
