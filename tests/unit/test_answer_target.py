@@ -62,6 +62,17 @@ def test_limits_and_clamps_are_said_where_numbers_are_read():
     assert again.target == facts
 
 
+@pytest.mark.parametrize(
+    ("inner", "outer"), [("MAX(income) AS x", "AVG(x)"), ("MIN(income) AS x", "COUNT(x)")]
+)
+def test_clamps_below_a_step_per_person_are_said(inner, outer):
+    """AVG of people's largest cost was 89 where the raw value was 4 400, without a word."""
+    text = f"SELECT {outer} AS a FROM (SELECT id, {inner} FROM people GROUP BY id) t"
+    answer = curator(max_rows_per_unit=2).sql(text, epsilon=1)
+    assert "income clamped to 0…200 000" in str(answer)
+    assert "± covers noise only" in str(answer)
+
+
 def test_limits_of_groups_and_of_units():
     asked = curator(max_groups_per_unit=1, max_rows_per_group=3)
     answer = asked.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)

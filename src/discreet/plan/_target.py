@@ -20,6 +20,7 @@ from discreet._print import number
 from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._parts import Part
+from discreet.plan._per_unit import PerUnit
 from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of
 from discreet.plan._relation import (
     Aggregate,
@@ -98,7 +99,7 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     for each in aggregates:
         if each.measures and each.unit is not None:
             limits |= dict.fromkeys(_limits(each))
-    return [*limits, *_clamps(query), *_left_out(query)]
+    return list(dict.fromkeys([*limits, *_clamps(query), *_left_out(query)]))
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
@@ -128,6 +129,8 @@ def _clamps(query: Query) -> Iterator[str]:
     exprs: list[Expr] = [k.expr for k in query.keys]
     exprs += [e for s in query.statistics for e in s.exprs]
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
+    for inner in (n for n in query.relation.nodes if isinstance(n, PerUnit)):
+        exprs += [*(e for _, e in inner.keys), *(f.expr for _, f in inner.folds)]
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
         yield f"{cap.arg.describe()} counted up to {_shown(cap.type.value(cap.hi))} per {unit}"
