@@ -130,7 +130,7 @@ def progress(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
     if shown is False or (shown is None and not console.is_terminal):
         yield lambda _: None
         return
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415 - loads when a bar is drawn
 
     bar = Progress(console=console, transient=True)
     task = bar.add_task("auditing", total=total)

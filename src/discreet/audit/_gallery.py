@@ -461,7 +461,7 @@ def _numpy_normal(value: float, n: int) -> Array:
 
 
 def _opendp_laplace(value: float, n: int) -> Array:
-    import opendp.prelude as dp  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+    import opendp.prelude as dp  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - a peer, where it is installed
 
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
@@ -469,7 +469,7 @@ def _opendp_laplace(value: float, n: int) -> Array:
 
 
 def _diffprivlib_laplace(value: float, n: int) -> Array:
-    from diffprivlib.mechanisms import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+    from diffprivlib.mechanisms import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - a peer, where it is installed
         Laplace,
     )
 

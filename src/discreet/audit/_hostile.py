@@ -201,13 +201,13 @@ def _pair(  # noqa: PLR0917 - a table of cases, row by row
 
 def _native(kind: Any, values: list[Any], width: Any = np.int64) -> Any:
     """Arrow array from the raw integers of its type, whatever they stand for."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.array(values, width))])
 
 
 def _moments(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     unit = rng.choice(["s", "ms", "us", "ns"])
     odd = rng.choice([_WORD - 1, -_WORD, -_WORD + 1, 2**62, 10**18])
@@ -222,7 +222,7 @@ def _moments(rng: random.Random) -> Probe:
 
 
 def _labels(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     digits, scale = rng.choice([(5, 4), (4, 4), (18, 18), (38, 37), (38, 38)])
     labels = rng.choice([[0, 1], [1, 100], [1, 10**12], [-5, 3, 4 * 10**18]])
@@ -236,7 +236,7 @@ def _labels(rng: random.Random) -> Probe:
 
 
 def _texts(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     odd = rng.choice([b"\xff\xfe", b"a\xe2\x82", b"\x00", b"\xed\xa0\x80", b"x" * 10_000])
     column: pol.Column = pol.Text("x")
@@ -253,7 +253,7 @@ def _texts(rng: random.Random) -> Probe:
 
 def _units(rng: random.Random) -> Probe:
     """Units that are numbers in one table and text in the other."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     one: dict[str, Any] = {"unit": "id", "max_rows_per_unit": 1}
     own = pol.Policy(

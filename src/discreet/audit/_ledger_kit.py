@@ -169,7 +169,7 @@ def _keys(opener: Open) -> None:
     other = desk.book.debit(desk.entry("0.1", key="request 7", analyst="bob", fresh=True))
     need(other.charged and other.stored is None, "analysts share keys")
     for bad in ("", "x" * 201):
-        refuses(lambda k=bad: desk.spend("0.1", key=k), errors.ParameterError, "a bad key is taken")  # type: ignore[misc]
+        refuses(lambda k=bad: desk.spend("0.1", key=k), errors.ParameterError, "a bad key is taken")  # type: ignore[misc]  # the default binds the loop variable
 
 
 def _failures(opener: Open) -> None:
@@ -192,7 +192,7 @@ def _forged(opener: Open) -> None:
         Receipt(receipt.number, "0" * 64, ""),
         Receipt(receipt.number + 90, receipt.hash, ""),
     ):
-        refuses(lambda f=forged: desk.book.settle(f, "[]"), errors.LedgerError, "a forged receipt")  # type: ignore[misc]
+        refuses(lambda f=forged: desk.book.settle(f, "[]"), errors.LedgerError, "a forged receipt")  # type: ignore[misc]  # the default binds the loop variable
 
 
 def _together(work: Callable[[int], object]) -> list[BaseException]:

@@ -124,7 +124,7 @@ def _raw(column: pol.Column, code: int, rng: random.Random) -> Any:
     assert isinstance(column, pol.Timestamp)
     low, high = (x * column.step for x in ends(column))
     seconds = min(max(code * column.step, low - 86_400), high + 86_400)
-    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(seconds * 10**6))  # noqa: DTZ001
+    return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(seconds * 10**6))  # noqa: DTZ001 - codes of moments have no zone
 
 
 def literal(column: pol.Column, code: Any) -> str:
@@ -392,7 +392,7 @@ def passes(q: Question, row: Mapping[tuple[str, str], Any]) -> bool:
     name, op, edge = q.where or ((), "", None)
     if name not in row:
         return True
-    value = row[name]  # type: ignore[index]
+    value = row[name]  # type: ignore[index]  # rows of the oracle are mappings
     return (
         value is not None and {"<": value < edge, ">": value > edge, "=": value == edge}[op]
         if value is not None

@@ -328,7 +328,7 @@ def recorded(function: F | None = None, /, *, norm: Norm = "l1") -> Any:
     def analysis(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    analysis.replay = functools.partial(replay, analysis)  # type: ignore[attr-defined]
+    analysis.replay = functools.partial(replay, analysis)  # type: ignore[attr-defined]  # a function carries its own audit
     return analysis
 
 

@@ -86,7 +86,7 @@ def _build(
     if name == "randomized-response":
         return local.RandomizedResponse(epsilon=epsilon)
     if name in _OPEN:
-        return _OPEN[name](epsilon)  # type: ignore[call-arg]
+        return _OPEN[name](epsilon)  # type: ignore[call-arg]  # protocols of this table take these
     size = len(labels) if labels else given["domain"]
     if size is None:
         raise UsageError("say which values may occur", hint="--values yes,no, or --domain 16")
@@ -97,7 +97,7 @@ def _build(
         raise UsageError(
             f"there is no protocol {name[:40]!r}", hint=f"--protocol {' | '.join(known)}"
         )
-    return _KINDS[name](domain=size, epsilon=epsilon)  # type: ignore[call-arg]
+    return _KINDS[name](domain=size, epsilon=epsilon)  # type: ignore[call-arg]  # protocols of this table take these
 
 
 def _saved(path: Path) -> Plan:

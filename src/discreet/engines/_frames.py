@@ -186,7 +186,7 @@ def _value(read: Callable[[Any], Any], raw: Any) -> Any:
     try:
         value = raw.item() if isinstance(raw, np.generic) else raw
         # NaN, NaT and NA are the values that do not equal themselves, or will not say
-        return None if value is None or not bool(value == value) else read(value)  # noqa: PLR0124
+        return None if value is None or not bool(value == value) else read(value)  # noqa: PLR0124 - NaN alone differs from itself
     except Exception:  # noqa: BLE001 - whatever a value does, it is that row's NULL
         return None
 

@@ -183,7 +183,7 @@ def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
     )
     for kind in kinds:
         try:
-            protocol = kind(domain=domain, epsilon=eps)  # type: ignore[call-arg]
+            protocol = kind(domain=domain, epsilon=eps)  # type: ignore[call-arg]  # protocols of this table take these
         except ParameterError:  # this protocol does not go so far
             continue
         # a set of one item is a k-ary response: name it so

@@ -91,7 +91,7 @@ class Estimate:
         if exact:
             low, high, method = self.bounds(error, of)
             return Interval(low, high, level, covers, method, self.limits)
-        errors: Any = self.standard_errors  # type: ignore[attr-defined]
+        errors: Any = self.standard_errors  # type: ignore[attr-defined]  # subclasses have it
         reach = normal_quantile(error) * errors
         low, high = self.centre - reach, self.centre + reach
         return Interval(low, high, level, POPULATION, NORMAL, self.limits)
@@ -104,7 +104,7 @@ class Estimate:
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Return estimates and intervals for JSON."""
         ends = self.interval(confidence)
-        errors: Any = self.standard_errors  # type: ignore[attr-defined]
+        errors: Any = self.standard_errors  # type: ignore[attr-defined]  # subclasses have it
         numbers = {
             self.shown: self.centre, "standard_errors": errors, "low": ends.low, "high": ends.high,
         }  # fmt: skip
@@ -119,7 +119,7 @@ class Estimate:
         }
 
     def __repr__(self) -> str:
-        errors: Any = self.standard_errors  # type: ignore[attr-defined]
+        errors: Any = self.standard_errors  # type: ignore[attr-defined]  # subclasses have it
         pairs = list(zip(np.ravel(self.centre)[:8], np.ravel(errors)[:8], strict=True))
         shown = ", ".join(f"{f:.4g} ± {1.959964 * s:.2g}" for f, s in pairs)
         more = ", …" if np.size(self.centre) > 8 else ""

@@ -136,7 +136,7 @@ def error_chart(
         }
         for kind in kinds
         for eps in epsilons
-        for made in [kind(domain=domain, epsilon=eps)]  # type: ignore[call-arg]
+        for made in [kind(domain=domain, epsilon=eps)]  # type: ignore[call-arg]  # protocols of this table take these
         for n in people
     ]
     return _charts.lines(

@@ -138,7 +138,7 @@ class Reports:
             )
         return np.asarray(self) == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __int__(self) -> int:
         return int(np.asarray(self))

@@ -53,7 +53,7 @@ class Sizes(Query):
     groups: int = 0
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Numbers measured."""
         if self.view == "sizes":
             return self.groups
@@ -97,7 +97,7 @@ class Totals(Query):
     shape: tuple[int, ...]
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Regions."""
         return 1 if len(self.shape) == 1 else self.shape[0]
 

@@ -172,7 +172,7 @@ def _coarser(axis: Axis, n: int) -> Axis | None:
         )
     if isinstance(axis, _factors.Rows | _factors.Gram):
         return None
-    return type(axis)(n)  # type: ignore[call-arg]
+    return type(axis)(n)  # type: ignore[call-arg]  # every axis is made from its size
 
 
 def _solve(axis: Axis, p: int, *, pure: bool, patience: int) -> Array:

@@ -92,7 +92,7 @@ class Levels(Query):
         return tuple(tuple(n // side for n in padded) for _, side in self.levels)
 
     @cached_property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Number of blocks in all levels."""
         return sum(math.prod(grid) for grid in self.grids)
 
@@ -164,7 +164,7 @@ class Haar(Query):
         return int(1 << (self.cells - 1).bit_length())
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """One row for each padded cell."""
         return self.width
 
@@ -211,7 +211,7 @@ class Matrix(Query):
     matrix: Any
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Number of rows."""
         return int(self.matrix.shape[0])
 
@@ -297,7 +297,7 @@ class Kron(Query):
     factors: Sequence[Factor]
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Product of the factors' rows."""
         return math.prod(f.rows for f in self.factors)
 
@@ -371,7 +371,7 @@ class Grouped(Query):
     inner: Levels
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Rows of the inner query."""
         return self.inner.rows
 
@@ -415,7 +415,7 @@ class Answers(Query):
     only: int | None = None
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """All queries, or one."""
         return int(self.workload.queries) if self.only is None else 1
 

@@ -73,7 +73,7 @@ class Tables(Query):
     pairs: Sequence[Clique]
 
     @property
-    def rows(self) -> int:  # type: ignore[override]
+    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
         """Cells of all tables."""
         return sum(self.sizes[a] * self.sizes[b] for a, b in self.pairs)
 

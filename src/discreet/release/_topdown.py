@@ -86,7 +86,7 @@ class TopDown(Mechanism):
         self.nation_share = Fraction(round(nation_share * 1000), 1000)
 
     @property
-    def note(self) -> str:  # type: ignore[override]
+    def note(self) -> str:  # type: ignore[override]  # a property for an attribute
         """Say what is unprotected."""
         if not self.unprotected:
             return "its error depends on the data and is not known beforehand"
