@@ -467,3 +467,19 @@ def test_integer_keys_are_ordered_as_numbers():
         "SELECT age, COUNT(*) AS n FROM people GROUP BY age ORDER BY age LIMIT 13", epsilon=100
     )
     assert [row["age"] for row in found.to_dicts()] == list(range(13))
+
+
+def test_a_mode_over_people_is_declared_as_it_moves():
+    """Each row raises one score: squares of rows by value bound the range, not those by cell."""
+    limits = {"unit": "id", "max_rows_per_unit": 5}
+    rows = [{"id": 1, "sex": "M", "age": 20, "town": f"b{i}"} for i in range(3)]
+    own, left = table_of([*rows, {**rows[0], "sex": "F"}], limits)
+    _, right = table_of([], limits)
+    text = "SELECT MODE(sex) AS m FROM (SELECT id, sex, COUNT(*) AS n FROM t GROUP BY id, sex) x"
+    low = plan.lower(sql.parse(text, own).query)
+    ask = plan.Ask(Fraction(1))
+    assert audit.replay(plan.price(low, ask, noise="laplace"), left, right, SALT).ok
+    (part,) = (p for p in low.parts if type(p) is Pick)
+    wrong = dataclasses.replace(low, parts=(dataclasses.replace(part, squares=0),))
+    found = audit.replay(plan.price(wrong, ask, noise="laplace"), left, right, SALT)
+    assert any("Σc²" in what for what in found.violations)

@@ -11,7 +11,9 @@ loses :math:`\varepsilon c_g/L` (both mechanisms lose in proportion), cells are 
 independently, and :math:`\sum c_g \le L`. (For the exponential mechanism the lengths of the
 intervals within which log-likelihood ratios move add up likewise: all cells together have the
 bounded range ε.) A cell costs nothing of its own: no limit on groups
-enters, only rows. Where every row only raises the scores (``monotone``) the 2 falls away.
+enters, only rows. Where every row only raises the scores (``monotone``) the 2 falls away. Where
+each row raises one score alone, the scores of cell g move within the range :math:`\max_v c_{gv}`
+of the rows by value, and :math:`c_g` below stands for that.
 
 Under zCDP the exponential mechanism is used. Its log-likelihood ratio in cell g moves within an
 interval of length :math:`\varepsilon c_g/L`, which is :math:`(\varepsilon c_g/L)^2/8`-zCDP

@@ -27,7 +27,7 @@ class Pick(Part):
     codes: tuple[int, ...]
     labels: tuple[object, ...]
     squares: int
-    """Bound on the sum over cells of squared rows that one unit moves."""
+    """Bound on the sum over cells of the squared range in which one unit moves scores."""
 
     kind: ClassVar[str] = "pick"
 
@@ -69,16 +69,24 @@ class Pick(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: rows that move, squared and added up by cell."""
-        return super().moved(left, right) + squares_moved(self.kind, left, right, self.squares)
+        found = squares_moved(self.kind, left, right, self.squares, apart=True)
+        return super().moved(left, right) + found
 
 
-def squares_moved(kind: str, left: Groups, right: Groups, declared: int) -> list[str]:
-    """What two tables' histograms violate of a bound on squared rows by cell."""
-    rows: dict[tuple[Any, ...], int] = {}
+def squares_moved(
+    kind: str, left: Groups, right: Groups, declared: int, *, apart: bool = False
+) -> list[str]:
+    """What two tables' histograms violate of a bound on squared moves by cell.
+
+    A cell moves by all its rows or, where each row moves one score alone (`apart`), by the
+    farthest rise and the farthest fall of a score.
+    """
+    moves: dict[tuple[Any, ...], list[int]] = {}
     for key in left.keys() | right.keys():
-        by = abs(left.get(key, (0,))[0] - right.get(key, (0,))[0])
-        rows[key[:-1]] = rows.get(key[:-1], 0) + by
-    squares = sum(n * n for n in rows.values())
+        by = left.get(key, (0,))[0] - right.get(key, (0,))[0]
+        moves.setdefault(key[:-1], [0]).append(by)
+    cells = ((max(d) - min(d)) if apart else sum(map(abs, d)) for d in moves.values())
+    squares = sum(n * n for n in cells)
     return [] if squares <= declared else [f"{kind} moved by Σc² {squares}, declared {declared}"]
 
 
