@@ -98,7 +98,8 @@ def duck(state):
 @pytest.fixture(scope="module")
 def postgres(postgres_url, state):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA IF NOT EXISTS rows_review")
+        connection.execute("DROP SCHEMA IF EXISTS rows_review CASCADE")
+        connection.execute("CREATE SCHEMA rows_review")
         connection.execute("SET search_path = rows_review")
         connection.execute(
             "CREATE TABLE people(person_id int8, sex text, age int, income float8);"

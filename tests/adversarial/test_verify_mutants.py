@@ -163,6 +163,7 @@ def stores(postgres_url):
         duckdb.connect(config={"threads": 1}) as duck,
         psycopg.connect(postgres_url, autocommit=True) as post,
     ):
+        post.execute("DROP SCHEMA IF EXISTS library CASCADE")
         post.execute("CREATE SCHEMA library")
         post.execute("SET search_path = library")
         for connection in (duck, post):

@@ -38,6 +38,8 @@ def duck():
 @pytest.fixture(scope="module")
 def post(postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
+        # A worker that takes tests from another may come here twice.
+        connection.execute("DROP SCHEMA IF EXISTS measured CASCADE")
         connection.execute("CREATE SCHEMA measured")
         connection.execute("SET search_path = measured")
         yield connection.execute

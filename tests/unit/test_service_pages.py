@@ -68,7 +68,7 @@ def test_an_analyst_prices_asks_and_reads(browser, service, how):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Ask and pay").click()
     page.wait_for_url(re.compile("/answers/"))
-    page.get_by_role("link", name="CSV").wait_for(timeout=60_000)
+    page.get_by_role("link", name="CSV").wait_for(timeout=120_000)
     assert page.locator("tbody tr").count() == 4
     assert page.locator("svg.chart").count() == 1
     if shots := os.environ.get("DISCREET_SCREENSHOTS"):
@@ -85,9 +85,9 @@ def test_prices_come_while_typing(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "ana")
     page.get_by_label("One question").fill(BY_REGION)
-    page.get_by_text("Expected error").wait_for(timeout=20_000)
+    page.get_by_text("Expected error").wait_for(timeout=120_000)
     page.get_by_label("One question").fill("SELECT * FROM visits")
-    page.locator("#price .refusal").wait_for(timeout=20_000)
+    page.locator("#price .refusal").wait_for(timeout=120_000)
     context.close()
     assert not complaints
 
