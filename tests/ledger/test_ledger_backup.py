@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from discreet import errors, ledger, meaning
+from discreet import privacy as p
 from discreet.ledger import _sqlite
 
 FILES = ("", ".anchor")
@@ -161,3 +162,34 @@ def test_health_says_nothing_about_the_data(path, book):
         "lines", "period", "format", "open", "oldest_open", "last", "spent", "closed", "marks",
         "bytes", "free",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("budget", "least"),
+    [
+        ({"epsilon": "2"}, (2.2, 0)),
+        ({"epsilon": "2", "delta": "1e-6", "accounting": "zcdp"}, (2.2, 1e-6)),
+        ({"epsilon": None, "rho": "0.1", "delta": "1e-6"}, (2.3, 2e-6)),
+    ],
+)
+def test_what_was_released_on_lost_lines_is_counted(path, folder, given, budget, least):
+    """They count as the whole budget of their period, and earlier periods on top."""
+    policy = given.policy(**budget)
+    book = ledger.open_ledger(path, policy)
+    book.debit(given.entry("0.2", plan="a"))
+    book.new_period()
+    book.debit(given.entry("0.1", plan="b"))
+    before = meaning.of(book)
+    assert (before.lost, before.losses[0].epsilon(1e-5)) == (0, pytest.approx(0.3, abs=0.01))
+    assert float(before.budget.losses[0].eps0) >= least[0]
+    ledger.backup(book, folder / "kept")
+    book.debit(given.entry("0.15", plan="c"))
+    path.unlink()
+    after = meaning.of(ledger.restore(folder / "kept", path, older=True, policy=policy))
+    for told in (after, after.budget):
+        loss = told.losses[0]
+        assert isinstance(loss, p.Approx if least[1] else p.Pure)
+        assert least[0] <= float(loss.eps0) < least[0] + 0.1
+        assert float(getattr(loss, "delta0", 0)) == least[1]
+    assert (after.lost, after.for_group(2).lost) == (1, 1)
+    assert "on a lost line is not known" in str(after)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import discreet as dc
+from discreet import ledger
+from discreet.cli._budget import _description
 from discreet.errors import LedgerIntegrityError
 
 POLICY = """
@@ -110,3 +115,110 @@ def test_policies_that_name_others_are_written_back(folder):
         with pytest.raises(dc.errors.PolicyError) as no:
             dc.policy.load(policy(folder, "fourth", bad))
         assert "secret" not in str(no.value)
+
+
+UNIT = 'source = "people.parquet"\nunit = "age"\nmax_rows_per_unit = 1'
+
+
+def edited(path, *changes):
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
+def test_a_guest_protects_whom_its_host_protects(folder):
+    first, second = policy(folder, "first"), policy(folder, "second", 'beside = "first"')
+    with dc.open(policy=first) as curator:
+        curator.ledger.consent("second")
+    own = 'source = "people.parquet"'
+    edited(second, (own, UNIT))
+    with pytest.raises(LedgerIntegrityError, match="protects add-remove of age, but the budget of"):
+        dc.open(policy=second)
+    edited(second, (UNIT, own + '\nneighbours = "change-one"'))
+    with pytest.raises(LedgerIntegrityError, match="do not add up"):
+        dc.open(policy=second)
+    # a table of another name is held to the same
+    edited(second, ("tables.people", "tables.persons"))
+    with pytest.raises(LedgerIntegrityError, match="do not add up"):
+        dc.open(policy=second)
+    edited(second, ('neighbours = "change-one"', ""))
+    with dc.open(policy=second) as beside:
+        beside.sql("SELECT COUNT(*) AS n FROM persons", epsilon="0.1")
+    # and the host keeps to what its guests agreed to, until consent is put on record anew
+    edited(first, (own, UNIT))
+    with pytest.raises(LedgerIntegrityError, match="its guests agreed to"):
+        dc.open(policy=first)
+    ledger.open_ledger(f"{first}.ledger", dc.policy.load(first), purpose="decide").consent("second")
+    with dc.open(policy=first) as again:
+        assert again.ledger.verify().debits == 1
+    with pytest.raises(LedgerIntegrityError, match="protects add-remove of a row, but the budget"):
+        dc.open(policy=second)
+
+
+def test_consent_needs_the_policy_that_says_whom_it_protects(folder):
+    first = policy(folder, "first")
+    with dc.open(policy=first):
+        pass
+    with pytest.raises(dc.errors.LedgerError, match="whom the budget protects"):
+        ledger.open_ledger(f"{first}.ledger").consent("second")
+
+
+def test_a_guest_pays_at_least_what_the_record_says(folder):
+    first, second = policy(folder, "first"), policy(folder, "second", 'beside = "first"')
+    edited(first, ('epsilon = "2"', 'epsilon = "2"\nminimum = "0.05"'))
+    with dc.open(policy=first) as curator:
+        curator.ledger.consent("second")
+    for lower in ("", '\nminimum = "0.001"'):
+        edited(second, ('epsilon = "2"', f'epsilon = "2"{lower}'))
+        with dc.open(policy=second) as beside:
+            before = beside.budget.left["epsilon"]
+            beside.sql(COUNT, epsilon="0.01", fresh=True)
+            assert before - beside.budget.left["epsilon"] == Fraction("0.05")
+
+
+def test_a_policy_that_gets_its_name_late_keeps_its_budget(folder):
+    """Its ledger belongs to the hash that it had; what the refusals say leads on."""
+    path = edited(policy(folder, "late"), ('name = "late"', ""))
+    with dc.open(policy=path) as curator:
+        curator.sql(COUNT, epsilon=1)
+        owner = curator.ledger.identity
+    assert owner.startswith("sha256:")
+    edited(path, ("[policy]", '[policy]\nname = "late"'))
+    book = f"{path}.ledger"
+    uses = (dc.open, lambda policy: ledger.open_ledger(book, dc.policy.load(policy)))
+    for use in uses:
+        with pytest.raises(LedgerIntegrityError) as no:
+            use(policy=path)
+        assert no.value.hint == f'beside = "{owner}" under [policy]'
+    edited(path, ('name = "late"', f'name = "late"\nbeside = "{owner}"'))
+    with dc.open(policy=path) as curator:
+        assert curator.budget.left["epsilon"] == 1
+        curator.sql(COUNT, epsilon="0.5", fresh=True)
+        curator.ledger.raise_budget(epsilon=3)  # it is its owner's, whatever it is called
+        curator.ledger.consent("late")
+    # with consent on record it may say what it likes: the source moves
+    (folder / "people.parquet").rename(folder / "moved.parquet")
+    edited(path, ("people.parquet", "moved.parquet"), ('epsilon = "2"', 'epsilon = "3"'))
+    with dc.open(policy=path) as moved:
+        assert moved.budget.left["epsilon"] == Fraction("1.5")
+
+
+def test_a_fresh_budget_is_on_record(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = policy(folder, "first")
+    for n in range(1, 3):
+        with dc.open(policy=path) as curator:
+            curator.sql(COUNT, epsilon=1)
+            end = curator.ledger.lines[-1]
+        Path(f"{path}.ledger").unlink()
+        ledger.forget("first", fresh_budget=True, by="Ada")
+        with dc.open(policy=path) as curator:
+            past = curator.ledger.lines[0].content["forgotten"]
+            assert [(p["by"], p["lines"]) for p in past] == [("Ada", 3)] * n
+            assert past[-1]["head"] == end.hash
+            assert f"a fresh budget: {n} earlier ledger" in _description(curator.ledger.lines[0])
+    log = tmp_path / "state" / "discreet" / "log" / "discreet.jsonl"
+    assert log.read_text().count("ledger forgotten") == 2

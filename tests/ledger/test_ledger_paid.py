@@ -78,6 +78,80 @@ def test_a_killed_question_is_answered_under_its_debit(path, key):
     assert curator(path).budget.spent["epsilon"] == Fraction("0.601")
 
 
+# -- keys that another one paid for --------------------------------------------------------
+
+
+def test_a_key_is_bound_to_the_answer_that_it_was_given(opened):
+    book = opened.open()
+    first = book.debit(opened.entry("0.4", source="s", key="one"))
+    book.settle(first, '["answer"]')
+    other = {"source": "s", "key": "two", "analyst": "bob"}
+    assert book.debit(opened.entry("0.4", **other)).stored == '["answer"]'
+    # asked again, even for a new answer, it gives the same one; and it names no other question
+    again = book.debit(opened.entry("0.4", fresh=True, **other))
+    assert (again.charged, again.stored, again.number) == (False, '["answer"]', first.number)
+    with pytest.raises(errors.IdempotencyError, match="another question"):
+        book.debit(opened.entry("0.1", plan="other", **other))
+    assert [line.kind for line in book.lines[1:]] == ["debit", "settle", "key"]
+    assert book.balance().left("epsilon") == Fraction("0.6")
+    book.new_period()
+    with pytest.raises(errors.IdempotencyError, match="earlier period"):
+        book.debit(opened.entry("0.4", **other))
+    assert book.verify().debits == 1
+
+
+def test_a_key_is_bound_to_the_run_that_it_takes_up(opened):
+    book = opened.open()
+    first = book.debit(opened.entry("0.4", source="s", key="one"))
+    taken = book.debit(opened.entry("0.4", source="s", key="two"))
+    assert (taken.charged, taken.number) == (False, first.number)
+    book.settle(taken, None)
+    for key in ("one", "two"):
+        told = book.debit(opened.entry("0.4", source="s", key=key, fresh=True))
+        assert (told.failed, told.number) == (True, first.number)
+    assert book.verify().debits == 1
+
+
+def test_keys_do_not_make_a_ledger_longer_for_nothing(path, given, monkeypatch):
+    monkeypatch.setattr(ledger._ledger, "KEYS", 3)
+    book = ledger.open_ledger(path, given.policy())
+    book.settle(book.debit(given.entry("0.1", source="s")), '["answer"]')
+    for n in range(3):
+        assert book.debit(given.entry("0.1", source="s", key=f"{n}")).stored
+    with pytest.raises(errors.IdempotencyError, match="nothing was charged"):
+        book.debit(given.entry("0.1", source="s", key="3"))
+    assert book.debit(given.entry("0.1", source="s", key="2")).stored
+    assert book.debit(given.entry("0.1", source="s")).stored
+    # another debit for the question has room for its own
+    book.settle(book.debit(given.entry("0.1", source="s", fresh=True)), '["new"]')
+    assert book.debit(given.entry("0.1", source="s", key="3")).stored == '["new"]'
+    assert book.verify().lines == 9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE discreet_lines SET slot = '{slot}' WHERE number = 4",
+        """UPDATE discreet_lines SET body = replace(body, '"debit":2', '"debit":5')
+        WHERE number = 4""",
+    ],
+)
+def test_a_key_cannot_be_moved_to_another_answer(path, given, change):
+    book = ledger.open_ledger(path, given.policy())
+    book.settle(book.debit(given.entry("0.1", source="s")), '["a"]')
+    book.debit(given.entry("0.1", source="s", key="k"))
+    book.settle(book.debit(given.entry("0.1", plan="b", source="s")), '["b"]')
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER discreet_lines_UPDATE")
+    connection.execute(change.format(slot=ledger._outcomes.slot_of(None, "l")))
+    connection.commit()
+    connection.close()
+    with pytest.raises(errors.LedgerIntegrityError):
+        book.debit(given.entry("0.1", source="s", key="l" if "slot" in change else "k"))
+    with pytest.raises(errors.LedgerIntegrityError):
+        book.verify()
+
+
 # -- interrupts ----------------------------------------------------------------------------
 
 

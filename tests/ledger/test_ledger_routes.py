@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from discreet import privacy as p
 from discreet.errors import BudgetExceededError
 from discreet.ledger import Balance, Entry, MemoryLedger, refusal
 from discreet.ledger._protocol import routes
-from discreet.plan import charge
+from discreet.plan import Cost, charge
 
 TABLE = pol.Table("people", [pol.Integer("age", 0, 115), pol.Text("town")])
 DATA = pa.table({"age": [31, 47], "town": ["Ulm", "Ulm"]})
@@ -162,9 +163,9 @@ def test_the_words_are_in_one_currency():
 
 
 def test_old_caps_have_one_route():
-    assert routes({"rho": 1, "delta": 1}, []) == (("rho", "delta"),)
+    assert routes({"rho": 1, "delta": 1}) == (("rho", "delta"),)
     amounts = {"rho": (Fraction(0), Fraction(1)), "delta": (Fraction(0), Fraction(1))}
-    assert Balance("zcdp", amounts, routes(amounts, [])).currency == "rho"
+    assert Balance("zcdp", amounts, routes(amounts)).currency == "rho"
     assert MemoryLedger(pol.Policy([TABLE], pol.Budget(rho="1", delta="1e-6"))).balance().fits
 
 
@@ -176,3 +177,26 @@ def test_margins_are_met_by_noise_that_finds_room():
     assert answer.record()["statement"]["noise"] == "laplace"
     opened.sql(COUNT.format(3), epsilon="0.5", delta="1e-7")
     opened.sql(COUNT.format(4), epsilon="0.5")
+
+
+def tiny(own="routes", **more):
+    """Spending whose δ of Gaussian noise disappears in what is written of it."""
+    long = Fraction(1, 3**400)
+    cost = Cost(Fraction(1, 100), long + Fraction(1, 2**900), Fraction(1, 10**5), long)
+    return replace(entry(cost, "tiny"), policy=own, **more)
+
+
+def test_a_route_that_was_closed_stays_closed():
+    """Totals are rounded to multiples of 2^-256, and with them the δ that had closed it."""
+    opened = curator()
+    opened.ledger.debit(tiny())
+    state = opened.ledger.state
+    assert all(cost.delta == cost.rho_delta for cost in state.spent.values())
+    assert state.by_rho
+    assert opened.ledger.lines[-1].content["by_rho"] is True
+    assert opened.ledger.balance().routes == (("rho", "delta"),)
+    with pytest.raises(BudgetExceededError):
+        opened.ledger.debit(entry(charge([p.Pure("1.5")]), "x"))
+    assert opened.ledger.verify().debits == 1
+    opened.ledger.new_period()
+    opened.ledger.debit(entry(charge([p.Pure("1.5")]), "x"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from discreet import errors, ledger
-from discreet.ledger import _postgres, _sqlite
+from discreet.ledger import _chain, _postgres, _sqlite
 from discreet.ledger._chain import GENESIS, Head, jump_of, next_line, reached
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._state import FORMAT
@@ -307,9 +307,7 @@ def test_format_1_is_brought_to_the_present(old, given):
 
 
 def test_format_2_is_brought_to_the_present(path, given):
-    connection = sqlite3.connect(path)
-    connection.executescript(OLD.with_name("format_2.sql").read_text())
-    connection.close()
+    _loaded(path, "format_2.sql")
     book = ledger.adopt(path)
     assert [line.kind for line in book.lines][14:] == ["format", "adopt"]
     assert (book.state.format, book.verify().debits) == (FORMAT, 5)
@@ -394,8 +392,49 @@ def test_format_2_of_postgresql_is_brought_to_the_present(postgres_url, given):
     assert [line.kind for line in book.lines][14:] == ["format"]
     assert (book.state.format, book.verify().debits) == (FORMAT, 5)
     assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
-    book.consent("others")
-    assert ledger.open_ledger(url, "people").state.guests == ("others",)
+    keyed = given.entry("0.5", plan="q4", source="s", key="taken up")
+    assert book.debit(keyed).stored == '["answer 4"]'
+    assert ledger.open_ledger(url, "people").lines[-1].kind == "key"
+
+
+def _loaded(path, script):
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD.with_name(script).read_text())
+    connection.close()
+
+
+def test_format_3_is_brought_to_the_present(path, given):
+    """Its totals had been rounded, so that the route of ε was open once more."""
+    _loaded(path, "format_3.sql")
+    with pytest.raises(errors.LedgerIntegrityError, match="no anchor"):
+        ledger.open_ledger(path)
+    book = ledger.adopt(path)
+    assert [line.kind for line in book.lines][19:] == ["format", "adopt"]
+    assert book.lines[19].content["by_rho"] is True
+    assert (book.state.format, book.verify().debits) == (FORMAT, 7)
+    assert all(cost.delta == cost.rho_delta for cost in book.state.spent.values())
+    assert book.balance().routes == (("rho", "delta"),)
+    assert book.state.guests == {"others": None}
+    assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    book.new_period()
+    assert book.balance().routes == (("epsilon", "delta"), ("rho", "delta"))
+    assert ledger.open_ledger(path).verify().lines == 22
+
+
+def test_format_3_of_postgresql_is_brought_to_the_present(postgres_url, given):
+    kinds = str(tuple(kind for kind in _chain.KINDS if kind not in {"key", "vouch"}))
+    steps = [s for s in _postgres._FROM_1[:-1] if "_check" not in s]
+    old = "ALTER TABLE discreet_lines DROP CONSTRAINT discreet_lines_kind_check"
+    new = f"ALTER TABLE discreet_lines ADD CHECK (kind IN {kinds})"
+    made = (old, new, *steps, "INSERT INTO discreet_format VALUES (3)")
+    url = _served(postgres_url, OLD.with_name("format_3.sql"), ", jump, settles", *made)
+    book = ledger.open_ledger(url, "people")
+    assert [line.kind for line in book.lines][19:] == ["format"]
+    assert (book.state.format, book.verify().debits) == (FORMAT, 7)
+    assert book.balance().routes == (("rho", "delta"),)
+    keyed = given.entry("0.5", plan="q4", source="s", key="taken up")
+    assert book.debit(keyed).stored == '["answer 4"]'
+    assert ledger.open_ledger(url, "people").verify().lines == 21
 
 
 def test_format_1_of_postgresql_is_brought_to_the_present(old_server, given):

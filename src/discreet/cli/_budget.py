@@ -210,7 +210,9 @@ def _description(line: Line) -> str:
     body = line.content
     match line.kind:
         case "open":
-            return "the ledger begins"
+            past = len(body.get("forgotten", ()))
+            before = f", a fresh budget: {_print.plural(past, 'earlier ledger')} forgotten"
+            return f"the ledger begins{before if past else ''}"
         case "debit":
             if body["plan"] == RESTORED:
                 return str(body["external"])
@@ -220,19 +222,28 @@ def _description(line: Line) -> str:
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
         case "settle":
             return f"line {body['debit']} {'is answered' if body['record'] else 'has failed'}"
+        case "key":
+            return f"key {body['key']} is given what line {body['debit']} has paid for"
         case "format":
             return f"format {body['format']} begins"
-        case "budget":
-            words = "new totals or shares"
-        case "close" | "reopen":
-            words = f"{line.kind} {'everything' if body['table'] == '*' else body['table']}"
-        case "consent":
-            words = f"policy {body['policy']} may spend from it"
-        case "period":
-            words = "a new period"
-        case _:
-            words = line.kind
+    words = _decision(line.kind, body)
     return f"{words}: {body['note']}" if body.get("note") else words
+
+
+def _decision(kind: str, body: dict[str, Any]) -> str:
+    """What an owner has decided."""
+    match kind:
+        case "budget":
+            return "new totals or shares"
+        case "close" | "reopen":
+            return f"{kind} {'everything' if body['table'] == '*' else body['table']}"
+        case "consent":
+            return f"policy {body['policy']} may spend from it"
+        case "vouch":
+            return f"its owner answers for {body['source']}"
+        case "period":
+            return "a new period"
+    return kind
 
 
 def _noise(text: str) -> str:

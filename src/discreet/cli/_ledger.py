@@ -147,13 +147,14 @@ def forget(
         bool,
         typer.Option("--fresh-budget", help="A fresh budget is meant, whatever was spent."),
     ] = False,
+    by: By = "owner",
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
     """Forget a ledger that is gone together with its data: the next one starts afresh."""
     on_ledger(
-        "ledger forget", "forget", ctx, policy, ledger, fresh_budget=fresh_budget,
+        "ledger forget", "forget", ctx, policy, ledger, fresh_budget=fresh_budget, by=by,
         as_json=as_json, within="_operate",
     )  # fmt: skip
 
@@ -174,6 +175,24 @@ def consent(
     """Let another policy over the same data spend from this budget, on record."""
     on_ledger(
         "ledger consent", "consent", ctx, policy, ledger, to=to, note=note, by=by,
+        as_json=as_json, within="_operate",
+    )  # fmt: skip
+
+
+@ledger_app.command()
+def vouch(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As the refusal names it.")],
+    *,
+    note: Note = "",
+    by: By = "owner",
+    policy: PolicyFile = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Answer, on record, for a source that could be under another budget unseen."""
+    on_ledger(
+        "ledger vouch", "vouch", ctx, policy, ledger, source=source, note=note, by=by,
         as_json=as_json, within="_operate",
     )  # fmt: skip
 

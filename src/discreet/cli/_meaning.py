@@ -72,6 +72,7 @@ def of_ledger(where: Where, group: int, table: str | None, html: Path | None) ->
         "epsilon": statement.epsilon,
         "factor": statement.factor,
         "accuracy": statement.attacker.accuracy(),
+        "lost": statement.lost,
         "text": str(statement),
     }
     return Reply(data, lambda console: say(console, str(statement)))

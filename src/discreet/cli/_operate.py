@@ -79,12 +79,12 @@ def adopt(where: Where, *, note: str, by: str) -> Reply:
     return decided(adopt(where.place(), where.load(), by=by, note=note), "the ledger is adopted")
 
 
-def forget(where: Where, *, fresh_budget: bool) -> Reply:
+def forget(where: Where, *, fresh_budget: bool, by: str) -> Reply:
     """Forget a ledger that is gone."""
     from discreet.ledger import forget  # noqa: PLC0415 - imported when used
 
     policy = where.load()
-    forget(policy, where.place(), fresh_budget=fresh_budget)
+    forget(policy, where.place(), fresh_budget=fresh_budget, by=by)
     said = f"the ledger of {policy.identity} is forgotten; the next one starts a fresh budget"
     return Reply({"decision": said}, lambda console: say(console, f"{said}.", "green"))
 
@@ -94,6 +94,13 @@ def consent(where: Where, *, to: str, note: str, by: str) -> Reply:
     ledger = ledger_of(where, "decide")
     ledger.consent(to, by=by, note=note)
     return decided(ledger, f"{to} spends from this budget")
+
+
+def vouch(where: Where, *, source: str, note: str, by: str) -> Reply:
+    """Answer for a source that could have another budget."""
+    ledger = ledger_of(where, "decide")
+    ledger.vouch(source, by=by, note=note)
+    return decided(ledger, f"its owner answers for {source}")
 
 
 def external(

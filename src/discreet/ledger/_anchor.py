@@ -43,7 +43,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from discreet._canonical import canonical, digest
 from discreet._log import state_directory
@@ -59,6 +59,9 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 _MODE: Final = 0o600
 _OWN: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
 """No link is followed: it could lead to a file of somebody else's choice."""
+_MOST: Final = 1 << 20
+_KEPT: Final = 16
+"""Forgotten ledgers that the first line of the next one names."""
 _SHORTEST: Final = 0.0005
 _LONGEST: Final = 0.02
 
@@ -338,6 +341,30 @@ def state_file(*parts: str) -> str:
         return str(state_directory().joinpath(*parts))
     except RuntimeError:
         raise _unusable("in the state directory") from None
+
+
+def forgotten(policy: str) -> list[dict[str, Any]]:
+    """Ledgers of a policy that its owner had this user forget: their ends, and who decided."""
+    try:
+        with own_file(_forgotten(policy)) as file:
+            lines = read_at(file, _MOST, 0).decode("utf-8", "replace").splitlines()
+            return [json.loads(line) for line in lines][-_KEPT:]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        raise _unusable(_forgotten(policy)) from None
+
+
+def forget(policy: str, **said: Any) -> None:
+    """Enter for good that a ledger was forgotten, then remove its mark."""
+    with locked(_forgotten(policy)) as file:
+        write_at(file, f"{canonical(said)}\n".encode(), os.lseek(file, 0, os.SEEK_END))
+        os.fsync(file)
+    of_user(policy).remove()
+
+
+def _forgotten(policy: str) -> str:
+    return state_file(f"{digest(policy)[:32]}.forgotten")
 
 
 def of_user(policy: str) -> Anchor:

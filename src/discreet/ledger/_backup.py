@@ -13,6 +13,8 @@ that is what is debited. If the total was raised, or a period begun, on a missin
 then under that decision, which the owner must put on record anew to spend again. Runs
 that were open in the backup may have been answered on a missing line, so they have
 failed. ∎
+What the lost lines meant for a person is read off the same claim: the debit says which budget
+covers it, and how many debits before it.
 In a currency that the budget is not kept in, the missing lines have no such bound: there an
 amount is entered that no later budget in that currency will hold.
 """
@@ -230,9 +232,17 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
         # its answer may have been released on a line that is lost: there must be no other
         line = lines[number - 1]
         settle_in(turn, Receipt(number, line.hash, line.when), None)
+    earlier = _debits(lines)
     body = debit_body(state, entry) | {"by": by}
+    body["covers"] = {"budget": dict(state.budget), "debits": earlier}
     question = body["question"] = question_of(state, entry, body["cost"])
     turn.append("debit", body, question=question)
+
+
+def _debits(lines: Sequence[Line]) -> int:
+    """Debits of the last period that a backup knows."""
+    begun = max((n for n, line in enumerate(lines) if line.kind == "period"), default=0)
+    return sum(line.kind == "debit" for line in lines[begun:])
 
 
 def _left(state: State) -> Cost:

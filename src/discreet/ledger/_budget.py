@@ -125,7 +125,7 @@ def balance(state: State, analyst: str | None = None) -> Balance:
             spent[currency] += price
     amounts = {c: (spent[c], total * part) for c, total in totals.items()}
     # whether a route is open is a matter of the whole, on which the proof rests
-    ways = routes(totals, state.spent.values())
+    ways = routes(totals, pure=state.pure)
     return Balance(budget.accounting, amounts, ways, budget.delta)
 
 

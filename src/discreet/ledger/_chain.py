@@ -25,11 +25,11 @@ from discreet._canonical import canonical, digest
 from discreet.errors import BudgetExceededError, LedgerError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, after, read_cost
+from discreet.ledger._state import State, after, read_budget, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
-                "format", "consent")  # fmt: skip
+                "format", "consent", "key", "vouch")  # fmt: skip
 
 
 RESTORED: Final = "restore"
@@ -82,12 +82,14 @@ class Line:
     def entry(self, policy: str) -> Entry:
         """The debit that this line records."""
         b = self.content
+        covers = b.get("covers")
         return Entry(
             policy=policy,
             cost=read_cost(b["cost"]),
             tables=tuple(b["tables"]),
             runs=b.get("runs", True),
             external=b.get("external"),
+            covers=covers and (read_budget(covers["budget"]), covers["debits"]),
             **{
                 name: b[name]
                 for name in ("fingerprint", "analyst", "plan", "noise", "neighbours", "unit",

@@ -48,13 +48,10 @@ def claim(sources: Iterable[str], policy: Policy, *, enter: bool = True) -> None
                 f"{os.path.dirname(path)}",  # noqa: PTH120 - the path is text everywhere here
             ) from None
         if payer not in names:
-            unnamed = names[0].startswith("sha256:")
             raise LedgerIntegrityError(
                 f"this source has a budget already, under policy {names[0]!r}: a policy of "
                 "another name over the same data would be a fresh one",
-                hint='name = "…" under [policy] of the other one, then beside = "…" here'
-                if unnamed
-                else f'beside = "{names[0]}" under [policy]',
+                hint=f'beside = "{names[0]}" under [policy]',
             )
 
 

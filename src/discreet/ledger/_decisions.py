@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from discreet._exact import Number, decimal, show
-from discreet.errors import Hint, LedgerError, ParameterError
+from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _budget
 from discreet.ledger._state import (
     EVERYTHING,
@@ -23,6 +24,11 @@ from discreet.policy import Policy
 
 class Decisions(ABC):
     """What an owner can put on record."""
+
+    @property
+    @abstractmethod
+    def units(self) -> dict[str, list[str | None]] | None:
+        """What the policy's prices protect; None where only its identity is known."""
 
     @abstractmethod
     def _decide(
@@ -117,8 +123,31 @@ class Decisions(ABC):
         self._decide("period", lambda _: {}, by, note)
 
     def consent(self, to: str, *, by: str = "owner", note: str = "") -> None:
-        """Let another policy over the same data spend from this budget: one cap for both."""
-        self._decide("consent", lambda _: {"policy": to}, by, note)
+        """Let another policy over the same data spend from this budget: one cap for both.
+
+        Losses add up only where they are losses of the same people, so the units of this
+        policy's tables go on record, and the other policy must state them too.
+        """
+        units = self.units
+        if units is None:
+            raise LedgerError(
+                "consent records whom the budget protects, and that stands in its policy",
+                hint="give the policy as well: open_ledger(ledger, policy)",
+            )
+        self._decide("consent", lambda _: {"policy": to, "units": units}, by, note)
+
+    def vouch(self, source: str, *, by: str = "owner", note: str = "") -> None:
+        """Answer for a source whose data cannot be told from those of another budget.
+
+        Parameters
+        ----------
+        source
+            What a refusal names: a foreign table, a server of unknown identity, a view over
+            files. The owner's word is that no other budget is spent on its data.
+        by, note
+            Who decided, and why.
+        """
+        self._decide("vouch", lambda _: {"source": source}, by, note)
 
 
 def _check_raise(state: State, caps: Any, changes: Mapping[str, Any]) -> None:
@@ -130,6 +159,59 @@ def _check_raise(state: State, caps: Any, changes: Mapping[str, Any]) -> None:
                 f"this would lower the budget: its {currency} would be smaller than it is",
                 hint=Hint.call("raise_budget", "discreet budget raise", **own, lower=True),
             )
+
+
+def owns(policy: Policy, identity: str) -> bool:
+    """Whether an identity is that of a policy, or was before it got its name."""
+    return identity in {policy.identity, replace(policy, name=None).identity}
+
+
+def units_of(policy: Policy) -> dict[str, list[str | None]]:
+    """Neighbours and unit of each private table: whom a price protects."""
+    private = (t for t in policy.tables.values() if not t.public)
+    return {t.name: [t.neighbours.value, t.unit] for t in private}
+
+
+def consenting(where: str, to: str) -> Hint:
+    """Decision that lets a policy spend from the budget of another one."""
+    return Hint.call(f'open_ledger("{where}", policy).consent', "discreet ledger consent", to=to)
+
+
+def check_units(host: str, where: str, state: State, policy: Policy) -> None:
+    """Refuse units that are not those under which one budget serves several policies.
+
+    A table of the same name must be protected as it is there; one of another name as all
+    tables are there.
+    """
+    own = units_of(policy)
+    guest = policy.identity in state.guests and not owns(policy, host)
+    agreed = [state.guests[policy.identity]] if guest else list(state.guests.values())
+    for there in agreed:
+        if there is None:
+            if not guest:
+                continue  # consent of an earlier format
+            raise LedgerIntegrityError(
+                f"the owner of {host!r} has consented before units were on record",
+                hint=consenting(where, policy.identity),
+            )
+        for name, unit in own.items():
+            known = [there[name]] if name in there else list(there.values()) if guest else [unit]
+            if any(other != unit for other in known):
+                raise _other_unit(host, name, unit, known, guest=guest)
+
+
+def _other_unit(
+    host: str, name: str, unit: list[str | None], known: list[Any], *, guest: bool
+) -> LedgerIntegrityError:
+    said = [f"{n} of {'a row' if u is None else u}" for n, u in (unit, *known)]
+    where = f"the budget of {host!r}" if guest else "the record that its guests agreed to"
+    return LedgerIntegrityError(
+        f"table {name!r} protects {said[0]}, but {where} protects {' and '.join(said[1:])}: "
+        "losses of different units do not add up",
+        hint="state the same unit and neighbours, and name the table as there"
+        if guest
+        else "discreet ledger consent --to NAME, for each of its guests",
+    )
 
 
 def agree(where: str, state: State, policy: Policy) -> None:

@@ -57,7 +57,7 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark, check_watch
+from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark, check_watch, forgotten
 from discreet.ledger._chain import (
     Head,
     Line,
@@ -70,9 +70,11 @@ from discreet.ledger._chain import (
     reached,
     seals,
 )
-from discreet.ledger._decisions import Decisions, agree
+from discreet.ledger._decisions import Decisions, agree, check_units, consenting, owns, units_of
 from discreet.ledger._group import group_of
 from discreet.ledger._outcomes import (
+    KEYS,
+    binding,
     check_store,
     debit_body,
     outcome_of,
@@ -136,7 +138,8 @@ class ChainedLedger(Decisions):
         self._store = store
         self._anchors = tuple(anchors)
         self.identity = identity
-        self._guest = None if policy is None or policy.identity == identity else policy.identity
+        self._guest = None if policy is None or owns(policy, identity) else policy.identity
+        self._units = None if policy is None else units_of(policy)
         if purpose in {"decide", "adopt"}:
             self._check_owner()
         self.claims = bool(self._anchors) and purpose not in {"look", "try"}
@@ -147,6 +150,11 @@ class ChainedLedger(Decisions):
     def where(self) -> str:
         """Path, server or ``":memory:"``."""
         return self._store.where
+
+    @property
+    def units(self) -> dict[str, list[str | None]] | None:
+        """Neighbours and unit of each private table of the policy, where that is known."""
+        return self._units
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r}, policy {self.identity!r})"
@@ -181,6 +189,8 @@ class ChainedLedger(Decisions):
     ) -> str:
         """Open, and write what is missing: the first line, a newer format, marks."""
         opening: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
+        if self._anchors and (past := forgotten(self.identity)):
+            opening["forgotten"] = past
         if policy is not None:  # before the locks: it may take a moment
             opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
         with self._held() as anchors:
@@ -218,15 +228,15 @@ class ChainedLedger(Decisions):
         state = head.content
         if state.policy != self.identity:
             raise foreign(self.where, state.policy, self.identity)
-        if policy is not None and policy.identity not in (self.identity, *state.guests):
+        if self._guest is not None and self._guest not in state.guests:
             raise LedgerIntegrityError(
-                f"policy {policy.identity!r} wants to spend from the budget of {self.identity!r}, "
+                f"policy {self._guest!r} wants to spend from the budget of {self.identity!r}, "
                 "whose owner has not consented",
-                hint=Hint.call(f'open_ledger("{self.where}").consent', "discreet ledger consent",
-                               to=policy.identity),
-            )  # fmt: skip
+                hint=consenting(self.where, self._guest),
+            )
         if policy is not None and purpose in {"ask", "try"}:
             agree(self.where, state, policy)
+            check_units(self.identity, self.where, state, policy)
         first = tx.line(1)
         if first is None:
             raise damaged(1)
@@ -387,11 +397,23 @@ class ChainedLedger(Decisions):
             then = self._admit(state, entry, body, turn.head.number + 1)
             line = turn.append("debit", body, then, slot=slot, question=question)
             receipt = Receipt(line.number, line.hash, line.when)
+        elif slot is not None and turn.tx.in_slot(slot) is None:
+            if turn.tx.bound(question, receipt.number) >= KEYS:
+                raise IdempotencyError(
+                    f"{KEYS} keys have taken up the answer that another one has paid for; nothing "
+                    "was charged",
+                    hint="ask without a key, or with one that was used for it",
+                )
+            turn.append("key", binding(entry, question, receipt.number, receipt.hash),
+                        slot=slot, question=question)  # fmt: skip
         entry.live.add(receipt.hash)
         return receipt
 
     def found(self, entry: Entry) -> Receipt | None:
-        """Give the stored answer that an equal question has, or its key; nothing is written."""
+        """Give the stored answer that an equal question has, or its key; nothing is written.
+
+        A key is not bound to what it finds here: a service keeps its own account of keys.
+        """
         self._acceptable(entry)
         with self.reading() as (tx, head):
             question = question_of(head.content, entry, cost_body(entry.cost))
@@ -439,13 +461,17 @@ class ChainedLedger(Decisions):
             )
         if number is None:
             return None
-        line = tx.line(number)
+        line, by = tx.line(number), None
+        if line is not None and line.kind == "key":
+            by = reached(tx.line, head, number).content
+            number, line = by["debit"], tx.line(by["debit"])
         if line is None or line.kind != "debit" or not seals(line):
             raise damaged(number)
         paid = line.entry(self.identity)
         runs = line.content.get("runs", True)
         outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
-        if keyed and slot_of(paid.analyst, paid.key) != slot:
+        named = (paid.analyst, paid.key) if by is None else (by["analyst"], by["key"])
+        if keyed and (slot_of(*named) != slot or (by and by["line"] != line.hash)):
             raise damaged(number)
         first = line.content.get("question") or _asked_in(tx, number)
         same = same_question(head.content, entry, first) and paid.external == entry.external
@@ -488,7 +514,7 @@ class ChainedLedger(Decisions):
         except LedgerError as refusal:
             note("ledger refused", refusal, policy=self.identity, said=refusal.message)
             raise
-        if policy.identity != self.identity:  # whoever spends from it sets no lower one
+        if self._guest is not None:  # whoever spends from it sets no lower one
             minimum = max(minimum, state.limits.minimum)
         return _budget.least_cost(replace(state.limits, minimum=minimum))
 
@@ -582,5 +608,5 @@ def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
     return LedgerIntegrityError(
         f"the ledger {where!r} belongs to policy {owner!r}, not to {asked!r}: renaming a policy "
         "does not make a fresh budget",
-        hint=f'[policy] name = "{owner}"' if not owner.startswith("sha256:") else None,
+        hint=f'{"beside" if owner.startswith("sha256:") else "name"} = "{owner}" under [policy]',
     )

@@ -54,6 +54,9 @@ class _Book:
     def asked(self, question: str) -> list[int]:
         return self.questions.get(question, [])[::-1]
 
+    def bound(self, question: str, since: int) -> int:
+        return sum(self.chain[n - 1].kind == "key" and n > since for n in self.asked(question))
+
     def settled(self, number: int) -> int | None:
         return self.settlements.get(number)
 

@@ -18,6 +18,7 @@ from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Ledger
 from discreet.ledger._sqlite import SqliteStore
+from discreet.ledger._turn import now
 from discreet.ledger._witness import Witness
 from discreet.plan import Cost
 from discreet.policy import Policy
@@ -241,10 +242,12 @@ def forget(
     where: str | os.PathLike[str] | None = None,
     *,
     fresh_budget: bool = False,
+    by: str = "owner",
 ) -> None:
     """Forget that a policy ever had a ledger: the next one begins with a fresh budget.
 
-    For owners, when the data are gone too or the policy was only a trial.
+    For owners, when the data are gone too or the policy was only a trial. The first line of
+    the next ledger says that there was one before, how long it was, and who had it forgotten.
 
     Parameters
     ----------
@@ -255,6 +258,8 @@ def forget(
     fresh_budget
         The owner's word that a fresh budget is meant. What was spent before on data that
         are still there is counted no more.
+    by
+        Who decides; goes on record.
 
     Raises
     ------
@@ -268,8 +273,7 @@ def forget(
             "budget: what was spent on it before would count no more",
             hint=Hint("fresh_budget", True),
         )
-    anchor = _anchor.of_user(identity)
-    mark = anchor.read()
+    mark = _anchor.of_user(identity).read()
     given = [] if where is None else [os.fspath(where)]
     places = {address(g) if is_server(g) else os.path.realpath(g): g for g in given}
     if mark is not None and mark.where != MEMORY:
@@ -283,8 +287,9 @@ def forget(
     for place in places:
         if "://" not in place:
             _anchor.beside(place).remove()
-    anchor.remove()
-    note("ledger forgotten", policy=identity, place=", ".join(places))
+    end = {} if mark is None else {"lines": mark.number, "head": mark.hash}
+    _anchor.forget(identity, at=now(), by=by, **end)
+    note("ledger forgotten", policy=identity, place=", ".join(places), by=by)
 
 
 def holds(place: str, named: str, identity: str) -> bool:

@@ -14,6 +14,10 @@ collision. ∎ So an answer that was deleted, edited or moved to another questio
 refused, and never made again for free. A backup from between debit and settling
 has fewer lines than the anchors know.
 
+A key whose question another debit has paid for is bound to that debit by a line of its own,
+at most :data:`KEYS` of them for a debit: nothing is charged for it, and the chain must not
+grow for nothing. Asked again, the key gives that debit's outcome.
+
 What finds a line (slot, question, settled debit) is stored beside it. What is found
 is compared with the sealed body; what is *not* found although it is there can only
 cost a second price, and :func:`check_store` sees it.
@@ -24,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
 from discreet._canonical import canonical, digest
 from discreet.errors import LedgerIntegrityError
@@ -33,6 +37,9 @@ from discreet.ledger._chain import RESTORE, Head, Line, damaged, reached, replay
 from discreet.ledger._protocol import Entry, charge
 from discreet.ledger._state import State, coarse, cost_body, rational
 from discreet.ledger._store import Transaction
+
+KEYS: Final = 256
+"""Keys that may be bound to one debit besides the one that paid."""
 
 
 def slot_of(analyst: str | None, key: str | None) -> str | None:
@@ -57,6 +64,17 @@ def same_question(state: State, entry: Entry, question: str | None) -> bool:
     rest = [entry.source, *asked(entry)]
     groups = _budget.groups_of(entry.analyst)
     return question in {digest(canonical([state.period, group, *rest])) for group in groups}
+
+
+def binding(entry: Entry, question: str, number: int, line: str) -> dict[str, object]:
+    """Body of the line that binds a key to a debit that it did not pay."""
+    return {
+        "debit": number,
+        "line": line,
+        "question": question,
+        "analyst": entry.analyst,
+        "key": entry.key,
+    }
 
 
 def settling(line: Line, question: str, record: str | None) -> dict[str, object]:
@@ -129,15 +147,16 @@ def check_store(tx: Transaction, lines: Sequence[Line], head: Head) -> None:
         before, line = found
         if row != (line.number, *_columns(before, line, questions)):
             raise _spoilt(line.number, "is found under another key, question or debit")
-        if line.kind == "settle":
+        if line.kind in {"settle", "key"}:
             body = line.content
             debit = body["debit"]
             own = lines[debit - 1] if 0 < debit < line.number else None
-            if own is None or debit in records or debit not in questions:
+            if own is None or (body["line"], body["question"]) != (own.hash, questions.get(debit)):
                 raise damaged(line.number)
-            if (body["line"], body["question"]) != (own.hash, questions[debit]):
-                raise damaged(line.number)
-            records[debit] = body["record"]
+            if line.kind == "settle":
+                if debit in records:
+                    raise damaged(line.number)
+                records[debit] = body["record"]
     if head.content.format > 1:
         _check_answers(tx, head, lines, records, questions)
     elif any(number not in questions for number, _ in tx.answers()):
@@ -151,6 +170,8 @@ def _columns(
     body = line.content
     if line.kind == "settle":
         return None, None, body["debit"]
+    if line.kind == "key":
+        return slot_of(body["analyst"], body["key"]), body["question"], None
     if line.kind != "debit" or before is None:
         return None, None, None
     entry = line.entry(before.policy)
@@ -202,6 +223,8 @@ def debit_body(state: State, entry: Entry) -> dict[str, Any]:
         "cost": cost_body(entry.cost),
         "accounting": state.limits.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
+        # exactly: what is written of the amounts may be rounded
+        **({} if entry.cost.delta == entry.cost.rho_delta else {"by_rho": True}),
         **({} if entry.runs else {"runs": False}),
         **({} if entry.external is None else {"external": entry.external}),
     }

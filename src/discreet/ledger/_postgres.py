@@ -37,8 +37,8 @@ _SCHEMA: Final = (
         previous text NOT NULL CHECK (length(previous) = 64),
         hash text NOT NULL CHECK (length(hash) = 64),
         jump text CHECK (length(jump) = 64),
-        slot text CHECK (slot IS NULL OR kind = 'debit'),
-        question text CHECK ((question IS NOT NULL) = (kind = 'debit')),
+        slot text CHECK (slot IS NULL OR kind IN ('debit', 'key')),
+        question text CHECK ((question IS NOT NULL) = (kind IN ('debit', 'key'))),
         settles bigint CHECK ((settles IS NOT NULL) = (kind = 'settle')),
         PRIMARY KEY (policy, number),
         UNIQUE (policy, slot),
@@ -62,9 +62,19 @@ _SCHEMA: Final = (
     "CREATE TABLE discreet_format (version integer NOT NULL)",
     f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
+_ALLOWED: Final = {
+    "kind_check": f"kind IN {KINDS}",
+    "check": "slot IS NULL OR kind IN ('debit', 'key')",
+    "check1": "(question IS NOT NULL) = (kind IN ('debit', 'key'))",
+}
+"""What lines may hold, by the ends of the names that PostgreSQL gave the first ones."""
+_RULES: Final = tuple(
+    f"ALTER TABLE discreet_lines DROP CONSTRAINT discreet_lines_{name}, "
+    f"ADD CONSTRAINT discreet_lines_{name} CHECK ({rule})"
+    for name, rule in _ALLOWED.items()
+)
 _FROM_1: Final = (
-    "ALTER TABLE discreet_lines DROP CONSTRAINT discreet_lines_kind_check",
-    f"ALTER TABLE discreet_lines ADD CHECK (kind IN {KINDS})",
+    *_RULES,
     "ALTER TABLE discreet_lines ADD COLUMN jump text CHECK (length(jump) = 64)",
     """ALTER TABLE discreet_lines ADD COLUMN settles bigint
         CHECK ((settles IS NOT NULL) = (kind = 'settle'))""",
@@ -72,7 +82,7 @@ _FROM_1: Final = (
     "CREATE TABLE discreet_format (version integer NOT NULL)",
     f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
-_FROM_2: Final = (*_FROM_1[:2], f"UPDATE discreet_format SET version = {FORMAT}")  # noqa: S608 - as above
+_FROM_2: Final = (*_RULES, f"UPDATE discreet_format SET version = {FORMAT}")  # noqa: S608 - as above
 SCHEMA: Final = "public, pg_temp"
 """Where tables are found, whatever path a role has: one database, one ledger of a policy."""
 _LOCK: Final = 0x646973637265
@@ -121,7 +131,7 @@ class PostgresStore:
             if self._format(connection) in (FORMAT, None):
                 return
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            steps = {1: _FROM_1, 2: _FROM_2}.get(self._format(connection) or 0, ())
+            steps = {1: _FROM_1, 2: _FROM_2, 3: _FROM_2}.get(self._format(connection) or 0, ())
             for statement in steps:  # none if somebody was faster
                 connection.execute(statement.encode())
 

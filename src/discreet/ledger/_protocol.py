@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
 from discreet._print import plural
 from discreet.plan import Cost
+from discreet.policy import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ class Entry:
         meters something that another debit has paid for, or enters a loss from elsewhere.
     external
         What was released by other software, for a loss from elsewhere.
+    covers
+        For lines that are lost: the budget whose filter bounds them together with so many
+        debits before them. Losses are read off it, and not off the cost, which only keeps
+        budgets shut.
     live
         Hashes of debits whose runs go on in this process, where its own is entered: a
         fresh question is none of theirs.
@@ -67,6 +72,7 @@ class Entry:
     fresh: bool = False
     runs: bool = True
     external: str | None = None
+    covers: tuple[Budget, int] | None = None
     live: set[str] = field(default_factory=set, compare=False, repr=False)
 
 
@@ -120,12 +126,14 @@ def charge(totals: Collection[str], cost: Cost) -> dict[str, Fraction]:
     return {currency: price[currency] for currency in price if currency in totals}
 
 
-def routes(totals: Collection[str], spent: Iterable[Cost]) -> tuple[Route, ...]:
-    """Ways to pay: each is a set of currencies that must all have room."""
+def routes(totals: Collection[str], *, pure: bool = True) -> tuple[Route, ...]:
+    """Ways to pay: each is a set of currencies that must all have room.
+
+    `pure`: there is no δ beyond that of selections, of Gaussian noise or of numerical
+    composition.
+    """
     if not {"epsilon", "rho"} <= set(totals):
         return (tuple(c for c in ("epsilon", "rho", "delta") if c in totals),)
-    # a δ beyond that of selections is one of Gaussian noise or of numerical composition
-    pure = all(cost.delta == cost.rho_delta for cost in spent)
     by_rho = ("rho", "delta")
     return (("epsilon", "delta"), by_rho) if pure else (by_rho,)
 
@@ -145,7 +153,7 @@ class Balance:
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "routes", self.routes or routes(self.amounts, ()))
+        object.__setattr__(self, "routes", self.routes or routes(self.amounts))
 
     def left(self, currency: str) -> Fraction:
         """What remains of one currency."""
@@ -186,7 +194,7 @@ class Balance:
         """Balance if `cost` were paid."""
         price = charge(self.amounts, cost)
         amounts = {c: (s + price[c], t) for c, (s, t) in self.amounts.items()}
-        open_ = set(routes(amounts, [cost]))
+        open_ = set(routes(amounts, pure=cost.delta == cost.rho_delta))
         return replace(self, amounts=amounts, routes=tuple(r for r in self.routes if r in open_))
 
     def more(self, cost: Cost) -> int | None:

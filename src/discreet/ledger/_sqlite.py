@@ -50,8 +50,8 @@ _SCHEMA: Final = (
         previous TEXT NOT NULL CHECK (length(previous) = 64),
         hash TEXT NOT NULL CHECK (length(hash) = 64),
         jump TEXT CHECK (jump IS NULL OR length(jump) = 64),
-        slot TEXT CHECK (slot IS NULL OR kind = 'debit'),
-        question TEXT CHECK ((question IS NOT NULL) = (kind = 'debit')),
+        slot TEXT CHECK (slot IS NULL OR kind IN ('debit', 'key')),
+        question TEXT CHECK ((question IS NOT NULL) = (kind IN ('debit', 'key'))),
         settles INTEGER CHECK ((settles IS NOT NULL) = (kind = 'settle'))
     ) STRICT""",
     "CREATE INDEX IF NOT EXISTS discreet_questions ON discreet_lines (question)",
@@ -86,7 +86,7 @@ _KEPT: Final = {
     "discreet_answers": "policy, number, record",
 }
 """Columns of format 1, in an order that keeps references whole."""
-_ADDED: Final = {1: "", 2: ", jump, settles"}
+_ADDED: Final = {1: "", 2: ", jump, settles", 3: ", jump, settles"}
 """Columns that the lines of each earlier format have besides."""
 
 

@@ -25,13 +25,16 @@ EVERYTHING: Final = "*"
 
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Version of the format: 2 seals outcomes; 3 knows other policies of one budget, losses from
-elsewhere, and at most so many names."""
+elsewhere, and at most so many names; 4 binds keys to what they were answered with, and keeps
+a route of payment closed, the units that guests agreed to, and the owner's word on sources."""
 
 NAMES: Final = 256
 """Analysts whose spending is kept apart; made-up names must not make every line longer."""
 
+_GUESTS: Final = 3
+"""The last format that knew guests by their names alone."""
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
@@ -53,6 +56,13 @@ def _payer(state: State, analyst: str | None) -> str:
     known = analyst in state.spent or analyst in state.budget["shares"]
     full = state.format > 2 and len(state.spent) >= NAMES
     return "" if analyst is None or (full and not known) else analyst
+
+
+def by_rho(body: Mapping[str, Any]) -> bool:
+    """Whether a debit has a δ of Gaussian noise or of numerical composition."""
+    cost = body["cost"]
+    # what its amounts were rounded to may hide it, so its body says it
+    return bool(body.get("by_rho")) or cost["delta"] != cost["rho_delta"]
 
 
 def rational(value: Fraction) -> str:
@@ -123,7 +133,10 @@ class State:
     computed once, when it was decided. ``spent`` holds this period's spending of
     every analyst ("" for nobody named). ``format`` is the version that the lines
     are written in; since version 2, ``open`` maps the number of each debit whose
-    outcome is not stored yet to the hash of its body.
+    outcome is not stored yet to the hash of its body. ``guests`` maps each policy that may
+    spend from this budget to the units of tables that its owner agreed to (None: not said).
+    ``by_rho``: something was spent in this period that sums of ε do not cover. ``vouched``
+    names sources that the owner answers for.
     """
 
     policy: str
@@ -135,7 +148,14 @@ class State:
     spent: Mapping[str, Cost] = field(default_factory=dict)
     format: int = 1
     open: Mapping[str, str] = field(default_factory=dict)
-    guests: tuple[str, ...] = ()
+    guests: Mapping[str, Any] = field(default_factory=dict)
+    by_rho: bool = False
+    vouched: tuple[str, ...] = ()
+
+    @property
+    def pure(self) -> bool:
+        """Whether sums of ε cover all that was spent: no δ but that of selections."""
+        return not self.by_rho and all(c.delta == c.rho_delta for c in self.spent.values())
 
     @property
     def limits(self) -> Budget:
@@ -154,7 +174,11 @@ class State:
             "spent": {who: cost_body(cost) for who, cost in self.spent.items()},
         }
         since = {"format": self.format, "open": self.open} if self.format > 1 else {}
-        others = {"guests": list(self.guests)} if self.format > 2 else {}
+        others: dict[str, Any] = {}
+        if self.format == _GUESTS:
+            others = {"guests": sorted(self.guests)}
+        if self.format > _GUESTS:
+            others = {"guests": self.guests, "by_rho": self.by_rho, "vouched": list(self.vouched)}
         return canonical({**data, **since, **others})
 
     @classmethod
@@ -169,7 +193,7 @@ class State:
 @lru_cache(maxsize=8)
 def _read_state(text: str) -> State:
     data = json.loads(text)
-    version = data.get("format", 1)
+    version, guests = data.get("format", 1), data.get("guests", ())
     if version > FORMAT:
         raise newer("the ledger", version)
     return State(
@@ -182,7 +206,9 @@ def _read_state(text: str) -> State:
         spent={who: read_cost(cost) for who, cost in data["spent"].items()},
         format=version,
         open=data.get("open", {}),
-        guests=tuple(data.get("guests", ())),
+        guests=guests if isinstance(guests, dict) else dict.fromkeys(guests),
+        by_rho=data.get("by_rho", False),
+        vouched=tuple(data.get("vouched", ())),
     )
 
 
@@ -212,12 +238,18 @@ def after(
             who = _payer(state, body["analyst"])
             total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
             own = {str(number): hashed(body)} if number and _runs(state, body) else {}
-            return replace(state, spent={**state.spent, who: total}, open={**state.open, **own})
+            return replace(
+                state,
+                spent={**state.spent, who: total},
+                open={**state.open, **own},
+                by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
+            )
         case "settle":
             left = {n: h for n, h in state.open.items() if n != str(body["debit"])}
             return replace(state, open=left)
         case "format":
-            return replace(state, format=body["format"], open=body["open"])
+            impure = body.get("by_rho", False)
+            return replace(state, format=body["format"], open=body["open"], by_rho=impure)
         case "budget":
             return replace(state, budget=body["budget"], caps=body["caps"])
         case "close":
@@ -226,9 +258,11 @@ def after(
             shut = () if body["table"] == EVERYTHING else set(state.closed) - {body["table"]}
             return replace(state, closed=tuple(sorted(shut)))
         case "period":
-            return replace(state, period=state.period + 1, spent={})
+            return replace(state, period=state.period + 1, spent={}, by_rho=False)
         case "consent":
-            return replace(state, guests=tuple(sorted({*state.guests, body["policy"]})))
-        case "adopt":
+            return replace(state, guests={**state.guests, body["policy"]: body.get("units")})
+        case "vouch":
+            return replace(state, vouched=tuple(sorted({*state.vouched, body["source"]})))
+        case "adopt" | "key":
             return state
     raise LedgerIntegrityError("the ledger holds a line of an unknown kind")

@@ -68,6 +68,10 @@ class Transaction(Protocol):
         """All lines that asked a question, latest first."""
         ...
 
+    def bound(self, question: str, since: int) -> int:
+        """How many keys are bound to debits for a question, after a line."""
+        ...
+
     def outcome(self, number: int) -> tuple[bool, str | None] | None:
         """Whether the run of a line succeeded, and its record; None: not known."""
         ...
@@ -197,6 +201,14 @@ class SqlTransaction:
             " ORDER BY number DESC"
         )
         return [int(row[0]) for row in self._run(sql, question)]
+
+    def bound(self, question: str, since: int) -> int:
+        """How many keys are bound to debits for a question, after a line."""
+        sql = (
+            "SELECT count(*) FROM discreet_lines WHERE policy = ? AND question = ?"
+            " AND kind = 'key' AND number > ?"
+        )
+        return int(self._run(sql, question, since).fetchone()[0])
 
     def settled(self, number: int) -> int | None:
         """Line that settles a debit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from discreet.ledger._chain import (
     seals,
 )
 from discreet.ledger._outcomes import check_store, settling
-from discreet.ledger._state import FORMAT, State
+from discreet.ledger._state import FORMAT, State, by_rho
 from discreet.ledger._store import Transaction
 
 
@@ -55,7 +55,7 @@ class Turn:
     def upgrade(self) -> None:
         """Bring a chain to the present format; one of format 1 is checked whole, then sealed."""
         if self.head.content.format > 1:
-            self.append("format", {"format": FORMAT, "open": dict(self.head.content.open)})
+            self._sealed(dict(self.head.content.open), self.tx.lines())
             return
         lines = tuple(self.tx.lines())
         check_links(lines, self.head)
@@ -63,7 +63,18 @@ class Turn:
         stored = dict(self.tx.answers())
         asked = {n: question for n, _, question, _ in self.tx.index() if question is not None}
         waiting = {str(n): digest(lines[n - 1].body) for n in asked if n not in stored}
-        self.append("format", {"format": FORMAT, "open": waiting})
+        self._sealed(waiting, lines)
         for number, record in stored.items():
             body = settling(lines[number - 1], asked[number], record)
             self.append("settle", body, settles=number)
+
+    def _sealed(self, waiting: dict[str, str], lines: Iterable[Line]) -> None:
+        """Append the line from which on the present format holds."""
+        body: dict[str, object] = {"format": FORMAT, "open": waiting}
+        # earlier formats read it off totals, which may have been rounded since
+        for line in lines:
+            if line.kind == "period":
+                body.pop("by_rho", None)
+            elif line.kind == "debit" and by_rho(line.content):
+                body["by_rho"] = True
+        self.append("format", body)

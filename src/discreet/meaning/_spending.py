@@ -11,6 +11,10 @@ r"""What releases have meant for a person: one loss, a fixed batch, or a whole l
     every statement about odds holds with the sum of the debits made.
   - *Otherwise* the running total is read by an odometer, valid at every moment
     (:class:`discreet.privacy.Odometer`), or by the basic sums, whichever says more.
+  - *Lines that are lost* (``discreet ledger restore --older``) were admitted, with the
+    debits before them in their period, by the filter of the budget then in force: its
+    guarantee stands for all of them. Nothing bounds what was spent under a budget
+    that was raised, or in a period that was begun, on a lost line.
   - *The whole budget* is the promise that holds whatever will still be asked: the
     guarantee of the ledger's filter. It is printed beside the reading.
 """
@@ -19,12 +23,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from discreet import privacy as p
-from discreet._exact import Number
+from discreet._exact import Number, decimal
 from discreet.errors import ParameterError, TaintedNoiseError
 from discreet.meaning._attacker import Attacker, grouped, read_loss
 from discreet.meaning._odds import (
@@ -60,12 +64,15 @@ class Meaning:
         What the figures rest on.
     budget
         The same question for a ledger's whole budget, spent to the end.
+    lost
+        How often lines of the ledger were lost, counted as the whole budget then in force.
     """
 
     losses: tuple[p.PrivacyLoss, ...]
     group: int
     basis: str
     budget: Meaning | None = None
+    lost: int = 0
 
     @property
     def neighbours(self) -> p.Neighbours | None:
@@ -102,13 +109,16 @@ class Meaning:
     def for_group(self, group: int) -> Meaning:
         """Return the meaning for a number of people together."""
         whole = None if self.budget is None else self.budget.for_group(group)
-        return Meaning(self.losses, read_group(group), self.basis, whole)
+        return Meaning(self.losses, read_group(group), self.basis, whole, self.lost)
 
     def __str__(self) -> str:
         who = "One person" if self.group == 1 else f"{self.group} people together"
         lines = [f"{who} ({self.basis}):", *_sentences(self)]
+        if self.lost:
+            lines += ["Lines of the ledger are lost, and count as the whole budget then in force."]
+            lines += ["What was spent after a rise or in a period on a lost line is not known."]
         if self.budget is not None:
-            lines += ["If the whole budget is spent:", *_sentences(self.budget)]
+            lines += [f"If {self.budget.basis} is spent:", *_sentences(self.budget)]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -143,7 +153,7 @@ def of(
     size = read_group(group)
     if _is_ledger(releases):
         entries = list(releases.entries)
-        whole = _budget(releases, entries)
+        whole = _worst(releases, entries, size, delta)
     elif _are_entries(releases):
         entries, whole = list(releases), None
     elif isinstance(releases, Sequence) and not isinstance(releases, str) and not releases:
@@ -151,13 +161,14 @@ def of(
     else:
         loss = read_loss(cast("Privacy | Sequence[p.PrivacyLoss]", releases))
         return Meaning((loss,), size, "parameters fixed in advance")
+    debits, lost = _uncovered(entries), sum(e.covers is not None for e in entries)
     if table is not None:
         # a debit that names no table may have been about any
         entries = [e for e in entries if not e.tables or table in e.tables]
-    read = _reading(entries, delta)
+        debits = [e for e in debits if not e.tables or table in e.tables]
+    read = _reading(debits, delta)
     kind = "debit" if len(entries) == 1 else "debits"
-    budget = None if whole is None else Meaning((whole,), size, "the whole budget")
-    return Meaning(read, size, f"{len(entries)} {kind}, chosen as answers came in", budget)
+    return Meaning(read, size, f"{len(entries)} {kind}, chosen as answers came in", whole, lost)
 
 
 _NOTHING = p.Pure("1e-300")
@@ -176,27 +187,70 @@ def _are_entries(x: object) -> TypeGuard[Sequence[Entry]]:
     )
 
 
+def _uncovered(entries: Sequence[Entry]) -> list[Entry]:
+    """Leave out debits that a later one stands for."""
+    kept: dict[int, Entry] = {}
+    for n, e in enumerate(entries):
+        covered = 0 if e.covers is None else e.covers[1]
+        for before in range(n - covered, n):
+            kept.pop(before, None)
+        kept[n] = e
+    return list(kept.values())
+
+
 def _reading(entries: Sequence[Entry], delta: Number) -> tuple[p.PrivacyLoss, ...]:
     if not entries:
         return ()
     if any(e.tainted for e in entries):
         raise TaintedNoiseError("a debit used the test source of noise: it protected nobody")
-    eps = sum((e.cost.epsilon for e in entries), Fraction(0))
-    dlt = sum((e.cost.delta for e in entries), Fraction(0))
+    parts = [_parts(e, decimal(delta, "delta")) for e in entries]
+    eps = sum((e for e, _, _ in parts), Fraction(0))
+    dlt = sum((d for _, d, _ in parts), Fraction(0))
     labels = [_labelled(p.Pure(1), e) for e in entries]
     neighbours, unit = shared_label(labels)
-    basic: p.PrivacyLoss = p.Approx(eps, dlt) if dlt else p.Pure(eps)
-    if not dlt:
-        return (basic.under(neighbours, unit),)
-    meter = p.Odometer(delta)
-    for e in entries:
-        meter.record(p.Zcdp(e.cost.rho, e.cost.rho_delta))
-    read = p.Approx(meter.epsilon, meter.delta)
-    return (basic.under(neighbours, unit), read.under(neighbours, unit))
+    found: list[p.PrivacyLoss] = [p.Approx(eps, dlt) if dlt else p.Pure(eps)]
+    steps = [step for _, _, step in parts if step is not None]
+    if dlt and len(steps) == len(parts):
+        meter = p.Odometer(delta)
+        for step in steps:
+            meter.record(step)
+        found.append(p.Approx(meter.epsilon, meter.delta))
+    return tuple(loss.under(neighbours, unit) for loss in found)
+
+
+def _parts(entry: Entry, delta: Fraction) -> tuple[Fraction, Fraction, p.Zcdp | None]:
+    """Loss of a debit as ε and δ, and in ρ where it has one."""
+    if entry.covers is None:
+        cost = entry.cost
+        return cost.epsilon, cost.delta, p.Zcdp(cost.rho, cost.rho_delta)
+    from discreet.ledger import caps  # noqa: PLC0415 - only where lines are lost
+
+    budget, total = entry.covers[0], caps(entry.covers[0])
+    if budget.epsilon is None:
+        whole = p.Zcdp(total["rho"], total["delta"])
+        delta += total["delta"]
+        return Fraction(whole.epsilon(delta)), delta, whole
+    if budget.accounting == "pure":
+        return budget.epsilon, Fraction(0), p.Pure(budget.epsilon).zcdp()
+    return budget.epsilon, budget.delta, None
 
 
 def _labelled(loss: p.PrivacyLoss, entry: Entry) -> p.PrivacyLoss:
     return loss.under(entry.neighbours, entry.unit)
+
+
+def _worst(ledger: Ledger, entries: list[Entry], size: int, delta: Number) -> Meaning:
+    """What the whole budget would mean, after all that earlier periods have spent or lost."""
+    kinds = [line.kind for line in getattr(ledger, "lines", ())]
+    if not entries or "period" not in kinds:
+        return Meaning((_budget(ledger, entries),), size, "the whole budget")
+    own = kinds[::-1].index("period")
+    period: Any = replace(
+        entries[-1],
+        covers=(cast("Any", ledger).state.limits, kinds[-own:].count("debit") if own else 0),
+    )
+    losses = _reading(_uncovered([*entries, period]), delta)
+    return Meaning(losses, size, "the whole budget of this period, too,")
 
 
 def _budget(ledger: Ledger, entries: Iterable[Any]) -> p.PrivacyLoss:
