@@ -77,6 +77,10 @@ def _call(args: Sequence[Any], clause: str) -> exp.Expr:
     return exp.Anonymous(this=called, expressions=[node(a, clause) for a in rest])
 
 
+def _named(args: Sequence[Any], clause: str) -> exp.Expr:
+    return exp.Kwarg(this=exp.Var(this=str(args[0])), expression=node(args[1], clause))
+
+
 def _filter(args: Sequence[Any], clause: str) -> exp.Expr:
     call, test = (node(a, clause) for a in args)
     return exp.Filter(this=call, expression=exp.Where(this=test))
@@ -99,6 +103,7 @@ _TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
     "star": lambda *_: exp.Star(),
     "call": _call,
     "filter": _filter,
+    "named": _named,
     "in": _in,
     "total": _total,
     "distinct": lambda args, clause: exp.Distinct(expressions=[node(args[0], clause)]),

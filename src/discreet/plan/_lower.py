@@ -141,6 +141,7 @@ class Lowering:
     alone: dict[int, Formula] = field(default_factory=dict)
     """Statistics that one output alone names, with the formula of that output."""
     levels: dict[object, set[Fraction]] = field(default_factory=dict)
+    shares: dict[object, list[Fraction]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     @cached_property
@@ -212,16 +213,20 @@ class Lowering:
         middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
         return Arithmetic("-", expr, middle), centre
 
-    def quantile(self, expr: Expr, at: Fraction) -> int:
-        """A quantile; all quantiles of one expression are one part."""
+    def quantile(self, expr: Expr, at: Fraction, share: Fraction | None) -> int:
+        """A quantile; all quantiles of one expression are one part.
+
+        The largest share that one of them states for its interval counts.
+        """
         key = ("quantiles", expr)
         if key not in self.known:
-            self.levels[key] = set()
-            self.known[key] = self._quantiles(expr, self.levels[key])
+            self.levels[key], self.shares[key] = set(), []
+            self.known[key] = self._quantiles(expr, self.levels[key], self.shares[key])
         self.levels[key].add(at)
+        self.shares[key] += [] if share is None else [share]
         return self.known[key]
 
-    def _quantiles(self, expr: Expr, levels: set[Fraction]) -> int:
+    def _quantiles(self, expr: Expr, levels: set[Fraction], shares: list[Fraction]) -> int:
         t = expr.type
         codes, leaves = lattice_of(t.size, combinations(self.query.keys))
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
@@ -238,6 +243,7 @@ class Lowering:
                 moves,
                 self._coordinates(counts),
                 tuple(sorted(levels)),
+                max(shares, default=None),
                 leaves,
                 expr.describe(),
                 squares,

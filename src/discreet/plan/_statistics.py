@@ -55,6 +55,8 @@ class Fluent:
     """SQL name for ``sample=False``, where there is one."""
     paired: bool = False
     """Whether what it takes is another column, not a constant."""
+    named: tuple[str, ...] = ()
+    """Parameters that are given by name, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Statistic(ABC):
     """Whether its parts in a union of groups are the sums of those of each."""
     moment: ClassVar[Moment | None] = None
     """What it needs of its expression, where a joint part may answer."""
+    by_name: ClassVar[tuple[str, ...]] = ()
+    """Parameters that a call may state by name."""
     pairs: ClassVar[bool] = False
     """Whether a call names two columns."""
     known: ClassVar[list[type[Statistic]]] = []
@@ -355,9 +359,12 @@ class QuantileOf(Statistic):
     """The value below which a share ``at`` of the values lies."""
 
     at: Fraction = Fraction(1, 2)
+    interval_share: Fraction | None = None
+    """Share of the price that goes to the interval; None: little, as the point matters most."""
 
     word = "quantile"
     ordered = True
+    by_name = ("interval_share",)
     suits = _ORDERED
     must = "an ordered value"
     names = (
@@ -372,16 +379,22 @@ class QuantileOf(Statistic):
             "QUANTILE",
             "Quantile at a probability between 0 and 1.",
             takes=(("q", ...),),
+            named=by_name,
         ),
-        Fluent("median", "MEDIAN", "Median: the quantile at one half."),
-        Fluent("min", "MIN", "Smallest value, as the quantile at 0."),
-        Fluent("max", "MAX", "Largest value, as the quantile at 1."),
+        Fluent("median", "MEDIAN", "Median: the quantile at one half.", named=by_name),
+        Fluent("min", "MIN", "Smallest value, as the quantile at 0.", named=by_name),
+        Fluent("max", "MAX", "Largest value, as the quantile at 1.", named=by_name),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.at <= 1:
             raise ParameterError("a quantile lies between 0 and 1", hint="QUANTILE(x, 0.5)")
+        if self.interval_share is not None and not 0 < self.interval_share < 1:
+            raise ParameterError(
+                "the share of the price for the interval lies between 0 and 1",
+                hint="QUANTILE(x, 0.5, interval_share => 0.7)",
+            )
 
     @property
     def result(self) -> Type | None:
@@ -390,10 +403,11 @@ class QuantileOf(Statistic):
 
     def lower(self, low: Lowering) -> Formula:
         """A point of a public lattice."""
-        return Quantile(low.quantile(self._value, self.at), self.at)
+        return Quantile(low.quantile(self._value, self.at, self.interval_share), self.at)
 
     def _shown(self) -> tuple[str, ...]:
-        return (show(self.at),)
+        share = self.interval_share
+        return (show(self.at), *(() if share is None else (f"interval_share => {show(share)}",)))
 
 
 @dataclass(frozen=True)

@@ -308,6 +308,8 @@ class _Call:
 
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
         name, (kind, entry) = self.name, CALLS[self.name]
+        named = {k.name.lower(): k.expression for k in kwargs if k.name.lower() in kind.by_name}
+        kwargs = [k for k in kwargs if k.name.lower() not in named]
         if kwargs and not kind.bounded:
             raise refuse(f"{kwargs[0].name} in {name}", "SUM(x, contribution_bounds_per_row => …)")
         self.limits = read_bounds(kwargs, self.outputs.rows)
@@ -327,9 +329,10 @@ class _Call:
             return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
+        stated = [*zip(entry.takes, self.args[1:], strict=False), *named.items()]
         options = {
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
-            for parameter, arg in zip(entry.takes, self.args[1:], strict=False)
+            for parameter, arg in stated
         }
         return statistic(kind, self._value(), **entry.fixed, **options)
 
