@@ -77,8 +77,8 @@ class Lines:
         for path in files[1:]:
             if _header(table, path) != (separator, self._header):
                 raise SchemaError(f"the CSV files of table {table.name!r} differ in their header")
-        self._files, self._unit = files, table.unit
-        names = {*table.columns, table.unit}
+        self._files, self._units = files, table.ids
+        names = {*table.columns, *table.ids}
         self._wanted = {i: name for i, name in enumerate(self._header) if name in names}
         reads = [
             f"{_read(table.columns.get(n), _SQL.quote(n), table.numbers)} AS {_SQL.quote(n)}"
@@ -97,7 +97,7 @@ class Lines:
         # without any column there is still a number of rows
         names = list(self._wanted.values()) or ["nothing"]
         schema = pa.schema([(name, pa.string()) for name in names])
-        units = [name == self._unit for name in names]
+        units = [name in self._units for name in names]
 
         def read() -> Iterator[pa.RecordBatch]:
             for path in self._files:
@@ -297,7 +297,7 @@ def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
             line = stream.read(_LONGEST_HEADER).split(b"\n")[0].decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, pa.ArrowException):
         raise SchemaError(f"the source of table {table.name!r} cannot be read") from None
-    columns = {*table.columns, table.unit} - {None}
+    columns = {*table.columns, *table.ids}
 
     def found(separator: str) -> int:
         return len(columns & set(_split(line, separator)))

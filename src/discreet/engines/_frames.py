@@ -39,7 +39,7 @@ MEND: Final = "discreet-mend"
 def as_arrow(table: pol.Table, frame: Any) -> pa.Table:
     """Return the policy's columns of a pandas, Polars or Arrow table; others by name only."""
     library = module(frame).split(".")[0]
-    needed = {*table.columns, table.unit}
+    needed = {*table.columns, *table.ids}
     if library == "pandas":
         names = [name for name in frame.columns if isinstance(name, str)]
         columns = {n: _from_pandas(table, n, frame[n]) for n in names if n in needed}
@@ -79,7 +79,7 @@ def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
     from pyarrow import dataset  # noqa: PLC0415 - only for such files
 
     data = dataset.dataset(list(files), format="parquet")
-    needed = {*table.columns, table.unit}
+    needed = {*table.columns, *table.ids}
     scanner = data.scanner(columns=[n for n in data.schema.names if n in needed])
     schema = plain(table, scanner.projected_schema.empty_table()).schema
 
@@ -93,7 +93,7 @@ def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
 def plain(table: pol.Table, given: pa.Table) -> pa.Table:
     """Return the same values in types that are scanned as they are, all text valid."""
     columns = zip(given.column_names, given.columns, strict=True)
-    held = [_plain(column, unit=name == table.unit) for name, column in columns]
+    held = [_plain(column, unit=name in table.ids) for name, column in columns]
     return pa.table(held, names=given.column_names)
 
 
@@ -153,7 +153,7 @@ codecs.register_error(MEND, _question_marks)
 
 def _from_pandas(table: pol.Table, name: str, values: Any) -> pa.Array:
     if _is_untyped(values.dtype):
-        return _typed(table.columns.get(name), values, unit=name == table.unit)
+        return _typed(table.columns.get(name), values, unit=name in table.ids)
     return pa.array(values, from_pandas=True)
 
 

@@ -94,41 +94,55 @@ def check(policy: pol.Policy, found: Mapping[str, Mapping[str, Found]]) -> Schem
     """
     matched = {name: _matched(table, found[name]) for name, table in policy.tables.items()}
     for neighbours in Neighbours:
-        _comparable([t for t in policy.tables.values() if t.neighbours is neighbours], matched)
+        named = [
+            (table.name, table.unit)
+            for table in policy.tables.values()
+            if table.neighbours is neighbours and table.owner is None and table.unit is not None
+        ]
+        _comparable(named, matched, "unit")
+    for above in policy.tables.values():
+        links = [
+            (table.name, table.owner.column)
+            for table in policy.tables.values()
+            if table.owner is not None and table.owner.name == above.name
+        ]
+        if above.key is not None:
+            _comparable([(above.name, above.key), *links], matched, "key")
     return matched
 
 
-def _comparable(tables: Sequence[pol.Table], matched: Schema) -> None:
-    """See that units of tables which a question may join need no cast to be compared."""
-    units = [(t, matched[t.name][t.unit]) for t in tables if t.unit is not None and not t.public]
-    for table, unit in units[1:]:
-        first, other = units[0]
-        if unit.kind is not other.kind:
-            number = other if unit.kind is Physical.TEXT else unit
+def _comparable(named: Sequence[tuple[str, str]], matched: Schema, what: str) -> None:
+    """See that what a statement compares between tables needs no cast to be compared."""
+    ids = [matched[table][column] for table, column in named]
+    for (table, _), own in zip(named[1:], ids[1:], strict=True):
+        first = ids[0]
+        if own.kind is not first.kind:
+            number = first if own.kind is Physical.TEXT else own
             raise SchemaError(
-                f"the unit of table {first.name!r} is {other.native} and that of table "
-                f"{table.name!r} is {unit.native}: compared with a number, '7' and '007' would "
+                f"the {what} of table {named[0][0]!r} is {first.native} and that of table "
+                f"{table!r} is {own.native}: compared with a number, '7' and '007' would "
                 "be one person",
                 hint=_cast(number.name, Physical.TEXT),
             )
-    if len({unit.native for _, unit in units}) > 1:
-        for table, unit in units:
-            matched[table.name][str(table.unit)] = replace(unit, widened=True)
+    if len({own.native for own in ids}) > 1:
+        for (table, column), own in zip(named, ids, strict=True):
+            matched[table][column] = replace(own, widened=True)
 
 
 def _matched(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
     matched = {name: _find(table, name, found) for name in table.columns}
     for name, column in table.columns.items():
         _suits(table, column, matched[name])
-    if table.unit is not None:
-        unit = _find(table, table.unit, found)
+    for name in table.ids:
+        unit = _find(table, name, found)
         if unit.kind not in _UNITS:
+            what = "unit" if name == table.unit else "key"
             raise SchemaError(
-                f"the unit column {table.unit!r} of table {table.name!r} is {unit.native}; "
-                "units are told apart by integers or text",
+                f"the {what} column {name!r} of table {table.name!r} is {unit.native}; "
+                f"{what}s are told apart by integers or text",
                 hint=_cast(unit.name, Physical.TEXT),
             )
-        matched[table.unit] = unit
+        matched[name] = unit
     return matched
 
 

@@ -127,12 +127,15 @@ def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
                 )
 
 
+_WHOSE: Final = ("unit", "public", "neighbours", "key", "owner")
+
+
 def _part(table: pol.Table, own: pol.Table) -> bool:
     """Whether a table is a policy's own, possibly with fewer columns.
 
     Open text of a public table may be read as a list of texts.
     """
-    same = (table.unit, table.public, table.neighbours) == (own.unit, own.public, own.neighbours)
+    same = all(getattr(table, name) == getattr(own, name) for name in _WHOSE)
     return same and all(
         column == (known := own.columns.get(name))
         or (own.public and {type(known), type(column)} == {pol.Text, pol.Category})

@@ -131,7 +131,7 @@ class _Statement:
                 return self.limit_groups(relation, *inputs)
         raise AssertionError(relation)
 
-    def scan(self, scan: Scan, wanted: set[str]) -> _Rows:
+    def scan(self, scan: Scan, wanted: set[str], key: str | None = None) -> _Rows:
         table, source = scan.table, self.sources[scan.table.name]
         physical, codes, columns = [], [], {}
         for name, column in table.columns.items():
@@ -146,19 +146,39 @@ class _Statement:
             if name in self.held and not table.public:
                 self.held[name] = held
                 codes.append(held)
-        where, unit = "", None
-        if table.unit is not None and not table.public:
-            unit = source.columns[table.unit]
+        where, unit, link = "", None, table.ids[0] if table.ids and not table.public else None
+        if link is not None:
+            unit = source.columns[link]
             quoted = self.dialect.quote(unit.name)
             physical.append(f"{self.dialect.unit(quoted, unit)} AS {UNIT}")
             codes.append(UNIT)
             where = f" WHERE {quoted} IS NOT NULL"
+        if key is not None:
+            found = source.columns[str(table.key)]
+            physical.append(f"{self.dialect.unit(self.dialect.quote(found.name), found)} AS {key}")
+            codes.append(key)
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.rows(self.dialect)}{where}"
-        body = _select(codes, inner)
+        rows = _Rows(_select(codes, inner), columns, unit)
+        if scan.owner is not None:
+            return self.owned(scan.owner, rows, [*columns.values(), *([key] if key else [])])
         if self.chunk is not None and unit is not None:
             part, parts = self.chunk
-            body += f" WHERE ({self.unit_residue(unit)}) % {parts} = {part}"
-        return _Rows(body, columns, unit)
+            chosen = f"{rows.body} WHERE ({self.unit_residue(unit)}) % {parts} = {part}"
+            return replace(rows, body=chosen)
+        return rows
+
+    def owned(self, owner: Scan, rows: _Rows, carried: list[str]) -> _Rows:
+        """Give rows to the units that own the key they name (so far in place of the unit).
+
+        A unit that has an owner's row twice is given a row of it once.
+        """
+        key = self.fresh("o")
+        above = self.scan(owner, set(), key)
+        pairs = f"{_select([UNIT, key], above.body)} GROUP BY {UNIT}, {key}"
+        outputs = ", ".join([*(f"l.{c}" for c in carried), f"r.{UNIT}"])
+        on = f"l.{UNIT} = r.{key}"
+        body = f"SELECT {outputs} FROM ({rows.body}) AS l INNER JOIN ({pairs}) AS r ON {on}"
+        return _Rows(body, rows.columns, above.unit)
 
     def filter(self, node: Filter, below: _Rows) -> _Rows:
         renderer = self.renderer(below.columns)
@@ -174,7 +194,9 @@ class _Statement:
         return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
 
     def join_unit(self, join: JoinUnit, left: _Rows, right: _Rows) -> _Rows:
-        on = f"l.{UNIT} = r.{UNIT}"
+        equal = [f"l.{UNIT} = r.{UNIT}"]
+        equal += [f"l.{left.columns[a]} = r.{right.columns[b]}" for a, b in join.on]
+        on = " AND ".join(equal)
         return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
 
     def per_unit(self, node: PerUnit, below: _Rows) -> _Rows:

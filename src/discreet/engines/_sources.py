@@ -183,12 +183,13 @@ class _Opener:
         read = f"read_parquet([{listed}], hive_partitioning = false, utf8_validation = 'replace')"
         self._run(table, f"CREATE VIEW {held} AS SELECT * FROM {read}")
         self._alike(table, files)
-        needed = {*table.columns, table.unit}
+        needed = {*table.columns, *table.ids}
         coarse = [c for c in self._milliseconds(table, files[0]) if c in needed]
         tried = [f"max({_SQL.quote(c)})" for c in coarse]
-        if (table.unit, "VARCHAR") in (columns_of(self._connection, held) or ()):
-            # neither a footer's statistics nor a length answers this: the text itself is read
-            tried.append(f"max(decode(encode({_SQL.quote(str(table.unit))})))")
+        for name, native in columns_of(self._connection, held) or ():
+            if name in table.ids and native == "VARCHAR":
+                # neither a footer's statistics nor a length answers this: the text itself is read
+                tried.append(f"max(decode(encode({_SQL.quote(name)})))")
         try:
             if tried:
                 strict = read.replace("'replace'", "'strict'")
@@ -208,7 +209,7 @@ class _Opener:
 
     def _alike(self, table: pol.Table, files: list[str]) -> None:
         """Refuse files of different types: casting one to the other may fail on a row."""
-        needed = {*table.columns, table.unit}
+        needed = {*table.columns, *table.ids}
 
         def kinds(path: str) -> list[tuple[str, str]]:
             read = f"read_parquet({_SQL.text(path)}, hive_partitioning = false)"

@@ -57,7 +57,9 @@ class Statements:
         for name, source in self._sources.items():
             if source.computed:
                 self._read_through(name, source)
-        self.catalog = {s.table: _held(policy.tables[n], s) for n, s in self._sources.items()}
+        self.catalog = {
+            s.table: _held(policy.tables[n], self._sources) for n, s in self._sources.items()
+        }
         self._known = {}
         self._fanouts = Fanouts(policy, self._measure)
 
@@ -140,7 +142,12 @@ class Statements:
         self._cleanup()
 
 
-def _held(table: pol.Table, source: Source) -> Table:
-    unit = None if table.unit is None else source.columns[table.unit].name
+def _held(table: pol.Table, sources: Mapping[str, Source]) -> Table:
+    source, owner = sources[table.name], None
     columns = {f.name: f.native for f in source.columns.values()}
+    if table.owner is not None and (above := table.owner.above) is not None:
+        theirs, own = sources[above.name], source.columns[table.owner.column].name
+        owner = (own, theirs.table, theirs.columns[str(above.key)].name)
+        return Table(columns, None, computed=source.computed, owner=owner)
+    unit = None if table.unit is None else source.columns[table.unit].name
     return Table(columns, unit, table.public, source.computed)

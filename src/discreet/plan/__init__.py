@@ -26,6 +26,7 @@ from discreet.plan._formula import (
     corners,
 )
 from discreet.plan._functions import FUNCTIONS
+from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._joint import Joint
 from discreet.plan._lower import Lowered, Lowering, cells_of, lower
 from discreet.plan._means import Dispersion, Quotient, WeightedSum
@@ -68,8 +69,6 @@ from discreet.plan._relation import (
     PRIME,
     Aggregate,
     Filter,
-    JoinPublic,
-    JoinUnit,
     Key,
     LimitGroups,
     LimitRows,
@@ -215,6 +214,7 @@ __all__ = [
     "level_of_each",
     "limits_of",
     "lower",
+    "names_rows_of",
     "of_column",
     "outside_windows",
     "parts_of",

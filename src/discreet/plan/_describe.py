@@ -7,6 +7,7 @@ from typing import Final
 from discreet._exact import show
 from discreet._print import plural
 from discreet.plan._expr import plain_column
+from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._nodes import quoted
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._query import (
@@ -22,8 +23,6 @@ from discreet.plan._query import (
 )
 from discreet.plan._relation import (
     Filter,
-    JoinPublic,
-    JoinUnit,
     Key,
     LimitRows,
     Limits,

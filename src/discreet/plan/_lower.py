@@ -31,6 +31,7 @@ from discreet.plan._expr import (
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, Total
+from discreet.plan._joins import JoinUnit
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
@@ -45,7 +46,6 @@ from discreet.plan._query import (
 )
 from discreet.plan._relation import (
     Aggregate,
-    JoinUnit,
     Key,
     Measure,
     MeasureKind,

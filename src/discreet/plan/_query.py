@@ -15,8 +15,8 @@ from math import prod
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
+from discreet.plan._joins import JoinUnit
 from discreet.plan._relation import (
-    JoinUnit,
     Key,
     Limits,
     Relation,
@@ -160,7 +160,7 @@ def multiplied_tables(relation: Relation) -> list[pol.Table]:
     if isinstance(relation, Scan):
         return [relation.table]
     inputs = relation.inputs
-    if isinstance(relation, JoinUnit) and relation.other.m == 1:
+    if isinstance(relation, JoinUnit) and relation.single:
         inputs = (relation.below,)
     return [table for i in inputs for table in multiplied_tables(i)]
 

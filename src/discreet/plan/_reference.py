@@ -12,20 +12,19 @@ import hashlib
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from discreet import policy as pol
+from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._relation import (
     PRIME,
     UNIT,
     Aggregate,
     Filter,
-    JoinPublic,
-    JoinUnit,
     LimitGroups,
     LimitRows,
     Measure,
@@ -196,14 +195,25 @@ def rows_of(relation: Relation, tables: Tables, salt: Salt) -> Rows:
 def _scan(scan: Scan, tables: Tables) -> Rows:
     table, rows = scan.table, []
     typed = [(name, c, scan.schema[name]) for name, c in table.columns.items()]
+    units = _units(scan, tables)
     for raw in tables[table.name]:
         row = {name: _ingested(c, kind, raw[name]) for name, c, kind in typed}
-        if table.unit is not None and not table.public:
-            if raw[table.unit] is None:
-                continue
-            row[UNIT] = raw[table.unit]  # type: ignore[assignment]  # any hashable
-        rows.append(row)
+        private = table.unit is not None and not table.public
+        rows += [row | {UNIT: u} for u in units(raw)] if private else [row]
     return rows
+
+
+def _units(scan: Scan, tables: Tables) -> Callable[[Raw], Iterable[Code]]:
+    """Units that a raw row belongs to: its own, or those of the rows that own it."""
+    table, above = scan.table, scan.owner
+    if table.owner is None or above is None:
+        return lambda raw: [u] if (u := raw[str(table.unit)]) is not None else []  # type: ignore[list-item]  # any hashable
+    column, key, theirs = table.owner.column, above.table.key, _units(above, tables)
+    found: dict[object, dict[Code, None]] = defaultdict(dict)
+    for raw in tables[above.table.name]:
+        found[raw[str(key)]] |= dict.fromkeys(theirs(raw))
+    found.pop(None, None)  # NULL equals nothing
+    return lambda raw: found.get(raw[column], {})
 
 
 def _by_unit(rows: Rows) -> dict[Code, Rows]:
@@ -267,13 +277,19 @@ def _per_unit(node: PerUnit, unit: Code, own: Rows) -> Rows:
 
 
 def _join_unit(join: JoinUnit, rows: Rows, theirs: Rows) -> Rows:
-    own = _by_unit(theirs)
+    own: dict[tuple[Code, ...], Rows] = defaultdict(list)
+    for row in theirs:
+        own[row[UNIT], *(row[right] for _, right in join.on)].append(row)
     alone: Rows = [dict.fromkeys(join.other.schema)] if join.how == "left" else []
-    return [
-        row | {join.prefix + name: value for name, value in match.items() if name != UNIT}
-        for row in rows
-        for match in own.get(row[UNIT], alone)
-    ]
+    joined: Rows = []
+    for row in rows:
+        key = (row[UNIT], *(row[left] for left, _ in join.on))
+        matches = alone if None in key else own.get(key, alone)
+        joined += [
+            row | {join.prefix + name: value for name, value in match.items() if name != UNIT}
+            for match in matches
+        ]
+    return joined
 
 
 def _join(join: JoinPublic, rows: Rows, tables: Tables) -> Rows:

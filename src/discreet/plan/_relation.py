@@ -19,9 +19,9 @@ an :class:`Aggregate` over an unbounded relation cannot be made.
 Proof sketch
 ------------
 *Unit-wise*, by induction over the nodes. A scan hands each unit its own rows,
-or, where a row is a unit, one row. Filters and projections look at one row. A
-join with a public table turns a row into its matches. A join on the unit pairs
-u's rows with u's rows. A limit sorts u's rows by their codes, numbers them (rows
+or, where a row is a unit, one row; rows that belong to units through another table are
+handed to those that own them there (``policy/_owner.py``). Filters and projections look at
+one row. Joins: see ``_joins``. A limit sorts u's rows by their codes, numbers them (rows
 with equal codes are interchangeable, so the numbered list is a function of the
 multiset), ranks them by a hash of salt, unit and number, ties by number, and
 keeps the first ones. Groups are ranked by a hash of salt, unit and key, ties by
@@ -31,8 +31,7 @@ how fair the choice is and never how private. It reads a unit modulo
 keeps or drops their rows together. Each is treated fairly, but not independently.
 
 *Facts.* Rows that agree on S agree on every subset. A filter only takes rows
-away. A row of a public join comes from one row below, and at most `fanout` from
-the same. A pair of a unit join comes from one row of either side. Of rows that
+away. Of rows that
 agree on S, a limit of n rows by B keeps at most n for each of at most
 ``spread(B − S)`` values; a limit of n groups by K leaves at most n values of K,
 each with at most ``most(S ∪ K)`` rows. Projected columns that are plain columns
@@ -67,12 +66,12 @@ Names = AbstractSet[str]
 NONE: Names = frozenset()
 
 
-def _least(*bounds: int | None) -> int | None:
+def least(*bounds: int | None) -> int | None:
     """Smallest of several bounds, where None means unbounded."""
     return min([b for b in bounds if b is not None], default=None)
 
 
-def _times(*bounds: int | None) -> int | None:
+def times(*bounds: int | None) -> int | None:
     """Product of bounds; none of a factor is none of the product."""
     factors = [b for b in bounds if b is not None]
     return prod(factors) if len(factors) == len(bounds) else None
@@ -112,7 +111,7 @@ class Relation:
         """Most different values that `columns` take in the rows of one unit."""
         types = [self.schema[c] for c in columns]
         sizes = [None if t.kind is Kind.TEXT else t.size + t.nullable for t in types]
-        return _least(_times(*sizes), self.m)
+        return least(times(*sizes), self.m)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """Columns that each input must have so that this node has the wanted ones."""
@@ -125,6 +124,16 @@ class Scan(Relation):
 
     table: pol.Table
     parts = ()
+
+    def __post_init__(self) -> None:
+        if self.table.owner is not None and self.table.owner.above is None:
+            raise ParameterError(f"the owner of table {self.table.name!r} is known to no policy")
+
+    @property
+    def owner(self) -> Scan | None:
+        """Table through whose rows these belong to units; None where they name them."""
+        owner = self.table.owner
+        return None if owner is None or owner.above is None else Scan(owner.above)
 
     @cached_property
     def schema(self) -> Mapping[str, Type]:
@@ -152,7 +161,7 @@ class Selection(Relation):
 
     def spread(self, columns: Names) -> int | None:
         """Not more than below, nor than there are rows."""
-        return _least(self.below.spread(columns), self.m)
+        return least(self.below.spread(columns), self.m)
 
 
 @dataclass(frozen=True)
@@ -170,102 +179,6 @@ class Filter(Selection):
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The columns of the condition as well."""
         return (wanted | columns_of(self.condition),)
-
-
-@dataclass(frozen=True)
-class JoinPublic(Relation):
-    """Each private row with the matching rows of a public table.
-
-    ``fanout`` is the largest number of public rows that share a key: one
-    private row becomes at most that many. It is a public fact, checked when
-    the public table is loaded.
-    """
-
-    below: Relation
-    public: Scan
-    on: tuple[tuple[str, str], ...]
-    how: str = "inner"
-    fanout: int = 1
-    prefix: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.public.table.public:
-            raise ParameterError(f"table {self.public.table.name!r} is not public")
-
-    @cached_property
-    def schema(self) -> Mapping[str, Type]:
-        """Columns of both sides; public ones renamed with the prefix."""
-        joined = {n: replace(t, nullable=True) for n, t in self.public.schema.items()}
-        return _both(self.below.schema, joined, self.prefix)
-
-    def most(self, columns: Names) -> int | None:
-        """Each row below in as many copies as there are matches; unmatched rows in one.
-
-        One at least also where nothing matches: a sensitivity of 0 prices no choice.
-        """
-        return _times(self.below.most(columns & self.below.schema.keys()), max(self.fanout, 1))
-
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
-        """The joined columns as well."""
-        return ((wanted & self.below.schema.keys()) | {left for left, _ in self.on},)
-
-
-@dataclass(frozen=True)
-class JoinUnit(Relation):
-    """Each private row with the rows of the *same unit* in another private relation.
-
-    Every joined row belongs to that one unit, so a unit still moves only its own
-    rows. Both sides are limited before, or the other has one row for each unit, so
-    that neither rows nor time grow with what one unit holds. In a left join a row
-    without partners stands alone. A join on anything else would let one unit's rows
-    multiply another's, and does not exist.
-    """
-
-    below: Relation
-    other: Relation
-    prefix: str = ""
-    how: str = "inner"
-    parts = ("below", "other")
-
-    def __post_init__(self) -> None:
-        mine, theirs = base(self.below).table, base(self.other).table
-        if mine.unit is None or theirs.unit is None or theirs.public:
-            raise ParameterError("private tables are joined on their unit columns; one has none")
-        if mine.neighbours is not theirs.neighbours:
-            raise ParameterError(
-                f"{mine.name!r} is protected under {mine.neighbours} and {theirs.name!r} under "
-                f"{theirs.neighbours}: together they have no common statement"
-            )
-        if self.other.m != 1 and None in (self.below.m, self.other.m):
-            raise ParameterError("both sides of a join of private tables are limited before it")
-
-    @cached_property
-    def schema(self) -> Mapping[str, Type]:
-        """Columns of both sides; the other's renamed with the prefix."""
-        left = self.how == "left"
-        theirs = {n: replace(t, nullable=t.nullable or left) for n, t in self.other.schema.items()}
-        return _both(self.below.schema, theirs, self.prefix)
-
-    def _theirs(self, columns: Names) -> Names:
-        return {n for n in self.other.schema if self.prefix + n in columns}
-
-    def most(self, columns: Names) -> int | None:
-        """Pairs of rows that agree, each on its own columns."""
-        left, right = columns & self.below.schema.keys(), self.other.most(self._theirs(columns))
-        alone = self.how == "left" and right is not None
-        return _times(self.below.most(left), max(right or 0, 1) if alone else right)
-
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
-        """Of either side its own columns."""
-        return wanted & self.below.schema.keys(), self._theirs(wanted)
-
-
-def _both(left: Mapping[str, Type], right: Mapping[str, Type], prefix: str) -> dict[str, Type]:
-    joined = {prefix + name: t for name, t in right.items()}
-    clash = joined.keys() & left.keys()
-    if clash:
-        raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
-    return {**left, **joined}
 
 
 @dataclass(frozen=True)
@@ -346,8 +259,8 @@ class LimitRows(Selection):
 
     def most(self, columns: Names) -> int | None:
         """For each value of `by` among rows that agree on `columns`, n."""
-        limited = _times(self.n, self.below.spread(set(self.by) - columns))
-        return _least(self.below.most(columns), limited)
+        limited = times(self.n, self.below.spread(set(self.by) - columns))
+        return least(self.below.most(columns), limited)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The columns by which it limits as well."""
@@ -372,14 +285,14 @@ class LimitGroups(Selection):
 
     def most(self, columns: Names) -> int | None:
         """In each of n groups as many as agree on the keys too."""
-        limited = _times(self.n, self.below.most(columns | set(self.keys)))
-        return _least(self.below.most(columns), limited)
+        limited = times(self.n, self.below.most(columns | set(self.keys)))
+        return least(self.below.most(columns), limited)
 
     def spread(self, columns: Names) -> int | None:
         """Of the keys together at most n values."""
         keys = set(self.keys)
-        limited = _times(self.n if columns & keys else 1, self.below.spread(columns - keys))
-        return _least(super().spread(columns), limited)
+        limited = times(self.n if columns & keys else 1, self.below.spread(columns - keys))
+        return least(super().spread(columns), limited)
 
     def needs(self, wanted: Names) -> tuple[Names, ...]:
         """The keys as well."""
@@ -402,8 +315,14 @@ def base(relation: Relation) -> Scan:
 
 
 def private_tables(relation: Relation) -> list[pol.Table]:
-    """Private tables of a relation, the leftmost first."""
-    return [node.table for node in relation.nodes if isinstance(node, Scan)]
+    """Private tables of a relation, the leftmost first, each before its owners."""
+    found = []
+    for node in relation.nodes:
+        scan = node if isinstance(node, Scan) else None
+        while scan is not None:
+            found.append(scan.table)
+            scan = scan.owner
+    return found
 
 
 def rows_of_unit(table: pol.Table) -> int:
@@ -513,9 +432,9 @@ class Aggregate:
     @cached_property
     def reach(self) -> int:
         """Most groups in which one unit has rows."""
-        least = _least(self.relation.spread(self.group), combinations(self.keys))
-        assert least is not None
-        return least
+        few = least(self.relation.spread(self.group), combinations(self.keys))
+        assert few is not None
+        return few
 
     @property
     def hash(self) -> str:
@@ -525,7 +444,7 @@ class Aggregate:
 
 def combinations(keys: Iterable[Key]) -> int | None:
     """How many groups keys can make; None when some are selected from the data."""
-    return _times(*[None if key.codes is None else len(key.codes) for key in keys])
+    return times(*[None if key.codes is None else len(key.codes) for key in keys])
 
 
 def _values(measures: tuple[Measure, ...]) -> tuple[tuple[str, Expr], ...]:

@@ -47,12 +47,11 @@ from discreet.plan._expr import (
     columns_of,
     plain_column,
 )
+from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._logic import MIRROR, OPPOSITE
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._relation import (
     Filter,
-    JoinPublic,
-    JoinUnit,
     Key,
     LimitRows,
     Relation,
@@ -263,11 +262,16 @@ class Scope:
     def is_unit(self, name: str, table: str | None = None) -> bool:
         """Whether a name means the privacy unit, and not a column that a subquery calls so."""
         first, folded = self.sources[0], name.casefold()
-        if self.unit is None or folded != self.unit.casefold():
+        joined = [s for s in self.sources[1:] if not s.left]
+        if self.unit is None:
             return False
         if table is not None and table.casefold() != first.alias.casefold():
             # after an inner join on the unit both tables name the same one
-            return any(_names_unit(s, name, table) and not s.left for s in self.sources[1:])
+            return any(_names_unit(s, name, table) for s in joined)
+        if folded != self.unit.casefold():
+            plain = folded in {n.casefold() for s in self.sources for n in s.columns}
+            own = table is not None or plain
+            return not own and any(_names_unit(s, name, s.alias) for s in joined)
         found = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
         column = None if found is None else plain_column(found)
         return found is None or (column is not None and column.name == self.unit)
@@ -344,7 +348,7 @@ class Scope:
 
     def _with(self, leaf: Leaf) -> Scope:
         sources = tuple(
-            Source(s.alias, {n: rebuild(e, leaf) for n, e in s.columns.items()})
+            replace(s, columns={n: rebuild(e, leaf) for n, e in s.columns.items()})
             for s in self.sources
         )
         return replace(self, sources=sources)
@@ -369,14 +373,24 @@ class Scope:
         same = {left.casefold() for left, right in pairs if left.casefold() == right.casefold()}
         return self._joined(joined, Source(name, _columns(joined, prefix, public)), same)
 
-    def join_unit(self, other: Scope, how: str = "inner") -> Scope:
-        """Add the columns of the same unit's rows in another private relation."""
+    def join_unit(
+        self, other: Scope, how: str = "inner", on: Iterable[tuple[Column, Column]] = ()
+    ) -> Scope:
+        """Add the columns of the same unit's rows in another private relation.
+
+        Rows with the same key there are one row, repeated: one of them is kept.
+        """
         source = other.sources[0]
         name, prefix = self._beside(other.relation, source.alias)
-        # each side is limited first: neither rows nor time grow with what a unit holds
-        theirs = bounded(other.relation)
-        own = self.relation if other.relation.m == 1 else bounded(self.relation)
-        joined = JoinUnit(own, theirs, prefix, how)
+        pairs = tuple(_comparable(*pair) for pair in on)
+        own, theirs, keys = self.relation, other.relation, tuple(right for _, right in pairs)
+        table = base(theirs).table
+        if any(names_rows_of(theirs, key) == table.name for key in keys):
+            theirs = LimitRows(theirs, 1, keys)
+        if theirs.most(frozenset(keys)) != 1:
+            # each side is limited first: neither rows nor time grow with what a unit holds
+            own, theirs = bounded(own), bounded(theirs)
+        joined = JoinUnit(own, theirs, prefix, how, pairs)
 
         def leaf(column: Column) -> Expr:
             return Column(prefix + column.name, joined.schema[prefix + column.name])
@@ -387,16 +401,22 @@ class Scope:
         scope = self._joined(joined, Source(name, columns, other.unit, how == "left"))
         return replace(scope, known={**scope.known, **known}, caps={**scope.caps, **caps})
 
-    def having(self, other: Scope, *, where: bool) -> Scope:
-        """Keep the rows of units that have (or have not) a row in another private relation."""
+    def having(
+        self, other: Scope, *, where: bool, on: tuple[Column, Column] | None = None
+    ) -> Scope:
+        """Keep the rows of units that have (or have not) a row in another private relation.
+
+        With `on`, one whose column equals that of the row.
+        """
         prefix = f"elsewhere {len(self.relation.nodes)}."
+        keys = () if on is None else (("k", on[1]),)
+        pairs = () if on is None else ((_comparable(*on)[0], "k"),)
         one = Constant.number(Fraction(1))
         if where:
-            return replace(
-                self, relation=JoinUnit(self.relation, PerUnit(other.relation, (), ()), prefix)
-            )
-        counted = PerUnit(other.relation, (), (("n", Fold(FoldKind.COUNT, one)),))
-        joined = JoinUnit(self.relation, counted, prefix, "left")
+            there = PerUnit(other.relation, keys, ())
+            return replace(self, relation=JoinUnit(self.relation, there, prefix, "inner", pairs))
+        counted = PerUnit(other.relation, keys, (("n", Fold(FoldKind.COUNT, one)),))
+        joined = JoinUnit(self.relation, counted, prefix, "left", pairs)
         absent = IsNull(Column(prefix + "n", joined.schema[prefix + "n"]))
         return replace(self, relation=Filter(joined, absent))
 
@@ -511,11 +531,15 @@ def _joinable(left: Expr, right: str, public: Scan) -> tuple[str, str]:
     """Refuse a join whose codes would not mean the same value on both sides."""
     if not isinstance(left, Column):
         raise UnsupportedQueryError("a join needs a plain column on the private side")
-    a, b = left.type, public.schema[right]
+    return _comparable(left, Column(right, public.schema[right]))
+
+
+def _comparable(left: Column, right: Column) -> tuple[str, str]:
+    a, b = left.type, right.type
     if (a.kind, a.step, a.labels) != (b.kind, b.step, b.labels):
         raise UnsupportedQueryError(
-            f"{quote(left.name)} and {quote(right)} are declared differently, so that they "
+            f"{quote(left.name)} and {quote(right.name)} are declared differently, so that they "
             "cannot be compared in a join",
             hint="declare both columns with the same type, values and step",
         )
-    return left.name, right
+    return left.name, right.name

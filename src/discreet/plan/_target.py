@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from discreet._print import number
 from discreet.plan._expr import Capped, Expr, columns_of
 from discreet.plan._formula import Formula
+from discreet.plan._joins import JoinUnit
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of
 from discreet.plan._relation import (
     Aggregate,
     Filter,
-    JoinUnit,
     LimitGroups,
     LimitRows,
     MeasureKind,
@@ -112,7 +112,8 @@ def _limits(each: Aggregate) -> Iterator[str]:
             case LimitRows(_, 1, by) if only_units and set(by) == each.group:
                 continue  # a unit is counted once, whichever of its rows is kept
             case LimitRows(_, n, by):
-                where = " and group" if by else ""
+                own = [name for name in by if name not in each.group]
+                where = f" and {', '.join(own)}" if own else " and group" if by else ""
                 yield f"at most {n} row{'s' * (n > 1)}{of} per {each.unit}{where} kept"
             case LimitGroups(_, n):
                 yield f"at most {n} group{'s' * (n > 1)} per {each.unit} kept"

@@ -42,6 +42,7 @@ from discreet.policy._labels import Boolean, Category, Text
 from discreet.policy._load import dumps, load, loads
 from discreet.policy._model import Budget, Policy, Table
 from discreet.policy._numbers import Integer, Real
+from discreet.policy._owner import Owner
 from discreet.policy._service import Service
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "Column",
     "Date",
     "Integer",
+    "Owner",
     "Policy",
     "Real",
     "Service",

@@ -37,6 +37,7 @@ from discreet.policy._check import (
 )
 from discreet.policy._columns import Column
 from discreet.policy._domain import describe
+from discreet.policy._owner import Owner, linked, owner_of, with_ids
 from discreet.policy._service import Service
 from discreet.policy._toml import dump
 from discreet.privacy import Neighbours
@@ -192,6 +193,11 @@ class Table:
     numbers
         How a CSV file writes numbers, ``"1,234.50"`` or ``"1.234,50"``; currency signs, spaces
         and apostrophes are then left out. None: plain, as in ``1234.50``.
+    key
+        Column by which rows of other tables name the rows of this one.
+    owner
+        In place of `unit`: the table to whose rows, and so to whose units, the rows belong,
+        and the column that names its key.
     """
 
     name: str
@@ -204,6 +210,8 @@ class Table:
     max_groups_per_unit: int | None = None
     max_rows_per_group: int | None = None
     numbers: str | None = None
+    key: str | None = None
+    owner: Owner | None = None
 
     def __init__(
         self,
@@ -218,14 +226,20 @@ class Table:
         max_groups_per_unit: int | None = None,
         max_rows_per_group: int | None = None,
         numbers: str | None = None,
+        key: str | None = None,
+        owner: Owner | Mapping[str, str] | None = None,
     ) -> None:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
+        above = owner_of(owner, subject)
+        named = None if key is None else text(key, subject, "key", limit=255)
+        listed = collect(columns, "column", "columns", _column_name)
+        ids = (None if named == unit else named, None if above is None else above.column)
         relation = choice(neighbours, [n.value for n in Neighbours], subject, "neighbours")
         settle(
             self,
             name=own,
-            columns=collect(columns, "column", "columns", _column_name),
+            columns=with_ids(listed, ids),
             source=None if source is None else text(source, subject, "source", limit=4096),
             unit=None if unit is None else text(unit, subject, "unit", limit=255),
             neighbours=Neighbours(relation),
@@ -234,12 +248,14 @@ class Table:
             max_groups_per_unit=_limit(max_groups_per_unit, subject, LIMITS[1]),
             max_rows_per_group=_limit(max_rows_per_group, subject, LIMITS[2]),
             numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
+            key=named,
+            owner=above,
         )
         self._check_public() if self.public else self._check_private()
 
     def _check_public(self) -> None:
         subject = f"table {quote(self.name)}"
-        for key in ("unit", *LIMITS):
+        for key in ("unit", "key", "owner", *LIMITS):
             if getattr(self, key) is not None:
                 raise refusal(f"{subject} is public: {key} has no meaning", key, fix={key: None})
         if self.neighbours is not Neighbours.ADD_REMOVE:
@@ -255,7 +271,11 @@ class Table:
     def _check_private(self) -> None:
         subject = f"table {quote(self.name)}"
         rows, groups, rows_per_group = (getattr(self, key) for key in LIMITS)
-        if self.unit is None:
+        linked = self.owner is not None and self.owner.above is not None
+        if self.owner is not None and self.unit is not None and not linked:
+            raise refusal(f"{subject}: its rows belong to a unit themselves, or through an owner",
+                          "owner", fix={"owner": None})  # fmt: skip
+        if self.unit is None and self.owner is None:
             for key in LIMITS:
                 if getattr(self, key) is not None:
                     message = (
@@ -263,20 +283,29 @@ class Table:
                     )
                     raise refusal(message, key, fix={key: None})
             return
-        if not self.unit:
+        if self.unit == "":
             raise refusal(f"{subject}: unit must name a column", "unit", fix={"unit": "person_id"})
         folded = {column.casefold(): column for column in self.columns}
-        declared = folded.get(self.unit.casefold(), self.unit)
-        if declared != self.unit:
-            message = f"{subject}: unit {quote(self.unit)} is declared as {quote(declared)}"
-            raise refusal(message, "unit", fix={"unit": declared})
+        column = None if self.owner is None else self.owner.column
+        for key, named in (("unit", self.unit), ("key", self.key), ("owner", column)):
+            declared = folded.get((named or "").casefold(), named)
+            if declared != named:
+                message = f"{subject}: {key} {quote(named or '')} is declared as {quote(declared)}"
+                raise refusal(message, key, fix=None if key == "owner" else {key: declared})
         if rows is None and (groups is None or rows_per_group is None):
+            whose = quote(self.unit or "unit of the owner")
             raise refusal(
-                f"{subject}: one {quote(self.unit)} may own any number of rows; state "
+                f"{subject}: one {whose} may own any number of rows; state "
                 "max_rows_per_unit, or max_groups_per_unit with max_rows_per_group",
-                "unit",
+                "unit" if self.owner is None else "owner",
                 fix={"max_rows_per_unit": 1},
             )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Columns of the source that tell units and rows apart: read as they are, never mended."""
+        names = (self.unit if self.owner is None else self.owner.column, self.key)
+        return tuple([name for name in names if name is not None])
 
     def column(self, name: str) -> Column:
         """Give a declared column by name; refuse an unknown one, naming the nearest."""
@@ -349,7 +378,7 @@ class Policy:
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
-        members = collect(tables, "table", "tables", _table_name)
+        members = linked(collect(tables, "table", "tables", _table_name))
         if all(table.public for table in members.values()):
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
@@ -466,9 +495,10 @@ def _given(budget: Budget) -> dict[str, object]:
 
 
 def _table_mapping(table: Table) -> dict[str, object]:
-    mapping: dict[str, object] = {"source": table.source, "unit": table.unit}
-    mapping["numbers"] = table.numbers
-    mapping |= {"public": True} if table.public else {"neighbours": table.neighbours.value}
+    owner = table.owner and {"table": table.owner.name, "column": table.owner.column}
+    whose: dict[str, object] = {"unit": table.unit, "neighbours": table.neighbours.value}
+    whose = {"public": True} if table.public else {"owner": owner} if owner else whose
+    mapping = {"source": table.source, "numbers": table.numbers, "key": table.key, **whose}
     mapping |= {key: getattr(table, key) for key in LIMITS}
     mapping = {key: value for key, value in mapping.items() if value is not None}
     return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}

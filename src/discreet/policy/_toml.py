@@ -67,7 +67,8 @@ def dump(policy: Mapping[str, object]) -> str:
 def _sections(path: tuple[str, ...], table: Mapping[str, object], blocks: list[str]) -> None:
     """Write one section; columns stay on one line each, other tables get their own header."""
     inline = path[:1] == ("tables",) and path[2:] == ("columns",)
-    below = {} if inline else {k: v for k, v in table.items() if isinstance(v, Mapping)}
+    sections = [k for k, v in table.items() if isinstance(v, Mapping) and k != "owner"]
+    below = {} if inline else {k: table[k] for k in sections}
     lines = [pair(k, v) for k, v in table.items() if k not in below]
     if path and (lines or not below):
         blocks.append("\n".join([f"[{'.'.join(map(key, path))}]", *lines, ""]))

@@ -1,14 +1,23 @@
-"""Conditions on what a row's unit has elsewhere: IN and EXISTS of a subquery."""
+"""Conditions on what is elsewhere: IN and EXISTS of a subquery.
+
+Of private tables they ask what a row's own unit has there, be it any row or the rows with the
+same key. Of public tables they ask whether a value is listed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from discreet.plan import Scope
-from discreet.sql._text import identifier, refuse
+from discreet import policy as pol
+from discreet.errors import UnsupportedQueryError
+from discreet.plan import Expr, Kind, Operand, Scan, Scope, Word, build, expr
+from discreet.sql._joins import open_text, same_rows
+from discreet.sql._rows import Rows
+from discreet.sql._text import identifier, only, refuse
 
 if TYPE_CHECKING:
     from discreet.sql._select import Select
@@ -16,8 +25,9 @@ if TYPE_CHECKING:
 
 def test_of(part: exp.Expr) -> tuple[bool, exp.In | exp.Exists | None]:
     """A test of what is elsewhere, and whether it is asserted."""
-    inner = part.this if isinstance(part, exp.Not) else part
-    wanted = not isinstance(part, exp.Not)
+    inner = part.unnest()
+    wanted = not isinstance(inner, exp.Not)
+    inner = inner if wanted else inner.this.unnest()
     if isinstance(inner, exp.Exists):
         return wanted, inner
     if isinstance(inner, exp.In) and inner.args.get("query") is not None:
@@ -25,26 +35,84 @@ def test_of(part: exp.Expr) -> tuple[bool, exp.In | exp.Exists | None]:
     return True, None
 
 
-def rows(select: Select, scope: Scope, node: exp.In | exp.Exists) -> Scope:
-    """Rows elsewhere whose units count."""
+def tested(select: Select, scope: Scope, node: exp.In | exp.Exists, *, wanted: bool) -> Scope:
+    """Keep the rows for which the test holds (or does not)."""
     unit = scope.unit or "the unit"
     hint = f"{unit} IN (SELECT {unit} …)"
     if isinstance(node, exp.Exists):
-        return _matches(select, scope, node, hint)
-    column, query = node.this, node.args["query"].unnest()
-    table = identifier(column.args.get("table"))
-    if not (isinstance(column, exp.Column) and scope.is_unit(column.name, table)):
-        raise refuse("IN of a subquery on other than the unit", hint)
+        return _exists(select, scope, node, hint, wanted=wanted)
+    column, query = node.this.unnest(), node.args["query"].unnest()
     if not isinstance(query, exp.Select) or len(query.expressions) != 1:
         raise refuse("IN of this subquery", hint)
+    if (table := _public_table(query, select.policy)) is not None:
+        return _listed(select, scope, node, table, wanted=wanted)
+    if not isinstance(column, exp.Column):
+        raise refuse("IN of a subquery on other than the unit", hint)
     other = select.rows_of(query, "subquery")
-    if other.sources[0].columns:
-        raise refuse("IN of a subquery that selects other than the unit", hint)
-    return other
+    theirs = list(other.sources[0].columns.values())
+    alias = identifier(column.args.get("table"))
+    if scope.is_unit(column.name, alias):
+        if theirs:
+            raise refuse("IN of a subquery that selects other than the unit", hint)
+        return scope.having(other, where=wanted)
+    mine = scope.column(column.name, alias)
+    if not theirs or not same_rows(scope, mine, other, theirs[0]):
+        raise refuse("IN of a subquery on other than the unit", hint)
+    assert isinstance(mine, expr.Column)
+    assert isinstance(theirs[0], expr.Column)
+    return scope.having(other, where=wanted, on=(mine, theirs[0]))
 
 
-def _matches(select: Select, scope: Scope, node: exp.Exists, hint: str) -> Scope:
-    """Rows of an EXISTS, which names the unit of the row outside and nothing else of it."""
+def _listed(select: Select, scope: Scope, node: exp.In, table: pol.Table, *, wanted: bool) -> Scope:
+    """Test whether a value stands in a column of a public table."""
+    query = node.args["query"].unnest()
+    only(query, "expressions", "from_", "where", hint="IN (SELECT …)")
+    item, where = query.expressions[0].unalias(), query.args.get("where")
+    column = Scope.of(table).column(item.name) if isinstance(item, exp.Column) else None
+    if not isinstance(column, expr.Column):
+        raise refuse("IN of other than a column of a public table")
+    mine, declared = Rows(scope).expr(node.this, "IN"), table.columns[column.name]
+    if where is None and isinstance(declared, pol.Category) and declared.other is None:
+        test = _one_of(mine, declared.values)
+        return scope.where(test if wanted else build.negate(test))
+    if wanted and select.fanout_of(table.name, (column.name,)) <= 1:
+        pairs, alias = [(mine, column.name)], f"listed {len(scope.sources)}"
+        joined = scope.join(open_text(Scan(table), pairs), pairs, fanout=1, alias=alias)
+        if where is not None:
+            own = replace(joined, sources=joined.sources[-1:])
+            joined = joined.where(Rows(own).condition(where.this))
+        return replace(joined, sources=scope.sources)
+    raise UnsupportedQueryError(
+        f"the values of {build.quote(column.name)} are not listed in the policy, or occur in "
+        "several rows of the public table: join the table instead",
+        hint=f"JOIN {table.name} ON {build.name_of(mine)} = {table.name}.{column.name}",
+    )
+
+
+def _one_of(mine: Expr, values: tuple[str | int | bool, ...]) -> Expr:
+    """Test a list that may hold values which the column never has."""
+    labels = mine.type.labels if mine.type.kind is Kind.CATEGORY else values
+    known = [(type(v), v) for v in labels]
+    shared = [_operand(v) for v in values if (type(v), v) in known]
+    return build.one_of(mine, shared) if shared else expr.OneOf(mine, ())
+
+
+def _operand(value: str | int | bool) -> Operand:
+    if isinstance(value, bool):
+        return build.truth(value=value)
+    return Word(value) if isinstance(value, str) else build.number(Fraction(value))
+
+
+def _public_table(query: exp.Select, policy: pol.Policy) -> pol.Table | None:
+    """The public table that a subquery reads, if it is one."""
+    start = query.args.get("from_")
+    name = start.this.name.casefold() if start and isinstance(start.this, exp.Table) else ""
+    found = [t for n, t in policy.tables.items() if n.casefold() == name and t.public]
+    return found[0] if found else None
+
+
+def _exists(select: Select, scope: Scope, node: exp.Exists, hint: str, *, wanted: bool) -> Scope:
+    """Test an EXISTS, which names the unit or a key of the row outside, and nothing else of it."""
     query = node.this.unnest()
     unlinked = "EXISTS that does not compare the unit inside with the one outside"
     if not isinstance(query, exp.Select) or query.args.get("where") is None:
@@ -53,28 +121,43 @@ def _matches(select: Select, scope: Scope, node: exp.Exists, hint: str) -> Scope
     inner = replace(select, node=query).tables()
     test = query.args["where"].this
     parts = list(test.flatten()) if isinstance(test, exp.And) else [test]
-    rest = [part for part in parts if not _links(part.unnest(), scope, inner)]
-    if len(rest) == len(parts) or query.args.get("group") is not None or inner.unit is None:
+    links = [(part, link) for part in parts if (link := _link(part.unnest(), scope, inner))]
+    if len(links) != 1 or query.args.get("group") is not None or inner.unit is None:
         raise refuse(unlinked, hint)
+    ((linked, (mine, theirs)),) = links
+    rest = [part for part in parts if part is not linked]
     query.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
-    query.set("expressions", [exp.column(exp.to_identifier(inner.unit, quoted=True))])
-    return select.rows_of(query, "subquery")
+    query.set("expressions", [theirs.copy()])
+    other = select.rows_of(query, "subquery")
+    columns = list(other.sources[0].columns.values())
+    if not columns:
+        return scope.having(other, where=wanted)
+    own = scope.column(mine.name, identifier(mine.args.get("table")))
+    assert isinstance(own, expr.Column)
+    assert isinstance(columns[0], expr.Column)
+    return scope.having(other, where=wanted, on=(own, columns[0]))
 
 
-def _links(part: exp.Expr, outer: Scope, inner: Scope) -> bool:
-    """Whether a condition says that the unit inside is the unit outside."""
+def _link(part: exp.Expr, outer: Scope, inner: Scope) -> tuple[exp.Column, exp.Column] | None:
+    """Columns outside and inside, where a condition says that the units are the same."""
     sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
     if not sides or not all(isinstance(s, exp.Column) for s in sides):
-        return False
+        return None
+    for mine, theirs in (sides, sides[::-1]):
+        if _linked(mine, theirs, outer, inner):
+            return mine, theirs
+    return None
+
+
+def _linked(mine: exp.Column, theirs: exp.Column, outer: Scope, inner: Scope) -> bool:
     # a name without a table is looked up inside first, as in SQL
-    mine, theirs = ((s.name, identifier(s.args.get("table"))) for s in sides)
-    return _inside_and_out(mine, theirs, outer, inner) or _inside_and_out(
-        theirs, mine, outer, inner
-    )
-
-
-def _inside_and_out(
-    mine: tuple[str, str | None], theirs: tuple[str, str | None], outer: Scope, inner: Scope
-) -> bool:
-    outside = theirs[1] is not None and outer.is_unit(*theirs) and not inner.is_unit(*theirs)
-    return inner.is_unit(*mine) and outside
+    out = (mine.name, identifier(mine.args.get("table")))
+    own = (theirs.name, identifier(theirs.args.get("table")))
+    aliases = [{s.alias.casefold() for s in scope.sources} for scope in (outer, inner)]
+    if out[1] is None or out[1].casefold() not in aliases[0] - aliases[1]:
+        return False
+    if own[1] is not None and own[1].casefold() not in aliases[1]:
+        return False
+    if inner.is_unit(*own) or outer.is_unit(*out):
+        return inner.is_unit(*own) and outer.is_unit(*out)
+    return same_rows(outer, outer.column(*out), inner, inner.column(*own))

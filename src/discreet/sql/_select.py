@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,7 +15,6 @@ from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryEr
 from discreet.plan import (
     Assembly,
     Expr,
-    Kind,
     OutputExpr,
     Query,
     Scan,
@@ -29,6 +28,7 @@ from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregat
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
 from discreet.sql._hints import own_hints
+from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
@@ -126,7 +126,7 @@ def lower(
     """Lower the tree of one SELECT, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return Select(root, policy, public_fanout, other).parse()
+        return Select(arranged(root, policy), policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
@@ -281,7 +281,7 @@ class Select:
         for part in test.flatten() if isinstance(test, exp.And) else [test]:
             wanted, inner = elsewhere.test_of(part)
             if inner is not None:
-                scope = scope.having(elsewhere.rows(self, scope, inner), where=wanted)
+                scope = elsewhere.tested(self, scope, inner, wanted=wanted)
                 continue
             if has_aggregate(part):
                 raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
@@ -316,94 +316,21 @@ class Select:
             raise refuse(f"{side or kind} JOIN", "JOIN or LEFT JOIN")
         node = join.this
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
-            return self._join_private(scope, self._source(node), join)
+            return join_private(scope, self._source(node), join)
         table = self._table(_plain_table(node))
         if not table.public:
             alias = identifier(node.args.get("alias")) or table.name
-            return self._join_private(scope, Scope.of(table, alias), join)
+            return join_private(scope, Scope.of(table, alias), join)
         public = Scan(table)
         alias = identifier(node.args.get("alias")) or table.name
-        pairs = self._pairs(scope, public, alias, join)
-        public = _open_text(public, pairs)
-        fanout = self._fanout(table.name, tuple(right for _, right in pairs))
+        pairs = public_pairs(scope, public, alias, join)
+        public = open_text(public, pairs)
+        fanout = self.fanout_of(table.name, tuple(right for _, right in pairs))
         how = "left" if side else "inner"
         return scope.join(public, pairs, how=how, fanout=fanout, alias=alias)
 
-    def _join_private(self, scope: Scope, other: Scope, join: exp.Join) -> Scope:
-        """Join another private relation, on the unit and on nothing else."""
-        alias = other.sources[0].alias
-        ours, theirs = scope.unit, other.unit
-        hint = f"JOIN {alias} ON {scope.sources[0].alias}.{ours} = {alias}.{theirs}"
-        if ours is None or theirs is None:
-            raise UnsupportedQueryError(
-                f"{build.quote(alias)} is private too: private tables are joined on their "
-                "units, and one of them has none",
-                hint='unit = "person_id" in the policy',
-            )
-        if not self._on_units(scope, alias, join, ours, theirs):
-            raise UnsupportedQueryError(
-                f"{build.quote(alias)} is private too: joined on anything but the unit, one "
-                "person's rows would multiply another's",
-                hint=hint,
-            )
-        return scope.join_unit(other, "left" if join.args.get("side") else "inner")
-
-    @staticmethod
-    def _on_units(scope: Scope, alias: str, join: exp.Join, ours: str, theirs: str) -> bool:
-        using = [u.name.casefold() for u in join.args.get("using") or ()]
-        if using:
-            return using == [ours.casefold()] == [theirs.casefold()]
-        on = join.args.get("on")
-        on = None if on is None else on.unnest()
-        if not isinstance(on, exp.EQ):
-            return False
-        sides = {
-            ((identifier(s.args.get("table")) or "").casefold(), s.name.casefold())
-            for s in (on.this, on.expression)
-            if isinstance(s, exp.Column)
-        }
-        left = {(s.alias.casefold(), ours.casefold()) for s in scope.sources}
-        return any(sides == {mine, (alias.casefold(), theirs.casefold())} for mine in left)
-
-    def _pairs(
-        self, scope: Scope, public: Scan, alias: str, join: exp.Join
-    ) -> list[tuple[Expr, str]]:
-        known = {c.casefold(): c for c in public.schema}
-
-        def right(name: str) -> str:
-            if name.casefold() not in known:
-                raise build.unknown("column", name, list(public.schema))
-            return known[name.casefold()]
-
-        if using := join.args.get("using"):
-            return [(scope.column(u.name), right(u.name)) for u in using]
-        on = join.args.get("on")
-        if on is None:
-            raise refuse(
-                "a join without ON or USING", "JOIN regions ON people.region = regions.region"
-            )
-        parts = list(on.flatten()) if isinstance(on, exp.And) else [on.unnest()]
-        return [self._pair(scope, alias, part, right) for part in parts]
-
-    def _pair(
-        self, scope: Scope, alias: str, part: exp.Expr, right: Callable[[str], str]
-    ) -> tuple[Expr, str]:
-        hint = f"ON people.region = {alias}.region"
-        sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
-        if len(sides) != 2 or not all(isinstance(s, exp.Column) for s in sides):
-            raise refuse("a join on anything but equal columns", hint)
-        ours = [
-            s
-            for s in sides
-            if (identifier(s.args.get("table")) or "").casefold() != alias.casefold()
-        ]
-        if len(ours) != 1:
-            raise QueryError("each join condition compares both tables, by their names", hint=hint)
-        theirs = sides[1] if ours[0] is sides[0] else sides[0]
-        left = scope.column(ours[0].name, identifier(ours[0].args.get("table")))
-        return left, right(theirs.name)
-
-    def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
+    def fanout_of(self, table: str, columns: tuple[str, ...]) -> int:
+        """How many rows of a public table share one value of the columns, at most."""
         if callable(self.fanout):
             return self.fanout(table, columns)
         if self.fanout is None or table not in self.fanout:
@@ -562,20 +489,6 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
         only(item, "this", "alias")
         return item.this.unnest(), item.alias
     return item.unnest(), default_name(item.unnest(), place)
-
-
-def _open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
-    """Read a public column as open text where open text is compared with it."""
-    table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
-    columns = {
-        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
-        for n, c in table.columns.items()
-    }
-    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
-
-
-def _texts(column: pol.Category) -> bool:
-    return column.other is None and all(isinstance(v, str) for v in column.values)
 
 
 def _plain_table(node: exp.Expr) -> str:

@@ -9,7 +9,10 @@ most rows per value of some columns (``shares``):
 * a scan of a table with a unit column has no bound, one of a table whose rows
   are the units has one row;
 * a join with a public table multiplies by its fan-out, which is handed in; a
-  join of private tables on their units multiplies the bounds of both;
+  join of private tables on their units multiplies the bounds of both, or the left one's
+  by the rows that share what else is compared;
+* rows of a table that belong to units through another are nobody's until they are joined
+  with that table on the declared columns; then they have no bound;
 * ``row_number() OVER (PARTITION BY unit[, X] ORDER BY O)``, kept up to k, bounds
   rows (per value of X); ``dense_rank()`` bounds the values of O. Kept up to a column that a
   join with one row for each unit brought in, it bounds them by that unit's own value.
@@ -162,12 +165,15 @@ class Table:
     computed
         Whether reading it computes something that may fail on a row (a view, a foreign
         table): then it is read behind a fence, or not at all.
+    owner
+        Where rows belong to units through another table: column, that table, its key.
     """
 
     columns: dict[str, str]
     unit: str | None = None
     public: bool = False
     computed: bool = False
+    owner: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +203,7 @@ class _Rows:
     shares: tuple[tuple[Number, Tokens], ...] = ()
     identities: tuple[Tokens, ...] = ()
     ranks: tuple[tuple[int, _Rank], ...] = ()
+    stray: bool = False  # rows are not yet given to the units that own them
     own: Tokens = frozenset()  # the same in all rows of a unit
     scaled: tuple[tuple[int, Tokens], ...] = ()  # values of the tokens are as few as a column says
     sizes: dict[int, int] = field(default_factory=dict)
@@ -242,7 +249,7 @@ class Statement:
                 continue
             if v.type not in INTEGERS and not v.whole:
                 raise Unproven("a result that is not an integer")
-            if v.per is None or v.null or not rows.private or rows.mixed:
+            if v.per is None or v.null or not rows.private or rows.mixed or rows.stray:
                 readings.append(Reading(key=False, lo=-INF, hi=INF))
                 continue
             # rows that are groups come and go with the rows below them
@@ -424,8 +431,8 @@ class Statement:
             if self.own(rows, group):
                 return self.per_unit(rows, group, columns)
             # what a unit adds to sums is counted by its rows below; nothing else survives
-            return _Rows(columns, rows.private, rows.by_row, rows.known, rows.certain, rows.mixed,
-                         grouped=True, rows=rows.rows)  # fmt: skip
+            return _Rows(columns, rows.private, rows.by_row, rows.known, rows.certain,
+                         rows.mixed or rows.stray, grouped=True, rows=rows.rows)  # fmt: skip
         table = self.tables.get(source.source)
         if table is None:
             raise Unproven("a table that was not declared")
@@ -439,9 +446,9 @@ class Statement:
             if unit:
                 self.units.add(token)
             found.append((alias, name, column(native, self.dialect, token, unit=unit)))
-        by_row = table.unit is None and not table.public
+        by_row = table.unit is None and table.owner is None and not table.public
         return _Rows(tuple(found), not table.public, by_row, known=by_row, certain=by_row,
-                     rows=1 if by_row else INF)  # fmt: skip
+                     rows=1 if by_row else INF, stray=table.owner is not None)  # fmt: skip
 
     def filtered(self, rows: _Rows, where: Node, scope: Scope) -> _Rows:
         """Relation after WHERE: its rows are fewer, though it guards no evaluation."""
@@ -549,10 +556,15 @@ class Statement:
         if not left.private:
             raise Unproven("a public table joined with a private one")
         pairs = self.equalities(join.on, left, right)
+        if left.stray and right.private:
+            if join.left or right.stray or not any(self.owns(*pair) for pair in pairs):
+                raise Unproven("rows joined with other than the rows that own them")
+            return replace(rows, stray=False, known=right.known, rows=INF, shares=())
         if not right.private:
             most = self.fanout([r for _, r in pairs])
         elif any(x.unit and y.unit for x, y in pairs) and not (left.grouped or right.grouped):
-            most = right.rows
+            equal = self.closure([y for _, y in pairs]) | frozenset(self.units)
+            most = min([right.rows, *(k for k, x in right.shares if self.determined(x, equal))])
             rows = replace(rows, known=rows.known or not join.left)
             if right.rows == 1:  # of each unit one row, so its columns are the unit's
                 rows = replace(rows, own=rows.own | {v.id for *_, v in right.columns if v.id})
@@ -561,6 +573,12 @@ class Statement:
         most = max(most, 1) if join.left else most
         return replace(rows, rows=_times(rows.rows, most), grouped=left.grouped,
                        shares=tuple((_times(k, most), x) for k, x in rows.shares))  # fmt: skip
+
+    def owns(self, x: Value, y: Value) -> bool:
+        """Whether a column of a table names rows of the other that own its rows."""
+        mine, theirs = (self.origins.get(v.id or 0, ("", "")) for v in (x, y))
+        table = self.tables.get(mine[0])
+        return table is not None and table.owner == (mine[1], *theirs)
 
     def optional(self, v: Value) -> Value:
         """Value of a row that may have no partner."""

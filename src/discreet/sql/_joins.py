@@ -1,0 +1,268 @@
+"""Joins as people write them: comma lists, parents before children, equal columns.
+
+``FROM visits v, patients p WHERE v.pid = p.pid`` is the join that it means: the equation
+moves from WHERE to ON. Inner joins commute; so, of tables that own each other's rows, the one whose
+rows are the finest comes first, and each row then finds its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan import Expr, Kind, Scan, Scope, base, build, expr, names_rows_of
+from discreet.sql._text import identifier, refuse
+
+# --- the shape of FROM ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A table of FROM, and what is known of its columns."""
+
+    node: exp.Expr
+    table: pol.Table | None
+
+    @property
+    def alias(self) -> str:
+        return str(self.node.alias_or_name).casefold()
+
+    def has(self, column: str) -> bool:
+        if self.table is None:
+            return False
+        names = [*self.table.columns, *([self.table.unit] if self.table.unit else [])]
+        return column.casefold() in {n.casefold() for n in names}
+
+    @property
+    def depth(self) -> int:
+        """How many tables own the rows, one above the other."""
+        found, table = 0, self.table
+        while table is not None and table.owner is not None:
+            found, table = found + 1, table.owner.above
+        return found
+
+
+def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
+    """Write the joins of all SELECTs with ON, and children before the tables that own them."""
+    root = root.copy()
+    for select in list(root.find_all(exp.Select)):
+        start, joins = select.args.get("from_"), select.args.get("joins")
+        if start is None or not joins:
+            continue
+        named = {n.casefold(): t for n, t in policy.tables.items()}
+        items = [_Item(n, named.get(n.name.casefold()) if isinstance(n, exp.Table) else None)
+                 for n in (start.this, *(j.this for j in joins))]  # fmt: skip
+        _write_on(select, joins, items)
+        _reorder(select, start, joins, items)
+    return root
+
+
+def _write_on(select: exp.Select, joins: list[exp.Join], items: list[_Item]) -> None:
+    """Move equations between tables from WHERE to the joins that have no ON."""
+    where = select.args.get("where")
+    for place, join in enumerate(joins, 1):
+        bare = not any(join.args.get(k) for k in ("on", "using", "side", "method"))
+        if not bare or join.args.get("kind") not in (None, "CROSS") or where is None:
+            continue
+        parts = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+        known, own = items[:place], items[place]
+        found = [p for p in parts if _between(p, own, known)]
+        if not found:
+            continue
+        join.set("kind", None)
+        join.set("on", exp.and_(*(p.copy() for p in found)))
+        rest = [p.copy() for p in parts if p not in found]
+        where = exp.Where(this=exp.and_(*rest)) if rest else None
+        select.set("where", where)
+
+
+def _between(part: exp.Expr, own: _Item, known: list[_Item]) -> bool:
+    """Whether a condition equates a column of a table with one of the tables before it."""
+    sides = _sides(part.unnest())
+    if sides is None:
+        return False
+    whose = [_whose(s, [*known, own]) for s in sides]
+    return own in whose and any(item in known for item in whose)
+
+
+def _sides(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+    if not isinstance(part, exp.EQ):
+        return None
+    left, right = part.this, part.expression
+    return (left, right) if isinstance(left, exp.Column) and isinstance(right, exp.Column) else None
+
+
+def _whose(column: exp.Column, items: list[_Item]) -> _Item | None:
+    """The table of FROM that a column belongs to, where that is certain."""
+    alias = (identifier(column.args.get("table")) or "").casefold()
+    found = [i for i in items if (i.alias == alias if alias else i.has(column.name))]
+    return found[0] if len(found) == 1 else None
+
+
+def _reorder(
+    select: exp.Select, start: exp.From, joins: list[exp.Join], items: list[_Item]
+) -> None:
+    """Let the table whose rows are the finest come first, where joins are inner."""
+    first = max(items, key=lambda i: i.depth)
+    plain = all(not j.args.get("side") and j.args.get("kind") in (None, "", "INNER") for j in joins)
+    if first.depth == items[0].depth or not plain:
+        return
+    edges = [(join, ends) for join, item in zip(joins, items[1:], strict=True)
+             if (ends := _ends(join, item, items)) is not None]  # fmt: skip
+    order = [first]
+    made: list[exp.Join] = []
+    while len(edges) == len(joins) > len(made):
+        ready = [e for e in edges if len([i for i in e[1] if i in order]) == len(e[1]) - 1]
+        if not ready:
+            return
+        join, ends = ready[0]
+        edges = [e if e is not ready[0] else (join, ()) for e in edges]
+        (new,) = (i for i in ends if i not in order)
+        made.append(exp.Join(this=new.node.copy(), on=join.args.get("on"),
+                             using=join.args.get("using")))  # fmt: skip
+        order.append(new)
+    if len(made) == len(joins):
+        start.set("this", first.node.copy())
+        select.set("joins", made)
+
+
+def _ends(join: exp.Join, item: _Item, items: list[_Item]) -> tuple[_Item, ...] | None:
+    """The two tables that a join connects."""
+    if using := join.args.get("using"):
+        others = [i for i in items if i is not item and all(i.has(u.name) for u in using)]
+        return (others[0], item) if others else None
+    on = join.args.get("on")
+    columns = [] if on is None else list(on.find_all(exp.Column))
+    whose = [_whose(c, items) for c in columns]
+    found = tuple(i for i in items if i in whose)
+    return found if len(found) == 2 and None not in whose else None
+
+
+# --- what a join compares ------------------------------------------------------------------
+
+
+def parts_of(join: exp.Join, example: str) -> list[tuple[exp.Column, exp.Column]]:
+    """Pairs of columns that a join equates; of USING both sides are the same name."""
+    if using := join.args.get("using"):
+        return [(exp.column(u.copy()), exp.column(u.copy())) for u in using]
+    on = join.args.get("on")
+    if on is None:
+        raise refuse("a join without ON or USING", example)
+    on = on.unnest()
+    found = []
+    for part in on.flatten() if isinstance(on, exp.And) else [on]:
+        sides = _sides(part.unnest())
+        if sides is None:
+            raise refuse("a join on anything but equal columns", example)
+        found.append(sides)
+    return found
+
+
+def _ours_first(
+    sides: tuple[exp.Column, exp.Column], alias: str, example: str
+) -> tuple[exp.Column, exp.Column]:
+    named = [(identifier(s.args.get("table")) or "").casefold() for s in sides]
+    theirs = [s for s, n in zip(sides, named, strict=True) if n == alias.casefold()]
+    if len(theirs) != 1:
+        raise QueryError("each join condition compares both tables, by their names", hint=example)
+    return (sides[1], sides[0]) if theirs[0] is sides[0] else sides
+
+
+def public_pairs(scope: Scope, public: Scan, alias: str, join: exp.Join) -> list[tuple[Expr, str]]:
+    """Columns that a join with a public table compares."""
+    known = {c.casefold(): c for c in public.schema}
+    shared = [c for s in scope.sources for c in s.columns if c.casefold() in known]
+    on = shared[0] if shared else "region"
+    example = f"ON {scope.sources[0].alias}.{on} = {alias}.{on}"
+    pairs = []
+    for sides in parts_of(join, example):
+        ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, example)
+        if theirs.name.casefold() not in known:
+            raise build.unknown("column", theirs.name, list(public.schema))
+        left = scope.column(ours.name, identifier(ours.args.get("table")))
+        pairs.append((left, known[theirs.name.casefold()]))
+    return pairs
+
+
+def open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
+    """Read a public column as open text where open text is compared with it."""
+    table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
+    columns = {
+        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
+        for n, c in table.columns.items()
+    }
+    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
+
+
+def _texts(column: pol.Category) -> bool:
+    return column.other is None and all(isinstance(v, str) for v in column.values)
+
+
+def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
+    """Join another private relation, on the unit or on a key that one unit alone has."""
+    alias = other.sources[0].alias
+    if scope.unit is None or other.unit is None:
+        raise UnsupportedQueryError(
+            f"{build.quote(alias)} is private too: private tables are joined on their "
+            "units, and one of them has none",
+            hint='unit = "person_id" in the policy',
+        )
+    hint = _example(scope, other)
+    on: list[tuple[expr.Column, expr.Column]] = []
+    same = False
+    try:
+        for sides in parts_of(join, hint):
+            ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, hint)
+            if _is_unit(scope, ours) and _is_unit(other, theirs):
+                same = True
+                continue
+            pair = _column(scope, ours), _column(other, theirs)
+            same = same or same_rows(scope, pair[0], other, pair[1])
+            on.append(pair)
+    except UnknownNameError:
+        raise
+    except (UnsupportedQueryError, QueryError):
+        same = False
+    if not same:
+        raise UnsupportedQueryError(
+            f"{build.quote(alias)} is private too: joined on anything but the unit, one "
+            "person's rows would multiply another's",
+            hint=hint,
+        )
+    return scope.join_unit(other, "left" if join.args.get("side") else "inner", on)
+
+
+def _example(scope: Scope, other: Scope) -> str:
+    """A join of these that works: on the unit, or on the key by which one owns the other."""
+    mine, theirs = base(scope.relation).table, base(other.relation).table
+    ours, alias = scope.sources[0].alias, other.sources[0].alias
+    table = alias if alias == theirs.name else f"{theirs.name} AS {alias}"
+    left, right = str(mine.unit), str(theirs.unit)
+    if mine.owner is not None and mine.owner.name == theirs.name:
+        left, right = mine.owner.column, str(theirs.key)
+    elif theirs.owner is not None and theirs.owner.name == mine.name:
+        left, right = str(mine.key), theirs.owner.column
+    return f"JOIN {table} ON {ours}.{left} = {alias}.{right}"
+
+
+def _is_unit(scope: Scope, column: exp.Column) -> bool:
+    return scope.is_unit(column.name, identifier(column.args.get("table")))
+
+
+def _column(scope: Scope, column: exp.Column) -> expr.Column:
+    found = scope.column(column.name, identifier(column.args.get("table")))
+    if not isinstance(found, expr.Column):
+        raise UnsupportedQueryError("a join needs plain columns")
+    return found
+
+
+def same_rows(scope: Scope, mine: Expr, other: Scope, theirs: Expr) -> bool:
+    """Whether columns name rows of the same table, so that what is equal is one unit's."""
+    if not (isinstance(mine, expr.Column) and isinstance(theirs, expr.Column)):
+        return False
+    named = names_rows_of(scope.relation, mine.name)
+    return named is not None and named == names_rows_of(other.relation, theirs.name)
