@@ -6,7 +6,7 @@ from discreet.answer._answer import Answer
 from discreet.answer._levels import Rows
 from discreet.answer._outputs import bounds
 from discreet.answer._record import CURRENCIES, Record, read
-from discreet.answer._show import as_data, cell, footer
+from discreet.answer._show import as_data, cell, footer, price
 from discreet.answer._union import Union
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "bounds",
     "cell",
     "footer",
+    "price",
     "read",
 ]

@@ -164,7 +164,7 @@ class Curator:
 
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        left = describe_balance(self._share(), plan.cost)
+        left = describe_balance(self._balances, plan.cost)
         stored = self._road.knows(self._job([plan], plan.cost, str))
         refused = None if stored else _room.would_refuse(self._balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
@@ -474,9 +474,7 @@ class Curator:
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
-            raise refused.with_hint(
-                _room.what_fits(self._balances, plan, offer) or refused.hint
-            ) from None
+            raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
     def _offered(
         self,
@@ -499,7 +497,7 @@ class Curator:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=least.epsilon)
         return replace(
-            _room.in_currency(self.policy.budget, self._balances, self._lowered(query), offer),
+            _room.in_currency(self._balances, self._lowered(query), offer),
             least=least,
         )
 
@@ -530,7 +528,7 @@ class Curator:
         job = self._job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
         outcome = self._road.travel(job, key=name, fresh=fresh)
-        left = describe_balance(self._share(), cost)
+        left = describe_balance(self._balances, cost)
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
@@ -574,7 +572,7 @@ class Curator:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
     def _left(self) -> str:
-        return describe_balance(self._share())
+        return describe_balance(self._balances)
 
     def _share(self) -> Balance:
         """What this analyst draws on; without a name, what the shares leave over."""

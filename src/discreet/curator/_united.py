@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from discreet.answer import Answer, Union
+from discreet.answer import Answer, Union, price
 from discreet.curator._batch import Batch
 from discreet.curator._quote import Quote
 from discreet.errors import Hint, ParameterError
@@ -64,4 +64,4 @@ class UnionQuote(Quote):
 
     def __repr__(self) -> str:
         texts = [super().__repr__(), *(repr(q) for q in self.others)]
-        return f"cost    {self.total} for all branches\n\n" + "\n\n".join(texts)
+        return f"cost    {price(self.cost, self.left)} for all branches\n\n" + "\n\n".join(texts)
