@@ -1,4 +1,4 @@
-"""How an answer looks: text, HTML and charts."""
+"""How an answer looks as text and HTML."""
 
 from __future__ import annotations
 
@@ -157,50 +157,3 @@ def html(answer: Answer) -> str:
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"<p><small>{foot}</small></p>"
     )
-
-
-def chart(answer: Answer, confidence: float) -> dict[str, Any]:
-    """Build a Vega-Lite chart: one panel per numeric column, error bars always."""
-    values, ends = answer.to_dicts(), answer.interval(confidence)
-    numeric = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
-    labels = [n for n in answer.columns if n not in numeric]
-    data = [
-        {
-            "group": ", ".join(str(v[n]) for n in labels) or "all",
-            "column": n,
-            "value": v[n],
-            "low": e[n][0],
-            "high": e[n][1],
-        }
-        for v, e in zip(values, ends, strict=True)
-        for n in numeric
-        if isinstance(v[n], int | float) and all(map(math.isfinite, e[n]))
-    ]
-    y = {"field": "group", "type": "nominal", "sort": None, "title": ", ".join(labels) or None}
-    scale = {"scale": {"zero": False}, "title": None}
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "data": {"values": data},
-        "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
-        "resolve": {"scale": {"x": "independent"}},
-        "title": {"text": footer(answer, f"{confidence:.0%}").split("\n"), "fontSize": 11},
-        "spec": {
-            "layer": [
-                {
-                    "mark": {"type": "rule"},
-                    "encoding": {
-                        "y": y,
-                        "x": {"field": "low", "type": "quantitative", **scale},
-                        "x2": {"field": "high"},
-                    },
-                },
-                {
-                    "mark": {"type": "point", "filled": True},
-                    "encoding": {
-                        "y": y,
-                        "x": {"field": "value", "type": "quantitative", **scale},
-                    },
-                },
-            ]
-        },
-    }

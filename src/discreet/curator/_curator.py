@@ -133,8 +133,8 @@ class Curator:
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
-            return _united.answer(self, parsed, offer, key=key, fresh=fresh)
-        return self._ask(parsed.query, offer, key=key, fresh=fresh)
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
+        return self._ask(parsed.query, offer, key=key, fresh=fresh, question=query)
 
     def preview(
         self,
@@ -469,10 +469,18 @@ class Curator:
 
         return frame.parse(question, self._complete, self._fanout)
 
-    def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
+    def _ask(
+        self,
+        query: Query,
+        offer: Ask,
+        *,
+        key: str | None,
+        fresh: bool,
+        question: str | None = None,
+    ) -> Answer:
         plan = self._plan(query, offer)
         try:
-            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
+            return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
@@ -516,7 +524,13 @@ class Curator:
         return known
 
     def _run(
-        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
+        self,
+        plans: list[Plan],
+        cost: Cost,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        question: str | None = None,
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
         records: list[Record] = []
@@ -532,7 +546,10 @@ class Curator:
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
-        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
+        return [
+            Answer(r, left=left, tainted=tainted, cached=outcome.cached, question=question)
+            for r in records
+        ]
 
     @staticmethod
     def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:

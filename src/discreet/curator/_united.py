@@ -28,7 +28,15 @@ def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cos
     return batch.priced()
 
 
-def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
+def answer(
+    curator: Curator,
+    united: United,
+    offer: Ask,
+    *,
+    key: str | None,
+    fresh: bool,
+    question: str | None,
+) -> Answer:
     """Pay for all branches at once and put their answers below each other."""
     priced, cost = plans(curator, united, offer)
     known = dict(
@@ -39,7 +47,7 @@ def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fre
         )
     )
     branches = [known[query] for query in united.branches]
-    return Union(branches, united.order, united.limit, cost=cost.to_dict())
+    return Union(branches, united.order, united.limit, cost=cost.to_dict(), question=question)
 
 
 @dataclass(frozen=True)
