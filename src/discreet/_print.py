@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from discreet._exact import show
+from discreet._exact import floor_decimal, show
 
 
 def short(value: Fraction, longest: int = 6, digits: int = 4) -> str:
@@ -16,6 +16,18 @@ def short(value: Fraction, longest: int = 6, digits: int = 4) -> str:
     """
     text = show(value)
     return text if len(text) <= longest else f"{float(value):.{digits}g}"
+
+
+def short_down(value: Fraction) -> str:
+    """Print what is left, never more than that: what is asked for as printed must fit.
+
+    >>> short_down(Fraction(27, 10)), short_down(Fraction(2, 3)), short_down(Fraction(0))
+    ('2.7', '0.6666', '0')
+    """
+    text = show(value)
+    if len(text) <= 6 and "/" not in text:
+        return text
+    return floor_decimal(value) or "0"
 
 
 def number(value: float, margin: float | None = None) -> str:

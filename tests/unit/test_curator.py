@@ -355,9 +355,20 @@ def test_a_damaged_record_is_refused(damage):
 def test_ways_out_agree():
     answer = curator().sql(GROUPED, epsilon=1)
     rows = answer.to_dicts()
-    assert answer.to_arrow().to_pylist() == rows
-    assert answer.to_pandas()["n"].tolist() == [r["n"] for r in rows]
-    assert answer.to_polars()["sex"].to_list() == ["F", "M", "X"]
+    assert list(answer) == rows
+    assert answer.to_arrow(None).to_pylist() == rows
+    ends = answer.interval("0.9")
+    pandas, polars, arrow = answer.to_pandas("0.9"), answer.to_polars("0.9"), answer.to_arrow("0.9")
+    assert pandas.to_dict("list") == polars.to_dict(as_series=False) == arrow.to_pydict()
+    columns = arrow.to_pydict()
+    assert list(columns)[:4] == ["sex", "n", "n_low", "n_high"]
+    assert list(zip(columns["n_low"], columns["n_high"], strict=True)) == [e["n"] for e in ends]
+
+
+def test_ends_of_a_frame_do_not_hide_a_column_of_their_name():
+    text = "SELECT COUNT(*) AS n, SUM(age) AS n_low FROM people"
+    columns = curator().sql(text, epsilon=1).to_columns()
+    assert list(columns) == ["n", "n_low_", "n_high", "n_low", "n_low_low", "n_low_high"]
 
 
 def test_text_and_html_show_margin_cost_and_rest():

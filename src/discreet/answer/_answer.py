@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet._exact import Number
 from discreet._text import visible
-from discreet.answer import _outputs, _show
+from discreet.answer import _chart, _outputs, _show
+from discreet.answer._chart import Chart
 from discreet.answer._levels import Rows
 from discreet.answer._record import UNION, Record, parsed, read
 from discreet.answer._selected import Bar, bar_of
@@ -66,8 +67,10 @@ class Answer:
         left: str | None = None,
         tainted: bool = False,
         cached: bool = False,
+        question: str | None = None,
     ) -> None:
         self._record = record
+        self._question = question
         self._left = left
         self.tainted = tainted
         self._cached = cached
@@ -110,6 +113,11 @@ class Answer:
     def left(self) -> str | None:
         """What was left of the budget right after this answer."""
         return self._left
+
+    @property
+    def question(self) -> str | None:
+        """The SQL that was asked, as typed; None in Python and from a record."""
+        return self._question
 
     @property
     def cached(self) -> bool:
@@ -334,28 +342,65 @@ class Answer:
             for row in self._rows
         ]
 
-    def to_arrow(self) -> pa.Table:
-        """Return an Arrow table."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_dicts())
+
+    def to_columns(self, confidence: Number | None = 0.95) -> dict[str, list[Any]]:
+        """Return the values of every column, those of noisy ones with both ends.
+
+        Parameters
+        ----------
+        confidence
+            Level of the intervals, which are the columns ``…_low`` and ``…_high`` after each
+            noisy one; None leaves them out.
+        """
+        rows = self.to_dicts()
+        ends = [] if confidence is None else self.interval(confidence)
+        columns: dict[str, list[Any]] = {}
+        taken = set(self.columns)
+        for name in self.columns:
+            columns[name] = [row[name] for row in rows]
+            if ends and isinstance(ends[0][name], tuple):
+                for place, end in enumerate(("low", "high")):
+                    own = f"{name}_{end}"
+                    while own in taken:  # somebody's column has that name
+                        own += "_"
+                    taken.add(own)
+                    columns[own] = [row[name][place] for row in ends]
+        return columns
+
+    def to_arrow(self, confidence: Number | None = 0.95) -> pa.Table:
+        """Return an Arrow table; see :meth:`to_columns`."""
         import pyarrow as pa  # noqa: PLC0415 - only for those who ask
 
-        rows = self.to_dicts()
-        return pa.table({name: [r[name] for r in rows] for name in self.columns})
+        return pa.table(self.to_columns(confidence))
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas DataFrame."""
+    def to_pandas(self, confidence: Number | None = 0.95) -> pd.DataFrame:
+        """Return a pandas DataFrame; see :meth:`to_columns`."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
-        return pd.DataFrame(self.to_dicts(), columns=self.columns)
+        return pd.DataFrame(self.to_columns(confidence))
 
-    def to_polars(self) -> pl.DataFrame:
-        """Return a Polars DataFrame."""
+    def to_polars(self, confidence: Number | None = 0.95) -> pl.DataFrame:
+        """Return a Polars DataFrame; see :meth:`to_columns`."""
         import polars as pl  # noqa: PLC0415 - only for those who ask
 
-        return pl.DataFrame(self.to_dicts(), schema=self.columns, orient="row")
+        return pl.DataFrame(self.to_columns(confidence))
 
-    def chart(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Return a Vega-Lite specification: points with error bars."""
-        return _show.chart(self, _exact.confidence(confidence))
+    def chart(self, confidence: Number = 0.95, *, title: str | None = None) -> Chart:
+        """Draw every number with its interval.
+
+        Notebooks show the picture; ``chart().save("n.svg")`` writes it (also .png, .html and
+        .json). It is a Vega-Lite specification, and so a dictionary.
+
+        Parameters
+        ----------
+        confidence
+            Level of the intervals.
+        title
+            Instead of the question.
+        """
+        return _chart.chart(self, _exact.confidence(confidence), title)
 
     def __repr__(self) -> str:
         return _show.text(self)

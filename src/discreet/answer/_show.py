@@ -1,9 +1,10 @@
-"""How an answer looks: text, HTML and charts."""
+"""How an answer looks as text and HTML."""
 
 from __future__ import annotations
 
 import html as _html
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +64,31 @@ def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
     return [visible(name) for name in answer.columns], rows
 
 
-def _short(rational: str) -> str:
-    return show(Fraction(rational))
+def price(cost: Mapping[str, str], left: str | None) -> str:
+    """Say what a question costs in the currency of what is `left`, and the δ where it has one.
+
+    >>> price({"epsilon": "1/2", "delta": "1/1000000", "rho": "1/9"}, "1.5 of 2 left")
+    'ε 0.5, δ 1e-06'
+    """
+    in_rho = (left or "").startswith("ρ")
+    names = {"rho": "ρ", "rho_delta": "δ"} if in_rho else {"epsilon": "ε", "delta": "δ"}
+    first = "rho" if in_rho else "epsilon"
+    exact = {name: Fraction(cost.get(name, 0)) for name in names}
+    return ", ".join(f"{names[n]} {_amount(x)}" for n, x in exact.items() if x or n == first)
+
+
+def _amount(value: Fraction) -> str:
+    """Print a price exactly where that is short, and otherwise rounded up."""
+    text = show(value)
+    if len(text) <= 8:
+        return text
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 3)
+    return show(-(-value // unit) * unit)
 
 
 def footer(answer: Answer, level: str = "95 %") -> str:
     """Say cost, what is left and what the margins mean: `level` is theirs."""
-    # the budget's own currency; the others stand in the record
-    symbol, name = ("ρ", "rho") if (answer.left or "").startswith("ρ") else ("ε", "epsilon")
-    paid = f"cost {symbol} {_short(answer.cost[name])}"
+    paid = f"cost {price(answer.cost, answer.left)}"
     if answer.cached:
         paid = "stored answer, free of charge"
     parts = [f"± at {level}", paid]
@@ -140,50 +157,3 @@ def html(answer: Answer) -> str:
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"<p><small>{foot}</small></p>"
     )
-
-
-def chart(answer: Answer, confidence: float) -> dict[str, Any]:
-    """Build a Vega-Lite chart: one panel per numeric column, error bars always."""
-    values, ends = answer.to_dicts(), answer.interval(confidence)
-    numeric = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
-    labels = [n for n in answer.columns if n not in numeric]
-    data = [
-        {
-            "group": ", ".join(str(v[n]) for n in labels) or "all",
-            "column": n,
-            "value": v[n],
-            "low": e[n][0],
-            "high": e[n][1],
-        }
-        for v, e in zip(values, ends, strict=True)
-        for n in numeric
-        if isinstance(v[n], int | float) and all(map(math.isfinite, e[n]))
-    ]
-    y = {"field": "group", "type": "nominal", "sort": None, "title": ", ".join(labels) or None}
-    scale = {"scale": {"zero": False}, "title": None}
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "data": {"values": data},
-        "facet": {"field": "column", "type": "nominal", "title": None, "sort": numeric},
-        "resolve": {"scale": {"x": "independent"}},
-        "title": {"text": footer(answer, f"{confidence:.0%}").split("\n"), "fontSize": 11},
-        "spec": {
-            "layer": [
-                {
-                    "mark": {"type": "rule"},
-                    "encoding": {
-                        "y": y,
-                        "x": {"field": "low", "type": "quantitative", **scale},
-                        "x2": {"field": "high"},
-                    },
-                },
-                {
-                    "mark": {"type": "point", "filled": True},
-                    "encoding": {
-                        "y": y,
-                        "x": {"field": "value", "type": "quantitative", **scale},
-                    },
-                },
-            ]
-        },
-    }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import _print
 from discreet._exact import show as exactly
+from discreet._print import short_down
 from discreet._text import json_safe, visible
 from discreet.cli._console import (
     bar,
@@ -40,6 +41,10 @@ _SYMBOLS: Final = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
 _OTHERS: Final = "(others)"
 _NOBODY: Final = "(nobody named)"
 _WIDTH: Final = 48
+_LEFT: Final = (
+    "left is the largest ε that one more question may have. Many small questions may add up to "
+    "more than the total: together they reveal less than their sum says."
+)
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS: Final = (
     "number", "when", "kind", "analyst", "tables", "epsilon", "delta", "rho", "rho_delta", "noise",
@@ -141,18 +146,21 @@ def _show_spenders(
     symbol = _SYMBOLS[whole.currency]
     rows = []
     for who, balance in [*spenders.items(), ("together", whole)]:
-        total, share = balance.total, float(balance.used)
-        spent = total * balance.used
         # without shares everybody draws on the whole: nobody has a total of their own
         own = balance is whole or bool(budget.shares)
-        row = [who, short(spent), short(total) if own else "", short(total - spent) if own else ""]
+        spent, total = balance.amounts[whole.currency]
+        row = [who, short(spent), *([short(total), short_down(balance.remaining)] if own else "  ")]
         if "delta" in balance.amounts:
-            row.append(short(balance.amounts["delta"][0]))
-        rows.append([*row, f"{bar(share, 10)} {share:4.0%}"])
+            spent, total = balance.amounts["delta"]
+            row += [short(spent), short(total) if own else ""]
+        share = float(balance.used)
+        rows.append([*row, f"{bar(share, 10)} {share:4.0%}" if own else ""])
     header = ["analyst", f"{symbol} spent", f"{symbol} total", f"{symbol} left"]
-    header += ["δ spent"] if "delta" in whole.amounts else []
+    header += ["δ spent", "δ total"] if "delta" in whole.amounts else []
     numeric = range(1, len(header))
     show_table(console, grid([*header, ""], rows, right=tuple(numeric), keys=1))
+    if {"epsilon", "rho"} <= set(whole.amounts):
+        say(console, _LEFT, "dim")
 
 
 def _show_time(console: Console, budget: Budget, lines: Sequence[Line]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from discreet._print import short
+from discreet._print import short, short_down
 from discreet.ledger import Balance
 from discreet.plan import Cost
 
@@ -32,16 +32,20 @@ class Budget:
 
     def __repr__(self) -> str:
         who = f" of {self.analyst}" if self.analyst else ""
-        return f"budget{who}, {self.table.accounting} accounting: {describe_balance(self.share)}"
+        left = describe_balance((self.table, self.share))
+        return f"budget{who}, {self.table.accounting} accounting: {left}"
 
 
-def describe_balance(balance: Balance, cost: Cost | None = None) -> str:
+def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None) -> str:
     """Say what is left in the budget's own currency, and how many more of a cost fit.
 
-    Where a budget may be paid by ε or by ρ, what is left is that part of the whole which
-    the cheaper way leaves.
+    `balances` are those of the whole and of the share that pays. What is left is the largest
+    price of one more question: asked for exactly that, it is answered.
     """
-    symbol = "" if balance.currency == "epsilon" else f"{_SYMBOLS[balance.currency]} "
-    left = f"{symbol}{short(balance.remaining)} of {short(balance.total)} left"
-    more = None if cost is None else balance.more(cost)
+    _, share = balances
+    symbol = "" if share.currency == "epsilon" else f"{_SYMBOLS[share.currency]} "
+    fitting = min(balance.remaining for balance in balances)
+    left = f"{symbol}{short_down(fitting)} of {short(share.total)} left"
+    counts = [] if cost is None else [balance.more(cost) for balance in balances]
+    more = min((n for n in counts if n is not None), default=None)
     return left if more is None else f"{left} (≈ {more} more like this)"

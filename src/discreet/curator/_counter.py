@@ -70,7 +70,7 @@ class Counter:
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
-        return describe_balance(self.ledger.balance(analyst))
+        return describe_balance((self.ledger.balance(), self.ledger.balance(analyst)))
 
     def batch(
         self,
@@ -100,8 +100,8 @@ class Counter:
         except BudgetExceededError as refused:
             if bill.offer is None:
                 raise
-            fitting = what_fits(own._balances, bill.plans[0], bill.offer)  # noqa: SLF001 - as above
-            raise refused.with_hint(fitting or refused.hint) from None
+            fitting = what_fits(own._balances, bill.plans[0], bill.offer, refused)  # noqa: SLF001 - as above
+            raise refused.with_hint(fitting) from None
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""

@@ -133,8 +133,8 @@ class Curator:
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
-            return _united.answer(self, parsed, offer, key=key, fresh=fresh)
-        return self._ask(parsed.query, offer, key=key, fresh=fresh)
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
+        return self._ask(parsed.query, offer, key=key, fresh=fresh, question=query)
 
     def preview(
         self,
@@ -164,7 +164,7 @@ class Curator:
 
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        left = describe_balance(self._share(), plan.cost)
+        left = describe_balance(self._balances, plan.cost)
         stored = self._road.knows(self._job([plan], plan.cost, str))
         refused = None if stored else _room.would_refuse(self._balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
@@ -469,14 +469,20 @@ class Curator:
 
         return frame.parse(question, self._complete, self._fanout)
 
-    def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
+    def _ask(
+        self,
+        query: Query,
+        offer: Ask,
+        *,
+        key: str | None,
+        fresh: bool,
+        question: str | None = None,
+    ) -> Answer:
         plan = self._plan(query, offer)
         try:
-            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
+            return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
         except BudgetExceededError as refused:
-            raise refused.with_hint(
-                _room.what_fits(self._balances, plan, offer) or refused.hint
-            ) from None
+            raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
     def _offered(
         self,
@@ -499,7 +505,7 @@ class Curator:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=least.epsilon)
         return replace(
-            _room.in_currency(self.policy.budget, self._balances, self._lowered(query), offer),
+            _room.in_currency(self._balances, self._lowered(query), offer),
             least=least,
         )
 
@@ -518,7 +524,13 @@ class Curator:
         return known
 
     def _run(
-        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
+        self,
+        plans: list[Plan],
+        cost: Cost,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        question: str | None = None,
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
         records: list[Record] = []
@@ -530,11 +542,14 @@ class Curator:
         job = self._job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
         outcome = self._road.travel(job, key=name, fresh=fresh)
-        left = describe_balance(self._share(), cost)
+        left = describe_balance(self._balances, cost)
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
-        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
+        return [
+            Answer(r, left=left, tainted=tainted, cached=outcome.cached, question=question)
+            for r in records
+        ]
 
     @staticmethod
     def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
@@ -574,7 +589,7 @@ class Curator:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
     def _left(self) -> str:
-        return describe_balance(self._share())
+        return describe_balance(self._balances)
 
     def _share(self) -> Balance:
         """What this analyst draws on; without a name, what the shares leave over."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discreet._exact import show
-from discreet._print import number, short
+from discreet._print import number
+from discreet.answer import price
 from discreet.plan import Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
@@ -69,9 +69,8 @@ class Quote:
 
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
-        cost = f"ρ {short(plan.cost.rho)}" if self.left.startswith("ρ") else None
-        cost = cost or f"ε {show(plan.cost.epsilon)}"
-        lines = [f"cost    {'free: answered before' if self.stored else cost}"]
+        cost = "free: answered before" if self.stored else price(plan.cost.to_dict(), self.left)
+        lines = [f"cost    {cost}"]
         if self.refused is not None and not self.stored:
             lines.append(f"        would be refused: {self.refused}")
         lines += [f"budget  {self.left}", f"noise   {plan.why}"]

@@ -5,25 +5,27 @@ All of it is a function of prices and balances, which are public.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from discreet._exact import floor_decimal
-from discreet.errors import Hint
+from discreet._exact import show, turning
+from discreet._print import short_down
+from discreet.errors import BudgetExceededError, Hint
 from discreet.ledger import Balance, refusal
 from discreet.plan import Ask, Lowered, Plan, price
-from discreet.policy import Budget
 
 _SYMBOLS: Final = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
 _NAMES: Final = ("the budget", "your share")
+_DOUBLINGS: Final = 20
+_NOTHING: Final = Fraction(0)
 
 
-def in_currency(budget: Budget, balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
+def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
     """Price a question in the currency in which it will be paid."""
     by_epsilon, by_rho = replace(offer, currency="epsilon"), replace(offer, currency="rho")
-    if budget.accounting != "zcdp":
+    if balances[0].accounting != "zcdp":
         return price(lowered, by_epsilon)
     if offer.rho is not None or any(len(b.routes) == 1 for b in balances):
         return price(lowered, by_rho)
@@ -39,17 +41,45 @@ def _fits(balances: Sequence[Balance], plan: Plan) -> bool:
     return all(b.after(plan.cost).fits for b in balances)
 
 
-def what_fits(balances: Sequence[Balance], plan: Plan, offer: Ask) -> str | None:
-    """Largest ε at which the same question would be admitted, for who asked in ε."""
-    if offer.epsilon is None or "rho" not in balances[0].amounts:
+def what_fits(
+    balances: Sequence[Balance], plan: Plan, offer: Ask, refused: BudgetExceededError
+) -> str | None:
+    """Offer of the same kind at which the same question would be admitted, if there is one.
+
+    In ε that is what is printed as left. Where only δ is short, the refusal itself knows more.
+    """
+
+    def fits(other: Ask) -> bool:
+        priced = in_currency(balances, plan.lowered, other)
+        return _fits(balances, replace(priced, least=plan.least))
+
+    if offer.within is not None:
+        wider = offer.within
+        for _ in range(_DOUBLINGS):
+            wider = {name: 2 * margin for name, margin in wider.items()}
+            if fits(replace(offer, within=wider)):
+                return Hint("within", {n: _margin(m) for n, m in wider.items()})
         return None
-    low, high = Fraction(0), offer.epsilon
-    for _ in range(24):
-        middle = (low + high) / 2
-        found = _fits(balances, price(plan.lowered, replace(offer, epsilon=middle)))
-        low, high = (middle, high) if found else (low, middle)
-    digits = floor_decimal(low)
-    return Hint("epsilon", digits) if digits else None
+    name = "epsilon" if offer.rho is None else "rho"
+
+    def refuses(amount: Fraction) -> bool:
+        by_rho = replace(offer, rho=amount) if offer.rho is not None else None
+        return not fits(by_rho or replace(offer, epsilon=amount))
+
+    if name in balances[0].amounts:
+        own = balances[0].currency == name
+        left = min(b.remaining if own else b.left(name) for b in balances)
+    else:  # asked in ε of a budget in ρ, whose law of noise decides
+        left, _ = turning(refuses, _NOTHING, offer.epsilon or _NOTHING, 2.0**-24)
+    digits = short_down(max(left, _NOTHING))
+    if digits != "0" and not refuses(Fraction(digits)):
+        return Hint(name, digits)
+    short = refused.hint if isinstance(refused.hint, Hint) else None
+    return short if short and short.parameters[0][0] == "delta" else None
+
+
+def _margin(value: Fraction) -> object:
+    return int(value) if value.denominator == 1 else show(value)
 
 
 def would_refuse(balances: Sequence[Balance], plan: Plan, offer: Ask) -> str | None:
@@ -57,8 +87,14 @@ def would_refuse(balances: Sequence[Balance], plan: Plan, offer: Ask) -> str | N
     for name, balance in zip(_NAMES, balances, strict=True):
         refused = refusal(name, balance, plan.cost)
         if refused is not None:
-            fits = what_fits(balances, plan, offer) or refused.hint
-            given = getattr(fits, "parameters", ())
-            room = [f"{_SYMBOLS[n]} {v}" for n, v in given if n in _SYMBOLS]
+            given = getattr(what_fits(balances, plan, offer, refused), "parameters", ())
+            room = [f"{_SYMBOLS.get(n, n)} {_said(v)}" for n, v in given]
             return refused.message + (f"; what fits: {', '.join(room)}" if room else "")
     return None
+
+
+def _said(value: object) -> str:
+    """Write a margin of each column, or a number."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return ", ".join(f"{column} ± {margin}" for column, margin in value.items())

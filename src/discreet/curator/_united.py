@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from discreet.answer import Answer, Union
+from discreet.answer import Answer, Union, price
 from discreet.curator._batch import Batch
 from discreet.curator._quote import Quote
 from discreet.errors import Hint, ParameterError
@@ -28,7 +28,15 @@ def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cos
     return batch.priced()
 
 
-def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
+def answer(
+    curator: Curator,
+    united: United,
+    offer: Ask,
+    *,
+    key: str | None,
+    fresh: bool,
+    question: str | None,
+) -> Answer:
     """Pay for all branches at once and put their answers below each other."""
     priced, cost = plans(curator, united, offer)
     known = dict(
@@ -39,7 +47,7 @@ def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fre
         )
     )
     branches = [known[query] for query in united.branches]
-    return Union(branches, united.order, united.limit, cost=cost.to_dict())
+    return Union(branches, united.order, united.limit, cost=cost.to_dict(), question=question)
 
 
 @dataclass(frozen=True)
@@ -64,4 +72,4 @@ class UnionQuote(Quote):
 
     def __repr__(self) -> str:
         texts = [super().__repr__(), *(repr(q) for q in self.others)]
-        return f"cost    {self.total} for all branches\n\n" + "\n\n".join(texts)
+        return f"cost    {price(self.cost, self.left)} for all branches\n\n" + "\n\n".join(texts)

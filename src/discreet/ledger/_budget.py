@@ -42,7 +42,8 @@ from functools import lru_cache
 from typing import Any
 
 from discreet import privacy
-from discreet._exact import floor_decimal, show
+from discreet._exact import show
+from discreet._print import short_down
 from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry, Route, charge, routes
 from discreet.ledger._state import (
@@ -204,20 +205,13 @@ def _refusal(
     """Say which currency is short on the route that was nearest, and what would fit."""
     route = min(then.routes, key=then.used_of)
     currency = next(c for c in (*route[:1], "delta") if c in price and then.left(c) < 0)
-    symbol = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}[currency]
     left = max(now.left(currency), Fraction(0))
+    if currency == "rho" and price.get("epsilon", 0) > now.remaining:
+        # said as everywhere else: in what the budget is stated in
+        currency, left = "epsilon", now.remaining
+    symbol = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}[currency]
     return BudgetExceededError(
-        f"{name} has {symbol}={_down(left)} left; this query costs "
-        f"{symbol}={show(price[currency])}",
-        hint=_fits(currency, left),
+        f"{name} has {symbol} {short_down(left)} left; this query costs "
+        f"{symbol} {show(price[currency])}",
+        hint=Hint(currency, short_down(left)) if left > 0 else None,
     )
-
-
-def _down(value: Fraction) -> str:
-    """Print what is left, never more than that: what is pasted must fit."""
-    text = show(value)
-    return text if len(text) <= 12 and Fraction(text) == value else floor_decimal(value, 5) or "0"
-
-
-def _fits(currency: str, left: Fraction) -> str | None:
-    return Hint(currency, _down(left)) if left > 0 else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
+from discreet import privacy
+from discreet._exact import turning
 from discreet._print import plural
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -177,8 +179,8 @@ class Balance:
 
     @property
     def used(self) -> Fraction:
-        """Part of the whole that is spent, on the route where that is least."""
-        return min(self.used_of(route) for route in self.routes)
+        """Part of the whole that one more question can no longer have."""
+        return 1 - self.remaining / self.total if self.total else Fraction(1)
 
     def used_of(self, route: Route) -> Fraction:
         """Part of a route that is spent."""
@@ -187,8 +189,24 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction:
-        """What is left in the budget's currency, as a part of the whole."""
-        return max(self.total * (1 - self.used), Fraction(0))
+        """What is left: the largest price, in the budget's currency, of one more question.
+
+        Any question of that price, and of no δ, would be admitted, whatever its noise. Where a
+        budget may be paid by ε or by ρ it is the larger of both, so it may shrink by less than
+        what was paid.
+        """
+        return max(Fraction(0), *(self._largest(route) for route in self.routes))
+
+    def _largest(self, route: Route) -> Fraction:
+        """Largest price of a question without δ for which a route has room."""
+        left, whole = self.left(route[0]), self.total
+        if route[0] == self.currency or left <= 0:
+            return left
+
+        def beyond(epsilon: Fraction) -> bool:
+            return privacy.Pure(epsilon).zcdp().rho0 > left
+
+        return turning(beyond, Fraction(0), whole, 2.0**-40)[0] if beyond(whole) else whole
 
     def after(self, cost: Cost) -> Balance:
         """Balance if `cost` were paid."""

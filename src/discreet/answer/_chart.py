@@ -1,0 +1,286 @@
+"""Charts of answers: every number with its interval, as Vega-Lite, SVG, PNG or a page.
+
+Groups stand below each other, dates and long runs of numbers on an axis of their own. The title is
+the question, the line below it says what the bars mean and what was left out. Colours are
+those of Okabe and Ito, which people with any kind of colour vision tell apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from discreet._print import plural
+from discreet._text import json_safe, visible
+from discreet.errors import ParameterError
+
+if TYPE_CHECKING:
+    from discreet.answer._answer import Answer
+
+FORMS: Final = (".svg", ".png", ".html", ".json")
+"""Endings of the files that a chart can be saved as."""
+
+_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
+_GROUPS: Final = 40
+"""Most groups that are drawn below each other."""
+_POINTS: Final = 1000
+"""Most rows that are drawn along an axis."""
+_BARS: Final = 60
+"""Most points of a line with a bar each; more have a band."""
+_AXIS: Final = 12
+"""From so many numbers on, a key of numbers is an axis."""
+_LINE: Final = 88
+_PNG_SCALE: Final = 2.0
+_RULES: Final = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+class Chart(dict[str, Any]):
+    """A Vega-Lite specification that notebooks draw and that can be saved as a picture.
+
+    Drawing needs the extra ``discreet[charts]``; the specification itself does not.
+
+    >>> Chart({"mark": "point"})["mark"]
+    'point'
+    """
+
+    def svg(self) -> str:
+        """Return the picture as SVG."""
+        return str(_renderer().vegalite_to_svg(_drawable(self)))
+
+    def png(self) -> bytes:
+        """Return the picture as PNG, for screens of double density."""
+        return bytes(_renderer().vegalite_to_png(_drawable(self), scale=_PNG_SCALE))
+
+    def html(self) -> str:
+        """Return a page that shows the picture, runs nothing and loads nothing.
+
+        Labels come from data and from anybody's records. In an image nothing of them can
+        become markup or script, and the page's own rules allow neither scripts nor connections.
+        """
+        image = base64.b64encode(self.svg().encode()).decode()
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta '
+            f'http-equiv="Content-Security-Policy" content="{_RULES}"><title>chart</title></head>'
+            f'<body><img alt="chart" src="data:image/svg+xml;base64,{image}"></body></html>\n'
+        )
+
+    def json(self) -> str:
+        """Return the specification as text."""
+        return json_safe(json.dumps(self, ensure_ascii=False, indent=1)) + "\n"
+
+    def content(self, form: str) -> str | bytes:
+        """Return what a file with this ending holds."""
+        ways: dict[str, Callable[[], str | bytes]]
+        ways = {".svg": self.svg, ".png": self.png, ".html": self.html, ".json": self.json}
+        if form.lower() not in ways:
+            raise ParameterError(
+                f"a chart's file ends in {', '.join(FORMS)}, not {form or 'nothing'!r}",
+                hint='answer.chart().save("chart.svg")',
+            )
+        return ways[form.lower()]()
+
+    def save(self, path: str | Path) -> None:
+        """Write the chart to a file; its ending (.svg, .png, .html, .json) says how."""
+        target = Path(path)
+        content = self.content(target.suffix)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        """Draw it in a notebook: as a picture, or as Vega-Lite where no renderer is installed."""
+        words = {"text/plain": f"chart: {' '.join(self.get('title', {}).get('text', ()))}"}
+        try:
+            return {"image/svg+xml": self.svg()} | words
+        except ParameterError:
+            return {"application/vnd.vegalite.v5+json": dict(self)} | words
+
+
+def _renderer() -> Any:
+    try:
+        import vl_convert  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an optional extra
+    except ImportError:
+        raise ParameterError(
+            "drawing charts needs the extra 'charts' (a .json chart does not)",
+            hint='pip install "discreet[charts]"',
+        ) from None
+    return vl_convert
+
+
+def check_renderer() -> None:
+    """Refuse a picture that could not be drawn."""
+    _renderer()
+
+
+def _drawable(value: Any) -> Any:
+    """Take out characters that no image can hold: the renderer ends the process at some."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {key: _drawable(item) for key, item in value.items()}
+    return [_drawable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# -- of an answer -----------------------------------------------------------------------
+
+
+def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
+    """Draw an answer: one panel for each noisy column, an interval for each number."""
+    values, ends = answer.to_dicts(), answer.interval(confidence)
+    noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
+    labels = [n for n in answer.columns if n not in noisy]
+    axis = _axis(values, labels)
+    most = _GROUPS if axis is None else _POINTS
+    kept = list(zip(values, ends, strict=True))[:most]
+    others = [n for n in labels if n != axis]
+    data, unknown = _data(kept, noisy, others, axis)
+    notes = [f"points with {100 * confidence:.6g} % intervals", *answer.target]
+    if len(values) > most:
+        notes.append(f"the first {most} of {plural(len(values), 'row')}")
+    if unknown:
+        notes.append(f"{plural(unknown, 'number')} not determined and not drawn")
+    series = len({row["group"] for row in data}) if axis is not None and others else 1
+    spec = _groups(others) if axis is None else _run(values, axis, others, len(data), series)
+    named = title or answer.question or _described(noisy, labels)
+    panels = {"facet": {"field": "column", "type": "nominal", "title": None, "sort": noisy}}
+    return Chart(
+        {
+            "$schema": _SCHEMA,
+            "title": {
+                "text": _lines(named, 3),
+                "subtitle": _lines("; ".join(notes), 4),
+                "anchor": "start",
+                "fontSize": 14,
+                "subtitleFontSize": 11,
+                "subtitleColor": "#444444",
+                "subtitlePadding": 4,
+                "offset": 12,
+            },
+            "data": {"values": data},
+            **panels,
+            "columns": 1 if axis is not None else max(1, min(3, len(noisy))),
+            "resolve": {"scale": {"x" if axis is None else "y": "independent"}},
+            "spec": spec,
+            "config": {"header": {"labelFontSize": 12, "labelFontWeight": "bold"}},
+        }
+    )
+
+
+def _described(noisy: Sequence[str], labels: Sequence[str]) -> str:
+    """Say what is shown where the question's own words are not known."""
+    by = f" by {', '.join(labels)}" if labels else ""
+    return visible(", ".join(noisy) + by)
+
+
+def _lines(text: str, most: int) -> list[str]:
+    """Wrap a text; what is too long ends in dots."""
+    words = visible(" ".join(text.split()))
+    return textwrap.wrap(words, _LINE, max_lines=most, placeholder=" …") or [""]
+
+
+def _axis(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str | None:
+    """Key that is drawn as an axis: the first of dates, or else of many numbers."""
+    for name in labels:
+        column = [row[name] for row in rows]
+        if len(rows) > 1 and all(isinstance(v, dt.date) for v in column):
+            return name
+    for name in labels:
+        column = [row[name] for row in rows]
+        if all(_is_number(v) for v in column) and len(set(column)) >= _AXIS:
+            return name
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _data(
+    kept: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    noisy: Sequence[str],
+    others: Sequence[str],
+    axis: str | None,
+) -> tuple[list[dict[str, Any]], int]:
+    """Lay out one record for each number, and count those without a finite interval."""
+    data, unknown = [], 0
+    for row, ends in kept:
+        group = ", ".join("NULL" if row[n] is None else str(row[n]) for n in others) or "all"
+        at = {} if axis is None else {"at": _place(row[axis])}
+        for name in noisy:
+            value, (low, high) = row[name], ends[name]
+            if not (_is_number(value) and math.isfinite(low) and math.isfinite(high)):
+                unknown += 1
+                continue
+            data.append(
+                {"group": group, **at, "column": name, "value": value, "low": low, "high": high}
+            )
+    return data, unknown
+
+
+def _place(value: Any) -> Any:
+    """Write a key for an axis; moments have no zone, so the same one is meant everywhere."""
+    if isinstance(value, dt.datetime):
+        return f"{value.isoformat()}Z"
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
+def _number(field: str) -> dict[str, Any]:
+    return {"field": field, "type": "quantitative", "scale": {"zero": False}, "title": None}
+
+
+def _groups(labels: Sequence[str]) -> dict[str, Any]:
+    """Groups below each other: a point and a bar each."""
+    y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
+    y |= {"axis": {"labelLimit": 260}, "title": ", ".join(labels) or None}
+    bar = {"type": "rule", "color": _COLOURS[0], "strokeWidth": 2}
+    dot = {"type": "point", "filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
+    return {
+        "width": 340,
+        "height": {"step": 24},
+        "layer": [
+            {"mark": bar, "encoding": {"y": y, "x": _number("low"), "x2": {"field": "high"}}},
+            {"mark": dot, "encoding": {"y": y, "x": _number("value")}},
+        ],
+    }
+
+
+def _run(
+    rows: Sequence[Mapping[str, Any]], axis: str, others: Sequence[str], points: int, series: int
+) -> dict[str, Any]:
+    """A line along dates or numbers, with a bar at each point or, where there are many, a band."""
+    dated = isinstance(rows[0][axis], dt.date)
+    x: dict[str, Any] = {
+        "field": "at",
+        "type": "temporal" if dated else "quantitative",
+        "title": axis,
+    }
+    x["scale"] = {"type": "utc"} if dated else {"zero": False, "nice": False}
+    ends = {"x": x, "y": _number("low"), "y2": {"field": "high"}}
+    middle = {"x": x, "y": _number("value")}
+    colour: dict[str, Any] = {}
+    if 1 < series <= len(_COLOURS):
+        scale = {"range": list(_COLOURS[:series])}
+        legend = {"title": ", ".join(others)}
+        colour = {"color": {"field": "group", "type": "nominal", "sort": None, "scale": scale}}
+        colour["color"]["legend"] = legend
+    elif series > 1:  # more lines than colours can be told apart
+        colour = {"detail": {"field": "group"}}
+    own: dict[str, Any] = {} if "color" in colour else {"color": _COLOURS[0]}
+    mark: dict[str, Any] = {"type": "rule", "strokeWidth": 1.5, **own}
+    dots: dict[str, Any] = {"point": {"size": 30}}
+    if points > _BARS:
+        mark, dots = {"type": "area", "opacity": 0.25, **own}, {"point": False}
+    line = {"type": "line", "strokeWidth": 1.5, **dots, **own}
+    return {
+        "width": 640,
+        "height": 240,
+        "layer": [
+            {"mark": mark, "encoding": ends | colour},
+            {"mark": line, "encoding": middle | colour},
+        ],
+    }
