@@ -3,16 +3,22 @@
 Only identifiers, integers and escaped strings are ever written into SQL; a
 double is written as an escaped string inside a cast, so that it is read back as
 exactly the double it was.
+
+What engines are known to differ in has no default here: quoting, escaping, collation,
+quantising, wide sums, wide division, weekdays, the clock. An engine that does not
+state one of them cannot be made.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from discreet.engines._physical import Found, Physical
+from discreet.errors import UnsupportedQueryError
 
 _MAX_DOUBLE: Final = repr(sys.float_info.max)
 _YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
@@ -22,11 +28,13 @@ _NANOSECONDS: Final = dict.fromkeys(
     ("1677-09-21 00:12:43.145224194", "2262-04-11 23:47:16.854775806"),
 )
 """Types of 64 bits of nanoseconds, and their finite ends."""
+_PIECE: Final = 2**22
+"""Pieces of integers that Spark adds up by themselves."""
 _FEW: Final = 16
 """Categories up to this size are compared one by one; larger ones are looked up."""
 
 
-class Dialect:
+class Dialect(ABC):
     """SQL common to all engines; subclasses say the rest."""
 
     name: ClassVar[str]
@@ -37,16 +45,22 @@ class Dialect:
     """Integer type that holds every integer unit."""
     narrow: ClassVar[frozenset[str]]
     """Native types whose every value is a 64-bit integer."""
+    string: ClassVar[str]
+    """Type of texts."""
+    fence: ClassVar[str]
+    """Suffix of a bare SELECT below which the engine moves nothing."""
     barrier: ClassVar[str] = ""
     """Suffix that keeps a subquery from being merged into the query above."""
+    adds_early: ClassVar[bool] = True
+    """Whether rows are added up by raw texts first, where that is possible."""
 
+    @abstractmethod
     def quote(self, *names: str) -> str:
         """Quote an identifier, qualified if several names are given."""
-        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
+    @abstractmethod
     def text(self, value: str) -> str:
         """Write a string literal."""
-        return "'" + value.replace("'", "''") + "'"
 
     def integer(self, value: int) -> str:
         """Write an integer literal of 64 bits."""
@@ -56,9 +70,25 @@ class Dialect:
         """Write a double literal, exactly."""
         return f"CAST('{float(value)!r}' AS {self.double})"
 
+    @abstractmethod
     def collated(self, text: str) -> str:
         """Compare and order a text by code points."""
-        return f'({text} COLLATE "C")'
+
+    @abstractmethod
+    def trimmed(self, x: str) -> str:
+        """Take plain spaces off both ends of a text."""
+
+    @abstractmethod
+    def total(self, x: str, bounds: tuple[int, int]) -> str:
+        """Exact sum of integers of 64 bits within public bounds; NULL of none."""
+
+    def calendar(self, part: str, days: str) -> str:
+        """Part of the date that lies some days after 1970-01-01."""
+        return f"CAST(EXTRACT({self.part(part)} FROM {self.day(days)}) AS BIGINT)"
+
+    @abstractmethod
+    def part(self, name: str) -> str:
+        """Name in EXTRACT of a part of a date; ``isodow`` is 1 on Mondays."""
 
     def scaled(self, x: str, step: float) -> str:
         """Double `x` over a step not below 1."""
@@ -68,13 +98,13 @@ class Dialect:
         """Absolute value."""
         return f"abs({x})"
 
+    @abstractmethod
     def matches(self, x: str, pattern: str) -> str:
         """Test a regular expression, in which a point is any character."""
-        return f"regexp_matches({x}, {self.text(pattern)}, 's')"
 
+    @abstractmethod
     def xor(self, a: str, b: str) -> str:
         """Bitwise exclusive-or of two integers."""
-        return f"xor({a}, {b})"
 
     def bit(self, truth: str) -> str:
         """Turn a truth value into 0, 1 or NULL."""
@@ -96,17 +126,28 @@ class Dialect:
             return f"CASE WHEN {inside} THEN {x} - {self.integer(first)} END"
         return self.choose(x, values) if len(values) <= _FEW else self.lookup(x, values)
 
+    @abstractmethod
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Position in a long list, without comparing one by one."""
-        raise NotImplementedError
 
-    def divide(self, n: str, d: str, *, wide: bool = False) -> str:
-        """Integer quotient of two integers, cut off towards zero."""
-        raise NotImplementedError
+    @abstractmethod
+    def divide(self, n: str, d: str) -> str:
+        """Integer quotient of two 64-bit integers, cut off towards zero."""
 
+    @abstractmethod
+    def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:
+        """Floor of a 64-bit integer over `d`, where adding ``shift * d`` might leave 64 bits.
+
+        The sum is never negative. `hold` gives a name to what is written twice.
+        """
+
+    @abstractmethod
     def rounded(self, x: str) -> str:
         """Nearest 64-bit integer, halves to even, of a double that is known to lie in range."""
-        return f"CAST({x} AS BIGINT)"
+
+    def is_whole(self, x: str) -> str:
+        """Test whether a number that is not an integer by type is one by value."""
+        return f"{x} = floor({x})"
 
     def whole(self, x: str, found: Found, bounds: tuple[int, int]) -> str:
         """Whole number within bounds that a number equals, as a 64-bit integer, or NULL."""
@@ -116,12 +157,22 @@ class Dialect:
         inside = f"{x} >= {write(bounds[0])} AND {x} <= {write(bounds[1])}"
         if found.kind is Physical.INTEGER:
             return f"CASE WHEN {inside} THEN CAST({x} AS BIGINT) END"
-        return f"CASE WHEN {inside} AND {x} = floor({x}) THEN {self.rounded(x)} END"
+        return f"CASE WHEN {inside} AND {self.is_whole(x)} THEN {self.rounded(x)} END"
 
     def place(self, x: str, values: Sequence[int], found: Found) -> str:
         """Position of a number of any physical type in a public list, or NULL."""
         whole = self.whole(x, found, (min(values), max(values)))
         return self.position(whole if whole == x else f"({whole})", values)
+
+    def choose_decimal(self, x: str, values: Sequence[int], found: Found) -> str:
+        """Position of a decimal in a list, compared in its own type; NULL if it is not there."""
+        digits, scale = found.digits
+        branches = " ".join(
+            f"WHEN CAST('{_spelled(v, scale)}' AS {found.native}) THEN {self.integer(i)}"
+            for i, v in enumerate(values)
+            if v == 0 or len(str(abs(v))) <= digits - scale
+        )
+        return f"CASE {x} {branches} END" if branches else "CAST(NULL AS BIGINT)"
 
     def decimal(self, x: str) -> str:
         """Decimal; NULL for what is not a number."""
@@ -137,36 +188,81 @@ class Dialect:
         """Aggregate for which every value of a column must be computed."""
         return f"count({self.quote(found.name)})"
 
+    @abstractmethod
     def as_double(self, x: str, found: Found) -> str:
         """Nearest double of a number; never fails."""
-        raise NotImplementedError
 
+    @abstractmethod
     def as_text(self, x: str, found: Found) -> str:
         """Text of a text-like or integer column, compared by code points."""
-        raise NotImplementedError
 
+    @abstractmethod
     def days(self, x: str) -> str:
         """Days since 1970 of a date; infinities as far-away days."""
-        raise NotImplementedError
 
+    @abstractmethod
     def micros(self, x: str, found: Found) -> str:
         """Microseconds since 1970 (UTC, rounded down); infinities as far-away instants."""
-        raise NotImplementedError
 
+    @abstractmethod
     def day(self, days: str) -> str:
         """Date that lies some days after 1970-01-01."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remainder(self, x: str, modulus: int, found: Found) -> str:
         """Signed remainder of an integer unit, in 64 bits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text_residue(self, x: str, modulus: int) -> str:
         """First 60 bits of the MD5 of a text, reduced."""
-        raise NotImplementedError
 
 
-class DuckDB(Dialect):
+def _spelled(value: int, scale: int) -> str:
+    """Write a whole number as a decimal of some scale."""
+    return f"{value}.{'0' * scale}" if scale else str(value)
+
+
+class Standard(Dialect):
+    """What DuckDB and PostgreSQL have in common with the standard, and with no other engine."""
+
+    string = "VARCHAR"
+    fence = " OFFSET 0"
+
+    def quote(self, *names: str) -> str:
+        """Quote by double quotes, which are doubled."""
+        return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+    def text(self, value: str) -> str:
+        """Quote by single quotes, which are doubled; a backslash is a plain sign."""
+        return "'" + value.replace("'", "''") + "'"
+
+    def collated(self, text: str) -> str:
+        """Name the collation."""
+        return f'({text} COLLATE "C")'
+
+    def trimmed(self, x: str) -> str:
+        """Trim each end; the signs to trim come second."""
+        return f"rtrim(ltrim({x}, ' '), ' ')"
+
+    def total(self, x: str, bounds: tuple[int, int]) -> str:  # noqa: ARG002 - sums are wide here
+        """Add up: sums of 64-bit integers are wider."""
+        return f"sum({x})"
+
+    def part(self, name: str) -> str:
+        """Give the name as it is."""
+        return name
+
+    def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - written once
+        """Divide in the wide type."""
+        moved = f"(CAST({n} AS {self.wide}) + {shift * d})"
+        return f"(CAST({self.divide_wide(moved, str(d))} AS BIGINT) - {self.integer(shift)})"
+
+    @abstractmethod
+    def divide_wide(self, n: str, d: str) -> str:
+        """Integer quotient of wide integers, cut off towards zero."""
+
+
+class DuckDB(Standard):
     """DuckDB 2.0 and later."""
 
     name = "duckdb"
@@ -186,9 +282,19 @@ class DuckDB(Dialect):
         labels = ", ".join(self.text(str(v)) for v in values)
         return f"CAST(enum_code(TRY_CAST(CAST({x} AS VARCHAR) AS ENUM({labels}))) AS BIGINT)"
 
-    def divide(self, n: str, d: str, *, wide: bool = False) -> str:  # noqa: ARG002 - one spelling
+    def matches(self, x: str, pattern: str) -> str:
+        """Let a point be any character, by a flag."""
+        return f"regexp_matches({x}, {self.text(pattern)}, 's')"
+
+    def xor(self, a: str, b: str) -> str:
+        """Call the function; there is no operator."""
+        return f"xor({a}, {b})"
+
+    def divide(self, n: str, d: str) -> str:
         """Use the integer division operator."""
         return f"({n} // {d})"
+
+    divide_wide = divide
 
     def rounded(self, x: str) -> str:
         """Cast; NaN, which comparisons keep out, would be NULL and not an error."""
@@ -198,25 +304,19 @@ class DuckDB(Dialect):
         """Compare decimals in their own type: others are cast into it, which may fail."""
         if found.kind is not Physical.DECIMAL:
             return super().place(x, values, found)
-        digits, scale = (int(n) for n in found.native[8:-1].split(","))
-        spelled = [f"{v}.{'0' * scale}" if scale else str(v) for v in values]
-        if len(values) > _FEW:
-            # a decimal without digits before the point is printed without a zero there
-            printed = [t.removeprefix("0") if digits == scale else t for t in spelled]
-            return self.lookup(x, printed)
-        branches = " ".join(
-            f"WHEN CAST('{text}' AS {found.native}) THEN {self.integer(i)}"
-            for i, (v, text) in enumerate(zip(values, spelled, strict=True))
-            if v == 0 or len(str(abs(v))) <= digits - scale
-        )
-        return f"CASE {x} {branches} END" if branches else "CAST(NULL AS BIGINT)"
+        if len(values) <= _FEW:
+            return self.choose_decimal(x, values, found)
+        digits, scale = found.digits
+        # a decimal without digits before the point is printed without a zero there
+        printed = [_spelled(v, scale) for v in values]
+        return self.lookup(x, [t.removeprefix("0") if digits == scale else t for t in printed])
 
     def as_double(self, x: str, found: Found) -> str:
         """Cast, through text where the direct cast would round twice."""
         exact = found.kind is Physical.FLOAT or found.native in {*self.narrow, "UBIGINT"}
         if found.kind is Physical.DECIMAL:
             # up to 15 digits both the integer and the power of ten are doubles
-            exact = int(found.native.removeprefix("DECIMAL(").split(",")[0]) <= 15
+            exact = found.digits[0] <= 15
         return f"CAST({x} AS DOUBLE)" if exact else f"CAST(CAST({x} AS VARCHAR) AS DOUBLE)"
 
     def as_text(self, x: str, found: Found) -> str:
@@ -255,7 +355,7 @@ class DuckDB(Dialect):
         return f"(CAST('0x' || md5({x})[1:15] AS BIGINT) % {modulus})"
 
 
-class Postgres(Dialect):
+class Postgres(Standard):
     """PostgreSQL 14 and later."""
 
     name = "postgresql"
@@ -278,9 +378,17 @@ class Postgres(Dialect):
         """Write the bitwise exclusive or of two integers."""
         return f"(({a}) # {b})"
 
-    def divide(self, n: str, d: str, *, wide: bool = False) -> str:
+    def divide(self, n: str, d: str) -> str:
         """Divide; the slash between integers cuts off, between numerics it does not."""
-        return f"CAST(div({n}, {d}) AS bigint)" if wide else f"({n} / {d})"
+        return f"({n} / {d})"
+
+    def divide_wide(self, n: str, d: str) -> str:
+        """Divide numerics."""
+        return f"CAST(div({n}, {d}) AS bigint)"
+
+    def rounded(self, x: str) -> str:
+        """Cast, which rounds halves to even."""
+        return f"CAST({x} AS BIGINT)"
 
     def scaled(self, x: str, step: float) -> str:
         """Divide, avoiding the underflow error on tiny numbers (their code is 0 anyway)."""
@@ -340,3 +448,142 @@ class Postgres(Dialect):
     def text_residue(self, x: str, modulus: int) -> str:
         """Read 15 hexadecimal digits."""
         return f"(CAST(CAST('x0' || substr(md5({x}), 1, 15) AS bit(64)) AS bigint) % {modulus})"
+
+
+class Spark(Dialect):
+    """Spark 4 and later, in either mode: nothing that is written raises, or wraps, or is NULL.
+
+    A double quote begins a string there, a backslash escapes, ``${`` names a variable even
+    inside a string, casts of doubles cut off, sums of 64-bit integers have 64 bits, and
+    the quotient of decimals wraps. Each of them has its answer below.
+    """
+
+    name = "spark"
+    double = "DOUBLE"
+    wide = "DECIMAL(38,0)"
+    widest = "BIGINT"
+    string = "STRING"
+    narrow = frozenset({"boolean", "tinyint", "smallint", "int", "bigint"})
+    # a condition that is not deterministic: neither moved nor passed by; OFFSET 0 is dropped
+    fence = " WHERE monotonically_increasing_id() >= 0"
+    adds_early = False  # sums of limbs would have to be split once more
+
+    def quote(self, *names: str) -> str:
+        """Quote by backticks, which are doubled."""
+        return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+    def text(self, value: str) -> str:
+        """Escape by backslashes; a dollar sign too, since variables are replaced in strings."""
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+        return f"'{escaped}'"
+
+    def collated(self, text: str) -> str:
+        """Name the binary collation: a column may carry another."""
+        return f"({text} COLLATE UTF8_BINARY)"
+
+    def trimmed(self, x: str) -> str:
+        """Trim plain spaces, which is what is trimmed where no signs are named."""
+        return f"trim({x})"
+
+    def total(self, x: str, bounds: tuple[int, int]) -> str:
+        """Add up pieces of 22 bits, none of which leaves 64 bits in 2^40 rows."""
+        low, high = bounds
+        if max(abs(low), abs(high)) < 2**23:
+            return f"sum({x})"
+        far = max(abs(low), abs(high)) >= 2**44
+        pieces = [(f"{x} & {_PIECE - 1}", 0)]
+        pieces += [(f"({x} >> 22) & {_PIECE - 1}", 22), (f"{x} >> 44", 44)] if far else [
+            (f"{x} >> 22", 22)
+        ]  # fmt: skip
+        return " + ".join(
+            f"CAST(sum({sql}) AS {self.wide})" + (f" * {2**at}" if at else "") for sql, at in pieces
+        )
+
+    def part(self, name: str) -> str:
+        """Name the day of the week as Spark does."""
+        return {"isodow": "dow_iso"}.get(name, name)
+
+    def matches(self, x: str, pattern: str) -> str:
+        """Refuse: Java matches by backtracking, which may take forever, or all of the stack."""
+        raise UnsupportedQueryError(
+            "regular expressions are not asked of Spark, whose matching can fail on a long text",
+            hint=f"LIKE '%…%', instead of {pattern!r}" if x else None,
+        )
+
+    def xor(self, a: str, b: str) -> str:
+        """Write the operator, which binds loosely."""
+        return f"(({a}) ^ {b})"
+
+    def lookup(self, x: str, values: Sequence[int | str]) -> str:
+        """Look a key up in a constant map; NULL if it is not there, in either mode."""
+        pairs = ", ".join(
+            f"{self.text(v) if isinstance(v, str) else self.integer(v)}, {self.integer(i)}"
+            for i, v in enumerate(values)
+        )
+        return f"try_element_at(map({pairs}), {x})"
+
+    def divide(self, n: str, d: str) -> str:
+        """Use the integer division operator."""
+        return f"({n} div {d})"
+
+    def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - nothing is moved
+        """Take the remainder off first: a quotient of decimals would wrap."""
+        held, by = hold(n), self.integer(d)
+        return f"(({held} - pmod({held}, {by})) div {by})"
+
+    def rounded(self, x: str) -> str:
+        """Round halves to even first: the cast itself cuts off."""
+        return f"CAST(rint({x}) AS BIGINT)"
+
+    def is_whole(self, x: str) -> str:
+        """Compare doubles: floor would give a 64-bit integer."""
+        return f"{x} = rint({x})"
+
+    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+        """Compare decimals in their own type: a common one may have fewer digits."""
+        if found.kind is Physical.DECIMAL:
+            return self.choose_decimal(x, values, found)
+        return super().place(x, values, found)
+
+    def as_double(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Cast; every number has a nearest double."""
+        return f"CAST({x} AS DOUBLE)"
+
+    def as_text(self, x: str, found: Found) -> str:
+        """Plain text in binary collation; NULL for bytes that are none."""
+        if found.kind is not Physical.TEXT:
+            return f"CAST({x} AS STRING)"
+        return f"try_validate_utf8({self.collated(x)})"
+
+    def unit(self, x: str, found: Found) -> str:
+        """Take a unit's bytes as they are: two that are not valid are two units."""
+        if found.kind is Physical.TEXT:
+            return self.collated(x)
+        return super().unit(x, found)
+
+    def days(self, x: str) -> str:
+        """Count days; no date is infinite."""
+        return f"unix_date({x})"
+
+    def micros(self, x: str, found: Found) -> str:
+        """Count microseconds; an instant without a zone is one of UTC, as the session is."""
+        if found.native == "timestamp":
+            return f"unix_micros({x})"
+        first, last = (f"CAST('{end}' AS TIMESTAMP_NTZ)" for end in _YEARS)
+        return (
+            f"CASE WHEN {x} >= {first} AND {x} <= {last} THEN unix_micros(CAST({x} AS TIMESTAMP)) "
+            f"WHEN {x} < {first} THEN {self.integer(-(2**62))} "
+            f"WHEN {x} > {last} THEN {self.integer(2**62)} END"
+        )
+
+    def day(self, days: str) -> str:
+        """Count days from the epoch."""
+        return f"date_from_unix_date(CAST({days} AS INT))"
+
+    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Take the remainder in 64 bits."""
+        return f"(CAST({x} AS BIGINT) % {modulus})"
+
+    def text_residue(self, x: str, modulus: int) -> str:
+        """Read 15 hexadecimal digits."""
+        return f"(CAST(conv(substr(md5({x}), 1, 15), 16, 10) AS BIGINT) % {modulus})"

@@ -76,7 +76,7 @@ class Renderer:
 
     def floor(self, n: str, d: int, bounds: tuple[int, int]) -> str:
         """Floor of an integer within `bounds` over a positive constant."""
-        return floor_div(self.dialect, n, d, bounds)
+        return floor_div(self.dialect, n, d, bounds, self.hold)
 
     def member(self, x: str, codes: tuple[int | str, ...]) -> str:
         """Membership of a value in a public list."""
@@ -92,7 +92,15 @@ class Renderer:
 
     def calendar(self, part: str, days: str) -> str:
         """Part of the date that lies some days after 1970-01-01."""
-        return f"CAST(EXTRACT({part} FROM {self.dialect.day(days)}) AS BIGINT)"
+        return self.dialect.calendar(part, days)
+
+    def trimmed(self, x: str) -> str:
+        """Take plain spaces off both ends of a text."""
+        return self.dialect.trimmed(x)
+
+    def null_text(self) -> str:
+        """Write a text that is not there."""
+        return f"CAST(NULL AS {self.dialect.string})"
 
 
 def member(dialect: Dialect, x: str, codes: tuple[int | str, ...]) -> str:

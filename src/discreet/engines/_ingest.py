@@ -10,6 +10,7 @@ order as in the reference. NaN sorts above infinity in every engine here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -100,7 +101,7 @@ def _integer(dialect: Dialect, r: str, kind: Type, outside: str) -> str:
 
 
 def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) -> str:
-    """Nearest grid point of a double: a cast rounds halves to even in every engine here."""
+    """Nearest grid point of a double, halves to even."""
     low, high = dialect.real(float(kind.lo * step)), dialect.real(float(kind.hi * step))
     lo, hi = dialect.integer(kind.lo), dialect.integer(kind.hi)
     scaled = r
@@ -145,7 +146,13 @@ def _moment(dialect: Dialect, m: str, tick: int, kind: Type, outside: str) -> st
     return f"{first} WHEN {m} < {start} THEN {lo} WHEN {m} >= {end} THEN {hi} END"
 
 
-def floor_div(dialect: Dialect, n: str, d: int, bounds: tuple[int, int]) -> str:
+def floor_div(
+    dialect: Dialect,
+    n: str,
+    d: int,
+    bounds: tuple[int, int],
+    hold: Callable[[str], str] = str,
+) -> str:
     """Floor of an integer within public bounds over a positive constant.
 
     Engines cut off towards zero, so the dividend is first moved above zero.
@@ -156,9 +163,7 @@ def floor_div(dialect: Dialect, n: str, d: int, bounds: tuple[int, int]) -> str:
     shift = max(0, -(lo // d))
     if shift == 0:
         return dialect.divide(n, dialect.integer(d))
-    moved = f"({n} + {dialect.integer(shift * d)})"
-    quotient = dialect.divide(moved, dialect.integer(d))
     if hi + shift * d >= WORD:
-        moved = f"(CAST({n} AS {dialect.wide}) + {shift * d})"
-        quotient = f"CAST({dialect.divide(moved, str(d), wide=True)} AS BIGINT)"
-    return f"({quotient} - {dialect.integer(shift)})"
+        return dialect.floor_wide(n, d, shift, hold)
+    moved = f"({n} + {dialect.integer(shift * d)})"
+    return f"({dialect.divide(moved, dialect.integer(d))} - {dialect.integer(shift)})"

@@ -44,6 +44,12 @@ class Found:
     widened: bool = False
     """Whether units of another table have another integer type, so that all are widened."""
 
+    @property
+    def digits(self) -> tuple[int, int]:
+        """Digits in all and after the point of a decimal that says so."""
+        width, scale = self.native[len("DECIMAL(") : -1].split(",")
+        return int(width), int(scale)
+
 
 def families(names: Mapping[Physical, str]) -> dict[str, Physical]:
     """Family of each native type, from comma-separated names of the types of each family."""

@@ -44,7 +44,7 @@ from discreet.plan import (
 
 UNIT = "u"
 _FENCE = " OFFSET 0"
-"""Keeps what stands above from being evaluated on rows below: no engine moves it further."""
+"""Keeps what stands above from being evaluated on rows below, where engines heed it (for speed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Source:
         if not self.computed:
             return self.table
         names = ", ".join(dialect.quote(found.name) for found in self.columns.values())
-        return f"(SELECT {names or '1 AS r'} FROM {self.table}{_FENCE}) AS s"
+        return f"(SELECT {names or '1 AS r'} FROM {self.table}{dialect.fence}) AS s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +209,18 @@ class _Statement:
         body = _select([UNIT, *values], renderer.over(below.body))
         group = ", ".join([UNIT, *keys.values()])
         folded = {name: self.fresh("c") for name in held}
-        folds = [f"{_folded(f.kind, held[n])} AS {folded[n]}" for n, f in node.folds]
+        folds = [f"{self.folded(f, held[n])} AS {folded[n]}" for n, f in node.folds]
         body = f"{_select([UNIT, *keys.values(), *folds], body)} GROUP BY {group}{_FENCE}"
         bounded = [f"{self.bounded(f, folded[n])} AS {held[n]}" for n, f in node.folds]
         body = _select([UNIT, *keys.values(), *bounded], body)
         return _Rows(body, keys | held, below.unit)
+
+    def folded(self, fold: Fold, name: str) -> str:
+        if fold.kind is FoldKind.DISTINCT:
+            return f"count(DISTINCT {name})"
+        if fold.kind is FoldKind.SUM:
+            return self.dialect.total(name, (fold.expr.type.lo, fold.expr.type.hi))
+        return f"{fold.kind.value}({name})"
 
     def bounded(self, fold: Fold, name: str) -> str:
         if not fold.clamped:
@@ -344,7 +351,8 @@ class _Statement:
             return f"count(DISTINCT {rows.columns[column]})"
         if Item(column, measure.type).is_constant:
             return f"count(*) * CAST({measure.type.lo} AS {self.dialect.wide})"
-        return f"COALESCE(sum({rows.columns[column]}), 0)"
+        bounds = measure.type.lo, measure.type.hi
+        return f"COALESCE({self.dialect.total(rows.columns[column], bounds)}, 0)"
 
     def late_columns(self, aggregate: Aggregate) -> list[str]:
         """Text categories by whose raw values rows can be added up first.
@@ -355,6 +363,8 @@ class _Statement:
         """
         kinds = {m.kind for m in aggregate.measures}
         if aggregate.unit is not None or MeasureKind.DISTINCT in kinds:
+            return []
+        if not self.dialect.adds_early:
             return []
         table = base(aggregate.relation).table
         names = sorted({name for k in aggregate.keys for name in expr.columns_of(k.expr)})
@@ -393,11 +403,6 @@ class _Statement:
             for i, m in enumerate(aggregate.measures)
         ]  # fmt: skip
         return _grouped(list(keys.values()), sums, body)
-
-
-def _folded(kind: FoldKind, name: str) -> str:
-    distinct = kind is FoldKind.DISTINCT
-    return f"count(DISTINCT {name})" if distinct else f"{kind.value}({name})"
 
 
 def _items(schema: Mapping[str, Type], rows: _Rows) -> dict[str, Item]:

@@ -45,7 +45,8 @@ class Writer(Protocol):
     ``bind`` and ``hold`` give names to values, which may then be written more than
     once. ``quotient`` cuts off towards zero, ``floor`` rounds an integer within
     `bounds` over a positive constant down, and ``calendar`` reads a part of the date
-    that lies some days after 1970-01-01. ``matches`` tests a regular expression.
+    that lies some days after 1970-01-01. ``matches`` tests a regular expression, ``trimmed``
+    takes plain spaces off both ends.
     """
 
     def column(self, name: str) -> str: ...
@@ -61,6 +62,8 @@ class Writer(Protocol):
     def absolute(self, x: str) -> str: ...
     def calendar(self, part: str, days: str) -> str: ...
     def matches(self, x: str, pattern: str) -> str: ...
+    def trimmed(self, x: str) -> str: ...
+    def null_text(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,7 @@ class Constant(Expr):
 
     def sql(self, w: Writer) -> str:
         if self.code is None:
-            return f"CAST(NULL AS {'VARCHAR' if self.type.kind is Kind.TEXT else 'BIGINT'})"
+            return w.null_text() if self.type.kind is Kind.TEXT else "CAST(NULL AS BIGINT)"
         return w.integer(self.code)
 
 

@@ -115,7 +115,7 @@ class Trim(Unary):
         return str(codes[0]).strip(" ")
 
     def sql(self, w: Writer) -> str:
-        return f"rtrim(ltrim({w.value(self.arg)}, ' '), ' ')"
+        return w.trimmed(w.value(self.arg))
 
 
 @dataclass(frozen=True)
