@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import discreet as dc
 from discreet import ledger
 from discreet.cli._budget import _description
+from discreet.engines._postgres import PostgresEngine
 from discreet.errors import LedgerIntegrityError
 
 POLICY = """
@@ -222,3 +224,113 @@ def test_a_fresh_budget_is_on_record(folder, monkeypatch, tmp_path):
             assert f"a fresh budget: {n} earlier ledger" in _description(curator.ledger.lines[0])
     log = tmp_path / "state" / "discreet" / "log" / "discreet.jsonl"
     assert log.read_text().count("ledger forgotten") == 2
+
+
+# -- data that could be charged twice unseen ----------------------------------------------------
+
+CONNECTED = dc.policy.loads(POLICY.format(name="connected", beside=""))
+
+
+def refused(source, book, what, policy=CONNECTED):
+    """A source is refused by name, leaves nothing, and is opened on the owner's word."""
+    with pytest.raises(LedgerIntegrityError, match="cannot be seen") as no:
+        dc.open(source, policy, ledger=book)
+    assert no.value.hint.shell().split(maxsplit=3)[:3] == ["discreet", "ledger", "vouch"]
+    assert not Path(book).exists()
+    other = ledger.open_ledger(book, policy, purpose="decide")
+    other.vouch("something else")
+    with pytest.raises(LedgerIntegrityError, match=what):
+        dc.open(source, policy, ledger=book)
+    other.vouch(what, by="Ada", note="nobody else reads it")
+    with dc.open(source, policy, ledger=book) as curator:
+        assert curator.ledger.lines[-1].content["source"] == what
+        assert curator.ledger.verify().lines == 3
+        assert "answers for" in _description(curator.ledger.lines[-1])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM read_parquet(['{file}'])",
+        "SELECT age FROM below WHERE age > 3",
+        "WITH a AS (SELECT * FROM '{file}') SELECT * FROM a UNION ALL SELECT 5",
+        "SELECT * FROM stored WHERE age IN (SELECT age FROM '{file}')",
+    ],
+)
+def test_a_view_over_files_on_a_connection_needs_its_owner_s_word(folder, view):
+    """The file may have a budget under another policy: a view did not say so."""
+    file = folder / "people.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW below AS SELECT * FROM '{file}'")
+        connection.execute("CREATE TABLE stored AS SELECT 31 AS age")
+        connection.execute(f"CREATE VIEW people AS {view.format(file=file)}")
+        refused(connection, folder / "book", "view people")
+
+
+def test_views_over_what_a_connection_holds_are_open(folder):
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE stored AS SELECT 31 AS age")
+        connection.register("frame", pa.table({"age": [5]}))
+        connection.execute(
+            "CREATE TEMP VIEW people AS SELECT * FROM stored UNION ALL SELECT * FROM frame"
+            " UNION ALL SELECT unnest([3, 4])::INTEGER"
+        )
+        with dc.open(connection, CONNECTED, ledger=folder / "book") as curator:
+            curator.sql(COUNT, epsilon=1)
+
+
+@pytest.fixture
+def database(postgres_url):
+    """A database of its own, and a role in it that is nobody special."""
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as c:
+        c.execute("DROP DATABASE IF EXISTS unseen")
+        c.execute("DROP ROLE IF EXISTS plain")
+        c.execute("CREATE DATABASE unseen")
+        c.execute("CREATE ROLE plain LOGIN")
+    url = postgres_url.replace("/postgres?", "/unseen?")
+    with psycopg.connect(url, autocommit=True) as c:
+        c.execute("CREATE TABLE people (age integer)")
+        c.execute("GRANT SELECT ON people TO plain")
+        yield c, url
+
+
+def test_a_server_that_hides_its_identity_needs_its_owner_s_word(database, folder):
+    """It was known by its address alone, which has many spellings."""
+    import psycopg
+
+    owner, url = database
+    with psycopg.connect(url, user="plain", autocommit=True) as connection:
+        with dc.open(connection, CONNECTED, ledger=":memory:") as curator:
+            assert curator.ledger.state.vouched == ()
+        owner.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        named = dc.policy.loads(POLICY.format(name="hidden", beside=""))
+        refused(connection, folder / "book", "a server that hides its identity", named)
+
+
+@pytest.mark.parametrize("way", ["itself", "partition", "view", "view of a view"])
+def test_a_foreign_table_needs_its_owner_s_word(database, folder, monkeypatch, way):
+    """Its rows are another server's, where they may have a budget."""
+    owner, _ = database
+    # no wrapper with a handler is at hand: what is read is not the question here
+    monkeypatch.setattr(PostgresEngine, "_read_through", lambda *_: None)
+    owner.execute("DROP TABLE people")
+    owner.execute("CREATE FOREIGN DATA WRAPPER elsewhere")
+    owner.execute("CREATE SERVER other FOREIGN DATA WRAPPER elsewhere")
+    name = "people" if way == "itself" else "below"
+    if way == "partition":
+        owner.execute("CREATE TABLE people (age integer) PARTITION BY RANGE (age)")
+        owner.execute(
+            "CREATE FOREIGN TABLE below PARTITION OF people FOR VALUES FROM (0) TO (9) SERVER other"
+        )
+    else:
+        owner.execute(f"CREATE FOREIGN TABLE {name} (age integer) SERVER other")
+    if way == "view of a view":
+        owner.execute("CREATE VIEW between AS SELECT * FROM below")
+        owner.execute("CREATE VIEW people AS SELECT * FROM between")
+    if way == "view":
+        owner.execute("CREATE VIEW people AS SELECT * FROM below")
+    named = dc.policy.loads(POLICY.format(name=f"foreign {way}", beside=""))
+    refused(owner, folder / "book", "foreign table people", named)

@@ -12,9 +12,10 @@ from typing import Any, Final
 from discreet import engines
 from discreet import policy as pol
 from discreet._address import address
+from discreet._log import note
 from discreet.curator._curator import Curator
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
-from discreet.ledger import Ledger, claim, known_place, open_ledger
+from discreet.ledger import ChainedLedger, Ledger, claim, known_place, open_ledger
 from discreet.plan import Scan
 
 _LISTED: Final = 2_000
@@ -75,6 +76,7 @@ def open_curator(
             stack.callback(engine.close)
             complete = completed(loaded, engine)
         names, inodes = _places(engine)
+        _check_vouched(ledger, loaded, getattr(engine, "unseen", ()))
         book = _charged(ledger, loaded, [*_private_labels(data, loaded), *names], inodes)
         stack.pop_all()
     return Curator(loaded, engine, book, analyst, _label(data), complete=complete)
@@ -117,9 +119,31 @@ def _charged(
     if getattr(book, "claims", True):
         claim(names, policy)
         for inode in inodes:
-            with suppress(LedgerIntegrityError):  # of a file that is gone: its number is used again
+            try:
                 claim([inode], policy)
+            except LedgerIntegrityError as other:
+                # of a file that is gone: its number is used again; the owner may look
+                note("number of a file is known under another budget", other, policy=policy.payer)
     return book
+
+
+def _check_vouched(
+    ledger: Ledger | str | os.PathLike[str], policy: pol.Policy, unseen: tuple[str, ...]
+) -> None:
+    """Refuse data that another budget could be spent on unseen, without the owner's word."""
+    if not unseen:
+        return
+    book: Any = ledger
+    if isinstance(ledger, str | os.PathLike):
+        book = open_ledger(ledger, policy, purpose="try")
+    known = book.state.vouched if isinstance(book, ChainedLedger) else ()
+    for source in unseen:
+        if source not in known:
+            raise LedgerIntegrityError(
+                f"whether the data of {source!r} have a budget under another policy cannot be seen",
+                hint=Hint.call("open_ledger(ledger, policy).vouch", "discreet ledger vouch",
+                               source),
+            )  # fmt: skip
 
 
 def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:

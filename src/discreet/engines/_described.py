@@ -36,6 +36,7 @@ class Description:
     catalog: Mapping[str, Table]
     places: tuple[str, ...]
     repeats: Mapping[tuple[str, str], int]
+    unseen: tuple[str, ...] = ()
 
 
 def describe(engine: Engine, policy: pol.Policy) -> Description:
@@ -48,7 +49,12 @@ def describe(engine: Engine, policy: pol.Policy) -> Description:
         for column in (table.columns if table.public else ())
     }
     return Description(
-        engine.name, dict(engine.sources), dict(engine.catalog), engine.places, repeats
+        engine.name,
+        dict(engine.sources),
+        dict(engine.catalog),
+        engine.places,
+        repeats,
+        engine.unseen,
     )
 
 
@@ -62,6 +68,7 @@ class Described(Statements):
         self._sources = description.sources
         self.catalog = description.catalog
         self.places = description.places
+        self.unseen = description.unseen
         self._repeats_of = description.repeats
         self._known = {}
         self._fanouts = Fanouts(policy, self._measure)

@@ -80,6 +80,8 @@ class DuckDBEngine(Statements):
         SQL name of each table of the policy.
     places
         Files that private tables are read from.
+    unseen
+        Private tables that are read from files or servers which cannot be told.
     computed
         Those of the tables that are views, or else compute something while they are read.
     cleanup
@@ -106,6 +108,7 @@ class DuckDBEngine(Statements):
         live: bool,
         computed: Collection[str] = (),
         places: Iterable[str] = (),
+        unseen: Iterable[str] = (),
         public: duckdb.DuckDBPyConnection | None = None,
         timeout: float = 600.0,
     ) -> None:
@@ -120,6 +123,7 @@ class DuckDBEngine(Statements):
         if public is not None:
             self._public = (threading.Lock(), public)
         self.places = tuple(places)
+        self.unseen = tuple(unseen)
         self._switch_off()
         self._hold(
             policy,

@@ -71,6 +71,22 @@ _COLUMNS: Final = """
     ORDER BY a.attnum
 """
 
+_FOREIGN: Final = """
+    WITH RECURSIVE part AS (
+        SELECT CAST(pg_catalog.to_regclass(%s) AS oid) AS oid
+        UNION SELECT f.oid FROM part JOIN LATERAL (
+            SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = part.oid
+            UNION ALL SELECT d.refobjid FROM pg_catalog.pg_rewrite r
+            JOIN pg_catalog.pg_depend d ON d.objid = r.oid
+                AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass)
+                AND d.refclassid = CAST('pg_catalog.pg_class' AS regclass)
+            WHERE r.ev_class = part.oid
+        ) AS f (oid) ON true
+    )
+    SELECT bool_or(c.relkind = 'f') FROM pg_catalog.pg_class c JOIN part ON c.oid = part.oid
+"""
+"""Whether a foreign table is among what a table, its parts or its views are read from."""
+
 
 class PostgresEngine(Statements):
     """Executes aggregates in PostgreSQL.
@@ -110,8 +126,13 @@ class PostgresEngine(Statements):
         if encoding != "UTF8":
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
         self._hold(policy, {name: self._describe(t) for name, t in policy.tables.items()})
-        with suppress(Exception):  # who may not ask is known by the address alone
+        foreign = [t.name for t in policy.tables.values() if not t.public and self._foreign(t)]
+        self.unseen = tuple(f"foreign table {name}" for name in foreign)
+        with suppress(Exception):  # whoever may not ask says so below
             self.places = tuple(f"{SERVER}{s} {d}" for s, d in self._rows(_IDENTITY))
+        if not self.places:
+            # an address has many spellings, and nothing else that anybody may read is lasting
+            self.unseen += ("a server that hides its identity",)
 
     def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
         quoted = self._dialect.quote(*table.name.split("."))
@@ -129,6 +150,14 @@ class PostgresEngine(Statements):
         }
         *_, schema, relation, computed = columns[0]
         return self._dialect.quote(schema, relation), found, computed
+
+    def _foreign(self, table: pol.Table) -> bool:
+        """Whether rows of a table come from elsewhere, by the tables that it is made of."""
+        quoted = self._dialect.quote(*table.name.split("."))
+        with self._lock, self._connection.transaction(force_rollback=True):
+            self._pin(self._connection)
+            row = self._connection.execute(_FOREIGN, (quoted,)).fetchone()
+        return row is None or bool(row[0])
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""

@@ -23,7 +23,8 @@ Public tables are copied when opened: what was measured of them stays true.
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SQL: Final = DuckDB()
 _PARQUET: Final = (".parquet", ".pq")
+_IN_MEMORY: Final = ("PANDAS_SCAN", "PYTHON_ARROW_SCAN", "ARROW_SCAN", "COLUMN_DATA_SCAN")
+_NO_ROWS: Final = ("DUMMY_SCAN", "EMPTY_RESULT", "UNNEST", "RANGE", "GENERATE_SERIES")
+_EARLIER: Final = ("CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN")
+_KNOWN: Final = frozenset({"SEQ_SCAN", "SQLITE_SCAN", *_IN_MEMORY, *_NO_ROWS, *_EARLIER})
+"""Operators at the ends of plans that read the attached databases, frames or nothing."""
 _TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 
 
@@ -111,10 +117,33 @@ def _on_connection(
     computed = {n for n in policy.tables if not is_stored(connection, *n.split("."))}
     attached = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
     places = [path for (path,) in attached.fetchall()]
+    private = [n for n in sorted(computed) if not policy.tables[n].public]
+    unseen = [f"view {n}" for n in private if _reads_elsewhere(connection, tables[n])]
     return DuckDBEngine(
         connection, policy, tables, stack.close, live=True, timeout=timeout,
-        computed=computed, places=places,
+        computed=computed, places=places, unseen=unseen,
     )  # fmt: skip
+
+
+def _reads_elsewhere(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Whether anything but stored tables and frames in memory is under a view.
+
+    A plan names the functions that read files and servers, but not the files.
+    """
+    try:
+        rows = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT * FROM {table}").fetchall()
+        leaves = [leaf for row in rows for node in json.loads(row[1]) for leaf in _leaves(node)]
+    except Exception:  # noqa: BLE001 - what cannot be told needs its owner's word
+        return True
+    return not set(leaves) <= _KNOWN
+
+
+def _leaves(node: Mapping[str, Any]) -> Iterator[str]:
+    """Operators of a plan that read something."""
+    if not node["children"]:
+        yield str(node["name"]).strip()
+    for child in node["children"]:
+        yield from _leaves(child)
 
 
 class _Opener:

@@ -30,6 +30,8 @@ class Statements:
     """Physical columns of each table, by the name under which statements read it."""
     places: tuple[str, ...] = ()
     """Files, or the server's own identity, that private tables are read from."""
+    unseen: tuple[str, ...] = ()
+    """Private tables, or the server, whose data could be charged to another budget unseen."""
     _dialect: Dialect
     _policy: pol.Policy
     _sources: Mapping[str, Source]
