@@ -11,14 +11,14 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: docs help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service clean
+.PHONY: docs help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@# the pages are tested in a browser: the system's chromium, or else one of playwright's own
 	@command -v chromium google-chrome >/dev/null || $(BIN)/python -m playwright install chromium
@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml requirements/dev.txt
 
 $(BSTAMP): pyproject.toml requirements/bench.txt
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -72,6 +72,9 @@ bench-service: $(STAMP) ## the service beside the library: overhead and rates
 
 bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (a few minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
+
+hashes: $(STAMP) ## write the hashes of all pinned files, after a pin was changed
+	$(BIN)/python requirements/hashes.py
 
 clean:           ## remove environments and caches
 	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .hypothesis
