@@ -39,9 +39,11 @@ _SHARE: Final = Fraction(1, 5)
 
 
 def chosen(
-    curator: Curator, query: Query, offer: Ask, limits: str, *, key: str | None, fresh: bool
+    curator: Curator, query: Query, offer: Ask, limits: str | None, *, key: str | None, fresh: bool
 ) -> tuple[Query, Ask, tuple[str, ...]]:
     """Buy the histogram; return the question under the limit, what is left to pay, and words."""
+    if limits is None:
+        return query, offer, ()
     if limits != "auto":
         raise ParameterError(
             f"limits are the policy's, or chosen, not {limits!r}", hint=Hint("limits", "auto")
@@ -83,6 +85,12 @@ def chosen(
     )
     limited = replace(query, limits=replace(query.limits, rows=found.limit))
     return limited, rest, (words,)
+
+
+def check_alone(limits: str | None) -> None:
+    """Refuse limits for several questions with UNION ALL between them."""
+    if limits is not None:
+        raise ParameterError("limits are chosen for one question, not for several")
 
 
 def best_limit(found: Coverage, variance: float) -> int:

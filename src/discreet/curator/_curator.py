@@ -118,9 +118,8 @@ class Curator:
             Instead: margins per output column that must hold at this
             confidence; the least cost that meets them is charged.
         limits
-            "auto": how many rows of a unit count is chosen privately, within the
-            policy's limit; a fifth of the price pays for it, and the answer says which
-            share of rows is lost.
+            "auto": how many rows of a unit count is chosen privately, within the policy's
+            limit, for a fifth of the price; the answer says which share of rows is lost.
         key
             Your own name for this request. Asking again with the same key never
             pays twice: it gives the stored answer, or finishes a run that was killed.
@@ -138,8 +137,7 @@ class Curator:
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
-            if limits is not None:
-                raise ParameterError("limits are chosen for one question, not for several")
+            _auto.check_alone(limits)
             return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
         return self._ask(parsed.query, offer, limits, key=key, fresh=fresh, question=query)
 
@@ -487,9 +485,7 @@ class Curator:
         fresh: bool,
         question: str | None = None,
     ) -> Answer:
-        notes: tuple[str, ...] = ()
-        if limits is not None:
-            query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
+        query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
         plan = replace(self._plan(query, offer), notes=notes)
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
