@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from fractions import Fraction
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
 
 import discreet as dc
+from discreet import audit
 from discreet import plan as pl
 from discreet.answer import Answer
 from discreet.curator import fresh_salt
+from discreet.curator._auto import best_limit
 from discreet.curator._coverage import coverage_query
 from discreet.engines import Reference
-from discreet.errors import ParameterError
+from discreet.errors import BudgetExceededError, ParameterError
 
 COLUMNS = {
     "id": {"type": "integer", "min": 0, "max": 10_000},
@@ -155,7 +161,8 @@ def test_coverage_is_refused_where_it_says_nothing(limits, said):
 def test_one_unit_moves_one_number_of_the_coverage():
     """The declared sensitivity is one, and no neighbour moves the measured counts by more."""
     asked = curator(max_rows_per_unit=2)
-    query, *_ = coverage_query(asked, "SELECT COUNT(*) AS n FROM people")
+    question = asked._question("SELECT COUNT(*) AS n FROM people").query
+    query, *_ = coverage_query(asked, question)
     lowered = pl.lower(query)
     (part,) = lowered.parts
     assert (part.sensitivity.l1, part.sensitivity.l2_squared) == (1, 1)
@@ -166,6 +173,90 @@ def test_one_unit_moves_one_number_of_the_coverage():
     )
     assert part.moved(whole, less) == []
     assert whole != less
+
+
+def crowd(most=1000):
+    """4000 people: 3000 with two rows, 900 with ten, 100 with thirty."""
+    rows = np.repeat(np.arange(4000), [2] * 3000 + [10] * 900 + [30] * 100)
+    table = {"columns": COLUMNS, "unit": "id", "max_rows_per_unit": most}
+    policy = {
+        "policy": {"name": "crowd"},
+        "budget": {"epsilon": "100", "accounting": "pure"},
+        "tables": {"people": table},
+    }
+    zeros = [0] * rows.size
+    columns = {"id": rows, "sex": ["F"] * rows.size, "income": zeros, "height": zeros}
+    days = pa.array(["1990-01-01"] * rows.size).cast(pa.date32())
+    return dc.open(pa.table(columns | {"born": days}), policy=policy, ledger=":memory:")
+
+
+@pytest.mark.parametrize("most", [1000, 20])
+def test_limits_are_chosen_by_predicted_error_within_the_policy(most):
+    """A limit below 15 would need noise of scale 5 to hide 900 people: below e^-100."""
+    asked = crowd(most)
+    text = "SELECT COUNT(*) AS n FROM people"
+    answers = [asked.sql(text, epsilon=1, limits="auto", fresh=True) for _ in range(5)]
+    assert all(15 <= int(a.target[0].split()[2]) <= most for a in answers)
+    assert asked.budget.spent["epsilon"] == 5
+    assert "that limit chosen privately, for ε 0.2 more" in repr(answers[0])
+
+
+def test_noise_in_empty_buckets_does_not_raise_the_limit():
+    """Three phantom units of 512 to 1000 rows would: the mutant counts them."""
+    units = [0, 3000, 0, 900, 100, 0, 0, 0, 0, 0]
+    least = tuple(2**i for i in range(10))
+    most = (*(2 * a - 1 for a in least[:-1]), 1000)
+    for phantom, limit in ((0, 31), (3, 511)):
+        seen = [*units[:-1], phantom]
+        found = SimpleNamespace(limit=1000, least=least, most=most, certain_units=lambda x=seen: x)
+        assert best_limit(found, 2 / 0.8**2) == limit
+    empty = SimpleNamespace(limit=1000, least=least, most=most, certain_units=lambda: [0] * 10)
+    assert best_limit(empty, 1.0) == 1000
+
+
+def test_the_choice_is_stored_and_free_the_second_time():
+    asked = crowd()
+    asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, limits="auto")
+    again = asked.table("people").agg(s=dc.sum("income")).answer(epsilon=1, limits="auto")
+    # the histogram of the same rows was paid for
+    assert asked.budget.spent["epsilon"] == 1 + Fraction(4, 5)
+    assert "chosen privately" in repr(again)
+    assert asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, limits="auto").cached
+
+
+def test_what_cannot_be_chosen_or_paid_costs_nothing():
+    asked, one = crowd(), crowd(1)
+    text = "SELECT COUNT(*) AS n FROM people"
+    with pytest.raises(BudgetExceededError, match="what fits"):
+        asked.sql(text, epsilon=101, limits="auto")
+    for who, words, more in (
+        (asked, "not within=", {"within": {"n": 3}}),
+        (asked, "more than half", {"epsilon": "1e-9"}),
+        (asked, "the policy's, or chosen", {"epsilon": 1, "limits": 3}),
+        (one, "no limit to choose", {"epsilon": 1}),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            who.sql(text, **({"limits": "auto"} | more))
+        assert who.budget.spent["epsilon"] == 0
+
+
+def test_neighbours_stay_within_the_chosen_limit():
+    """The question is replayed as it is asked: three rows, where the policy allows 1000."""
+    asked = crowd()
+    query = asked._question("SELECT COUNT(*) AS n, AVG(income) AS m FROM people").query
+    small = dataclasses.replace(query, limits=dataclasses.replace(query.limits, rows=3))
+    blank = dict.fromkeys(COLUMNS) | {"income": 5}
+    rows = [blank | {"id": 1}] * 9 + [blank | {"id": 2}]
+    left, right = Reference({"people": rows}), Reference({"people": rows[9:]})
+    lowered, salt = pl.lower(small), pl.Salt(b"x")
+    assert lowered.parts[0].sensitivity.l1 == 3 * 200_000
+    plan = pl.price(lowered, pl.Ask(Fraction(1)))
+    assert audit.replay(plan, left, right, salt).ok
+    part = dataclasses.replace(
+        lowered.parts[0], sensitivity=pl.Sensitivity(2 * 200_000, 4 * 200_000**2, 2 * 200_000)
+    )
+    wrong = dataclasses.replace(lowered, parts=(part,))
+    assert not audit.replay(pl.price(wrong, pl.Ask(Fraction(1))), left, right, salt).ok
 
 
 def test_days_are_printed_as_days():

@@ -156,3 +156,17 @@ def test_asks_that_say_nothing_or_too_much():
     ):
         with pytest.raises(ParameterError):
             pl.Ask(**bad)
+
+
+@pytest.mark.parametrize("offer", [{"epsilon": Fraction(1)}, {"rho": Fraction(1, 1000)}])
+def test_noise_that_is_too_wide_is_refused_with_a_hint_that_works(offer):
+    """It used to say ``scale=1``, which no question takes."""
+    table = pol.Table("t", [pol.Integer("x", 0, 2 * 10**9)])
+    policy = pol.Policy([table], pol.Budget("1"))
+
+    def priced(text):
+        return pl.price(pl.lower(sql.parse(text, policy).query), pl.Ask(**offer))
+
+    with pytest.raises(ParameterError, match="WHERE column BETWEEN low AND high"):
+        priced("SELECT VAR_POP(x) AS v FROM t")
+    assert priced("SELECT VAR_POP(x) AS v FROM t WHERE x BETWEEN 0 AND 1000").parts

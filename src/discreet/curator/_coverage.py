@@ -39,7 +39,6 @@ from discreet.plan import (
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
-    from discreet.frame import Table
 
 _DOUBLINGS: Final = 12
 """Buckets beyond the limit, each twice as wide as the one before."""
@@ -81,6 +80,15 @@ class Coverage:
         low, middle, high = zip(*lost, strict=True)
         return self._share(middle, low, high, kept, confidence)
 
+    def certain_units(self, level: float = 0.95) -> list[float]:
+        """Units by bucket; zero where noise alone may have filled it."""
+        rows = zip(self.answer.to_dicts(), self._boxes(level), strict=True)
+        # an empty bucket of many rows must not count for its noise
+        return [row["units"] if box[0] > 0 else 0 for row, box in rows]
+
+    def _boxes(self, level: float) -> list[tuple[float, float]]:
+        return [row["units"] for row in self.answer.interval(level, simultaneous=True)]
+
     def _share(
         self,
         middle: Sequence[float],
@@ -91,10 +99,7 @@ class Coverage:
     ) -> tuple[float, float, float]:
         """Lost over lost and kept; it grows in what is lost and falls in what is kept."""
         level = _exact.confidence(confidence)
-        boxes = [row["units"] for row in self.answer.interval(level, simultaneous=True)]
-        rows = zip(self.answer.to_dicts(), boxes, strict=True)
-        # an empty bucket of many rows must not count for its noise
-        values = [row["units"] if box[0] > 0 else 0 for row, box in rows]
+        boxes, values = self._boxes(level), self.certain_units(level)
 
         def share(lost: float, rest: float) -> float:
             return lost / (lost + rest) if lost + rest > 0 else 0.0
@@ -117,11 +122,10 @@ class Coverage:
 
 
 def coverage_query(
-    curator: Curator, question: str | Table
+    curator: Curator, asked: Query
 ) -> tuple[Query, int, tuple[int, ...], tuple[int, ...]]:
     """Build the question about rows per unit that another question's limits cut."""
-    asked = curator._question(question).query  # noqa: SLF001 - part of it
-    unit = curator._lowered(asked).aggregates[0].unit  # noqa: SLF001 - as above
+    unit = curator._lowered(asked).aggregates[0].unit  # noqa: SLF001 - part of it
     limit = asked.limits.rows
     if unit is None:
         raise ParameterError("each row is a unit of its own here: no limit drops any row")

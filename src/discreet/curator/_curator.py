@@ -14,7 +14,7 @@ from discreet import sql as front
 from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _room, _stored, _united
+from discreet.curator import _auto, _room, _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
@@ -101,6 +101,7 @@ class Curator:
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
+        limits: Literal["auto"] | None = None,
         key: str | None = None,
         fresh: bool = False,
     ) -> Answer:
@@ -116,6 +117,9 @@ class Curator:
         within, confidence
             Instead: margins per output column that must hold at this
             confidence; the least cost that meets them is charged.
+        limits
+            "auto": how many rows of a unit count is chosen privately, within the policy's
+            limit, for a fifth of the price; the answer says which share of rows is lost.
         key
             Your own name for this request. Asking again with the same key never
             pays twice: it gives the stored answer, or finishes a run that was killed.
@@ -133,8 +137,9 @@ class Curator:
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
+            _auto.check_alone(limits)
             return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
-        return self._ask(parsed.query, offer, key=key, fresh=fresh, question=query)
+        return self._ask(parsed.query, offer, limits, key=key, fresh=fresh, question=query)
 
     def preview(
         self,
@@ -185,13 +190,14 @@ class Curator:
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
+        limits: Literal["auto"] | None = None,
         key: str | None = None,
         fresh: bool = False,
     ) -> Answer:
         """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
         parsed = self._question(question)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
-        return self._ask(parsed.query, offer, key=key, fresh=fresh)
+        return self._ask(parsed.query, offer, limits, key=key, fresh=fresh)
 
     def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
         """Collect several questions, compose them tightly, pay once.
@@ -255,7 +261,7 @@ class Curator:
         epsilon, delta, rho, key, fresh
             As in :meth:`sql`.
         """
-        query, limit, least, most = coverage_query(self, question)
+        query, limit, least, most = coverage_query(self, self._question(question).query)
         offer = read_offer(None, epsilon, delta, rho)
         return Coverage(self._ask(query, offer, key=key, fresh=fresh), limit, least, most)
 
@@ -473,12 +479,14 @@ class Curator:
         self,
         query: Query,
         offer: Ask,
+        limits: str | None = None,
         *,
         key: str | None,
         fresh: bool,
         question: str | None = None,
     ) -> Answer:
-        plan = self._plan(query, offer)
+        query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
+        plan = replace(self._plan(query, offer), notes=notes)
         try:
             return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
         except BudgetExceededError as refused:

@@ -22,7 +22,14 @@ from __future__ import annotations
 from discreet.noise._compare import exp_bounds
 from discreet.noise._deterministic import is_deterministic, is_tainted
 from discreet.noise._flips import bernoulli_bits, bernoulli_many, uniform_many
-from discreet.noise._laws import DiscreteGaussian, DiscreteLaplace, Geometric, Interval, Law
+from discreet.noise._laws import (
+    LARGEST_SCALE,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Geometric,
+    Interval,
+    Law,
+)
 from discreet.noise._sums import Sum, law_from_dict, sum_of
 from discreet.noise._uniform import (
     bernoulli,
@@ -35,6 +42,7 @@ from discreet.noise._uniform import (
 )
 
 __all__ = [
+    "LARGEST_SCALE",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Geometric",

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from discreet import privacy as p
 from discreet._exact import show
-from discreet.errors import NotProvedError
-from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.errors import NotProvedError, ParameterError
+from discreet.noise import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace
 from discreet.plan._choices import Choice
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
@@ -127,6 +127,17 @@ class Rule(Protocol):
         ...
 
 
+def _in_reach(value: Fraction, square: Fraction) -> Fraction:
+    """Refuse a wider noise than is drawn (`square` is that of its scale), in the asker's words."""
+    if square > LARGEST_SCALE**2:
+        raise ParameterError(
+            "at this price the noise would need more than 60 bits, as one unit may move what is "
+            "measured so far",
+            hint="narrow the range: WHERE column BETWEEN low AND high, or a coarser step",
+        )
+    return value
+
+
 @dataclass(frozen=True)
 class LaplaceRule:
     """Discrete Laplace noise, ε for each draw."""
@@ -142,7 +153,8 @@ class LaplaceRule:
 
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L1 sensitivity."""
-        return DiscreteLaplace(Fraction(sensitivity.l1) / self.epsilon)
+        scale = Fraction(sensitivity.l1) / self.epsilon
+        return DiscreteLaplace(_in_reach(scale, scale**2))
 
 
 @dataclass(frozen=True)
@@ -167,7 +179,7 @@ class GaussianRule:
     def law(self, sensitivity: Sensitivity) -> Law:
         """Scale the noise to the L2 sensitivity."""
         variance = sensitivity.l2_squared * self.per_square + self.constant
-        return DiscreteGaussian.from_variance(variance)
+        return DiscreteGaussian.from_variance(_in_reach(variance, variance))
 
 
 def loss_of(law: Law, sensitivity: Sensitivity, coordinates: int) -> p.PrivacyLoss:

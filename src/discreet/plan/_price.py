@@ -94,6 +94,8 @@ class Plan:
     """The (ε, δ) that the losses compose to, where that is less than their sum."""
     least: Cost | None = None
     """What any question costs at least."""
+    notes: tuple[str, ...] = ()
+    """What else is to be said about it: how a limit was chosen."""
 
     @property
     def losses(self) -> list[p.PrivacyLoss]:
@@ -104,7 +106,7 @@ class Plan:
     def target(self) -> list[str]:
         """What stands between the table and the numbers, in words."""
         own = [fact for priced in self.parts for fact in priced.part.facts(priced.law)]
-        return [*self.lowered.target, *own]
+        return [*self.lowered.target, *own, *self.notes]
 
     @cached_property
     def outlets(self) -> tuple[Priced, ...]:
