@@ -85,6 +85,7 @@ from discreet.plan._relation import (
     private_tables,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
+from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
 from discreet.plan._statistics import (
     CALLS,
@@ -94,6 +95,7 @@ from discreet.plan._statistics import (
     CountUnits,
     Fluent,
     LinearImage,
+    SplinesOf,
     Statistic,
 )
 from discreet.plan._target import (
@@ -111,6 +113,7 @@ __all__ = [
     "CALLS",
     "FLUENT",
     "FUNCTIONS",
+    "INTERVALS",
     "MOMENTS",
     "PRIME",
     "TURNS",
@@ -181,6 +184,8 @@ __all__ = [
     "Scope",
     "Sensitivity",
     "Source",
+    "Splines",
+    "SplinesOf",
     "Spread",
     "Statistic",
     "StatisticValue",
