@@ -16,7 +16,8 @@ from discreet.verify import Proof
 def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question whose statements could fail or limit less than its parts declare."""
     # each is asked for once: what a statement is remembered by takes long to compare
-    proofs = [engine.proof(aggregate) for aggregate in lowered.aggregates]
+    used = {part.aggregate for part in lowered.parts if part.inputs}
+    proofs = {i: engine.proof(lowered.aggregates[i]) for i in used}
     for part in lowered.parts:
         for measure, moves in part.inputs:
             check_statement(
