@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from fractions import Fraction
 from zlib import crc32
 
 import numpy as np
@@ -19,8 +20,9 @@ from scipy import stats
 import discreet as dc
 from discreet import inference as inf
 from discreet.errors import ParameterError, QueryError
+from discreet.inference._logistic import Cells
 from discreet.inference._regression import Released, Score, Term, _products
-from discreet.plan import MOMENTS
+from discreet.plan import MOMENTS, Splines
 
 DESIGNS = {
     "mid": lambda rng, n: (np.clip(rng.normal(0.5, 0.2, n), 0, 1), 0.4, 0.3, 0.1),
@@ -211,43 +213,108 @@ GRID = np.array([(a, s) for a in range(11) for s in range(2)])
 ODDS = np.array([-0.5, 1.5, 0.7])
 
 
-def _logistic(rng, n, scale, told=1.0):
+TERMS_OF_ODDS = (Term("Intercept", "1"), Term("a", "a"), Term("s", "s"))
+
+
+def _odds(cells, counts, scale, told, rng):
+    noisy = counts + rng.laplace(0, scale, counts.shape)
+    variance = 2 * scale**2 * told
+    return inf.Logistic(TERMS_OF_ODDS, Term("y", "y"), None, cells, noisy, variance, 1)
+
+
+def _counted(rng, n, scale, told=1.0):
     """Counts of eleven values times two, drawn from known log-odds, with Laplace noise."""
     design = np.column_stack([np.ones(len(GRID)), GRID[:, 0] / 5 - 1, GRID[:, 1]])
     share = np.exp(-(((GRID[:, 0] - 5) / 2.5) ** 2))
     sizes = rng.multinomial(n, share / share.sum())
     yes = rng.binomial(sizes, 1 / (1 + np.exp(-design @ ODDS)))
-    counts = np.column_stack([sizes - yes, yes]) + rng.laplace(0, scale, (len(GRID), 2))
-    terms = (Term("Intercept", "1"), Term("a", "a"), Term("s", "s"))
-    return inf.Logistic(terms, Term("y", "y"), None, design, counts, 2 * scale**2 * told, 1)
+    return _odds(Cells.exact(design), np.stack([sizes - yes, yes])[..., None], scale, told, rng)
 
 
-@pytest.mark.parametrize(
-    ("n", "scale"), [(1000, 1), (10_000, 1), (10_000, 10), (100_000, 10), (1_000_000, 10)]
-)
-@pytest.mark.parametrize("replicates", [150, pytest.param(10_000, marks=pytest.mark.long)])
-def test_log_odds_are_covered(n, scale, replicates):
-    rng, missed, found = _generator(f"logistic{n}{scale}"), np.zeros(3), 0
+FINE = Splines(0, 1, (Fraction(-1),), (Fraction(1, 4),))
+U = np.linspace(-1, 1, 401)
+
+
+def _splined(rng, n, scale, told=1.0):
+    """A number between −1 and 1, read through its splines, and a flag."""
+    (places,), (basis,) = FINE.axes()
+    (_,), (at,) = FINE.axes(50)  # the same 401 places as U
+    share = np.exp(-(((U - 0.1) / 0.5) ** 2))
+    sizes = rng.multinomial(n, np.tile(share / share.sum() / 2, 2)).reshape(2, -1)
+    eta = ODDS[0] + ODDS[1] * U + ODDS[2] * np.arange(2)[:, None]
+    yes = rng.binomial(sizes, 1 / (1 + np.exp(-eta)))
+    flag = np.broadcast_to(np.arange(2)[:, None], (2, places.size))
+    design = np.stack([np.ones(flag.shape), np.broadcast_to(places, flag.shape), flag], axis=-1)
+    cells = Cells(design, np.linalg.pinv(basis), basis)
+    return _odds(cells, np.stack([(sizes - yes) @ at, yes @ at]), scale, told, rng)
+
+
+KINDS = {"counts": _counted, "splines": _splined}
+
+
+def _missed_odds(kind, n, scale, replicates, told=1.0):
+    """Misses of each coefficient, and how often all were determined."""
+    rng, missed, found = _generator(f"logistic{kind}{n}{scale}"), np.zeros(3), 0
     for _ in range(replicates):
-        ends = _logistic(rng, n, scale).conf_int().values()
-        missed += [not low <= b <= high for b, (low, high) in zip(ODDS, ends, strict=True)]
-        found += all(np.isfinite(e).all() for e in ends)
+        low, high = np.asarray(KINDS[kind](rng, n, scale, told).conf_int()).T
+        missed += (low > ODDS) | (high < ODDS)
+        found += np.isfinite(low).all()
+    return missed, found / replicates
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("n", "scale", "replicates"),
+    [(1000, 1, 1000), (1_000_000, 10, 1000)]
+    + [
+        pytest.param(n, scale, 10_000, marks=pytest.mark.long)
+        for n, scale in [(1000, 1), (10_000, 1), (10_000, 10), (100_000, 10), (1_000_000, 10)]
+    ],
+)
+def test_log_odds_are_covered(kind, n, scale, replicates):
+    missed, found = _missed_odds(kind, n, scale, replicates)
     assert (missed <= most(replicates)).all(), missed
-    assert found > 0.9 * replicates
+    assert found > 0.9
 
 
-def test_log_odds_that_ignore_the_noise_fail_the_same_harness():
-    rng, missed = _generator("naive logistic"), np.zeros(3)
-    for _ in range(150):
-        ends = _logistic(rng, 10_000, 30, told=1e-9).conf_int().values()
-        missed += [not low <= b <= high for b, (low, high) in zip(ODDS, ends, strict=True)]
+@pytest.mark.parametrize("kind", KINDS)
+def test_log_odds_that_ignore_the_noise_fail_the_same_harness(kind):
+    missed, _ = _missed_odds(kind, 10_000, 30, 150, told=1e-9)
     assert (missed > most(150)).all(), missed
 
 
+def test_log_odds_that_ignore_the_splines_error_fail_the_same_harness():
+    """Four intervals, a narrow law: without the slack a million rows see the difference."""
+    coarse, rng = Splines(0, 1, (Fraction(-1),) * 3, (Fraction(1, 2),) * 3), _generator("slack")
+    places, basis = (x[0] for x in coarse.axes())
+    at = coarse.axes(100)[1][0]
+    u, odds, missed, slackless = np.linspace(-1, 1, 401), np.array([-2.0, 3.0]), 0, 0
+    share = np.exp(-(((u - 0.2) / 0.2) ** 2))
+    cells = Cells(np.stack([np.ones(places.size), places], -1)[None], np.linalg.pinv(basis), basis)
+    for _ in range(100):
+        sizes = rng.multinomial(1_000_000, share / share.sum())
+        yes = rng.binomial(sizes, 1 / (1 + np.exp(-odds[0] - odds[1] * u)))
+        counts = np.stack([(sizes - yes) @ at, yes @ at])[:, None]
+        fit = inf.Logistic(TERMS_OF_ODDS[:2], Term("y", "y"), None, cells, counts, 1e-6, 1)
+        assert np.isfinite(fit.bse["a"])
+        low, high = fit.conf_int()["a"]
+        half = 1.96 * fit.bse["a"]
+        missed += not low <= odds[1] <= high
+        slackless += abs(fit.params["a"] - odds[1]) > half
+    assert missed <= most(100)
+    assert slackless > most(100)
+    # steeper curves are refused: there the slack is no small correction
+    yes = rng.binomial(sizes, 1 / (1 + np.exp(2 - 9 * u)))
+    counts = np.stack([(sizes - yes) @ at, yes @ at])[:, None]
+    steep = inf.Logistic(TERMS_OF_ODDS[:2], Term("y", "y"), None, cells, counts, 1e-6, 1)
+    assert steep.conf_int()["a"] == (-np.inf, np.inf)
+
+
 def test_log_odds_that_the_noise_hides_are_not_determined():
-    found = _logistic(_generator("hidden"), 200, 50)
-    assert all(e == (-np.inf, np.inf) for e in found.conf_int().values())
-    assert set(found.pvalues.values()) == {1.0}
+    for make in KINDS.values():
+        found = make(_generator("hidden"), 200, 50)
+        assert all(e == (-np.inf, np.inf) for e in found.conf_int().values())
+        assert set(found.pvalues.values()) == {1.0}
 
 
 def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
@@ -259,7 +326,11 @@ def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
     assert "log-odds of old" in repr(found)
     by_age = curator.regression("sex ~ age", family="logistic", epsilon=1000)
     assert abs(by_age.params["age"]) < 0.02
-    for formula in ("pay ~ age", "old ~ pay", "old ~ city"):
+    by_pay = curator.regression("sex ~ pay", family="logistic", epsilon=1000)
+    assert by_pay.params["pay"] > 0
+    separated = curator.regression("old ~ age", family="logistic", epsilon=1000)
+    assert separated.conf_int()["age"] == (-np.inf, np.inf)
+    for formula in ("pay ~ age", "old ~ city"):
         with pytest.raises(ParameterError):
             curator.regression(formula, family="logistic", epsilon=1)
     with pytest.raises(ParameterError, match="ols or logistic"):

@@ -289,7 +289,7 @@ class Curator:
             Rows in which one of the columns is NULL are left out.
         family
             "ols": least squares. "logistic": log-odds of a truth value, or of the second
-            of two categories, from counts; every value of a predictor is counted.
+            of two categories, from counts of values and, for up to three numbers, of splines.
         epsilon, delta, rho, fresh
             As in :meth:`sql`. With several predictors ``rho=`` is the better currency.
 
@@ -299,8 +299,11 @@ class Curator:
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
-        def ask(text: str) -> Answer:
-            return self.sql(text, epsilon=epsilon, delta=delta, rho=rho, fresh=fresh)
+        def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
+            query = self._question(text).query
+            offer = read_offer(None, epsilon, delta, rho)
+            asked = query if change is None else change(query)
+            return self._ask(asked, offer, key=None, fresh=fresh)
 
         if family not in ("ols", "logistic"):
             raise ParameterError(
@@ -611,7 +614,8 @@ def travel(
 
     Its price rests on one unit moving the aggregate's first measure by no more than `moves`.
     """
-    check_statement(curator._engine, aggregate, 0, moves, kind=job.plan.split(" ")[0])  # noqa: SLF001 - the class's own module
+    proof = curator._engine.proof(aggregate)  # noqa: SLF001 - the class's own module
+    check_statement(proof, aggregate, 0, moves, kind=job.plan.split(" ")[0])
     return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - the class's own module
 
 

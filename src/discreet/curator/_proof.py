@@ -10,16 +10,19 @@ from __future__ import annotations
 from discreet.engines import Engine
 from discreet.errors import UnprovenStatementError
 from discreet.plan import Aggregate, Lowered, Sensitivity
+from discreet.verify import Proof
 
 
 def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question whose statements could fail or limit less than its parts declare."""
+    # each is asked for once: what a statement is remembered by takes long to compare
+    used = {part.aggregate for part in lowered.parts if part.inputs}
+    proofs = {i: engine.proof(lowered.aggregates[i]) for i in used}
     for part in lowered.parts:
-        aggregate = lowered.aggregates[part.aggregate]
         for measure, moves in part.inputs:
             check_statement(
-                engine,
-                aggregate,
+                proofs[part.aggregate],
+                lowered.aggregates[part.aggregate],
                 measure,
                 moves,
                 groups=part.groups,
@@ -29,7 +32,7 @@ def check_statements(engine: Engine, lowered: Lowered) -> None:
 
 
 def check_statement(
-    engine: Engine,
+    proof: Proof | None,
     aggregate: Aggregate,
     measure: int,
     declared: Sensitivity,
@@ -39,7 +42,6 @@ def check_statement(
     kind: str,
 ) -> None:
     """Refuse one statement that could fail or lets a unit move a measure by more than declared."""
-    proof = engine.proof(aggregate)
     if proof is None:
         return
     reading = proof.columns[len(aggregate.keys) + measure]

@@ -53,7 +53,8 @@ from discreet.errors import Hint, ParameterError, QueryError, TaintedNoiseError
 from discreet.inference._inputs import noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
-from discreet.plan import MOMENTS, Pairwise
+from discreet.inference._results import Coefficients, Intervals
+from discreet.plan import MOMENTS, Pairwise, Query
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -106,12 +107,34 @@ class Released:
         return g
 
 
+class Ask(Protocol):
+    """Asks a curator at a price that is settled; `change` alters the question that was read."""
+
+    def __call__(self, text: str, change: Callable[[Query], Query] | None = None) -> Answer:
+        """Answer SQL."""
+        ...
+
+
 def quantile(share: float, error: float, *, laplace: bool) -> float:
     """Two-sided critical value between the normal's and Laplace's, by the noise's share."""
     normal = -float(special.ndtri(error / 2))
     if not laplace:
         return normal
     return normal + share * max(-math.log(error) / math.sqrt(2) - normal, 0.0)
+
+
+def least_error(t: float, share: float, *, laplace: bool) -> float:
+    """Least error at which :func:`quantile` is below t."""
+    low, high = 1e-300, 1.0
+    if t <= 0:
+        return 1.0
+    if quantile(share, low, laplace=laplace) < t:
+        return low
+    for _ in range(60):
+        middle = math.sqrt(low) * math.sqrt(high)
+        below = quantile(share, middle, laplace=laplace) < t
+        low, high = (low, middle) if below else (middle, high)
+    return high
 
 
 @dataclass(frozen=True)
@@ -214,15 +237,11 @@ class Score:
         """Least error at which b is rejected."""
         if not self.determined:
             return 1.0
-        low, high = 1e-300, 1.0
-        if self.kept(b, high - 1e-12):
-            return 1.0
-        if not self.kept(b, low):
-            return low
-        for _ in range(60):
-            middle = math.sqrt(low) * math.sqrt(high)
-            low, high = (middle, high) if self.kept(b, middle) else (low, middle)
-        return high
+        t, noise, sampling = self.parts(b)
+        total = noise + sampling
+        if total <= 0:
+            return float(t == 0)
+        return least_error(abs(t) / math.sqrt(total), noise / total, laplace=self.released.laplace)
 
 
 @dataclass(frozen=True)
@@ -257,29 +276,29 @@ class Regression:
         return self._scores[name]
 
     @property
-    def params(self) -> dict[str, float]:
+    def params(self) -> Coefficients:
         """Estimates by column; not a number where one is not determined at this price."""
-        return {name: s.estimate() for name, s in self._scores.items()}
+        return Coefficients({name: s.estimate() for name, s in self._scores.items()})
 
     @property
-    def bse(self) -> dict[str, float]:
+    def bse(self) -> Coefficients:
         """Standard errors, sampling and noise together; intervals are not built on them."""
-        return {name: s.error() for name, s in self._scores.items()}
+        return Coefficients({name: s.error() for name, s in self._scores.items()})
 
     @property
-    def pvalues(self) -> dict[str, float]:
+    def pvalues(self) -> Coefficients:
         """Two-sided p-values of each coefficient being zero; the same for the same release."""
-        return {name: s.pvalue(0.0) for name, s in self._scores.items()}
+        return Coefficients({name: s.pvalue(0.0) for name, s in self._scores.items()})
 
     @property
     def nobs(self) -> float:
         """Noisy number of rows."""
         return float(self.released.values[0])
 
-    def conf_int(self, alpha: Number = 0.05) -> dict[str, tuple[float, float]]:
+    def conf_int(self, alpha: Number = 0.05) -> Intervals:
         """Intervals of the population's coefficients, by inversion of the score."""
         error = _exact.confidence(alpha, "alpha")
-        found = {}
+        found = Intervals()
         for term in self.terms:
             far = _FAR * self.response.half / max(term.half, 1e-300)
             found[term.name] = self._scores[term.name].interval(error, far)
@@ -438,7 +457,7 @@ def least_squares(
     *,
     table: str | None = None,
     where: str | None = None,
-    ask: Callable[[str], Answer],
+    ask: Ask,
 ) -> Regression:
     """Ask for the moments that a formula needs, and read them; see :meth:`Curator.regression`."""
     left, names = read_formula(formula)

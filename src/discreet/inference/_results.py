@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
@@ -113,6 +116,38 @@ class TestResult:
             f"{type(self).__name__}(statistic={_show(self.statistic)}, "
             f"pvalue={_show(self.pvalue)}, alternative={self.alternative!r})"
         )
+
+
+class Coefficients(dict[str, float]):
+    """Numbers by the names of columns: a dictionary, an array, or a pandas Series."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Give the numbers, in order."""
+        return np.array(list(self.values()), dtype=dtype, copy=True if copy is None else copy)
+
+    def to_pandas(self) -> pd.Series[float]:
+        """Return a Series whose index are the names."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        return pd.Series(dict(self), dtype=float)
+
+
+class Intervals(dict[str, tuple[float, float]]):
+    """Ends by the names of columns: a dictionary, an array of two columns, or a DataFrame."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Give one row of two ends for each name."""
+        return np.array(list(self.values()), dtype=dtype, copy=True if copy is None else copy)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a DataFrame whose index are the names."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        return pd.DataFrame(list(self.values()), index=list(self), columns=["low", "high"])
 
 
 def plain(x: Any) -> Any:

@@ -84,6 +84,7 @@ from discreet.plan._relation import (
     private_tables,
 )
 from discreet.plan._scope import Range, Scope, Source, facts
+from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
 from discreet.plan._statistics import (
     CALLS,
@@ -93,6 +94,7 @@ from discreet.plan._statistics import (
     CountUnits,
     Fluent,
     LinearImage,
+    SplinesOf,
     Statistic,
 )
 from discreet.plan._target import (
@@ -110,6 +112,7 @@ __all__ = [
     "CALLS",
     "FLUENT",
     "FUNCTIONS",
+    "INTERVALS",
     "MOMENTS",
     "PRIME",
     "TURNS",
@@ -180,6 +183,8 @@ __all__ = [
     "Scope",
     "Sensitivity",
     "Source",
+    "Splines",
+    "SplinesOf",
     "Spread",
     "Statistic",
     "StatisticValue",

@@ -35,7 +35,7 @@ from discreet.plan._joins import JoinUnit
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
-from discreet.plan._moments import Scaled, cells_of_pair, tensor_of
+from discreet.plan._moments import tensor_of
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
@@ -262,14 +262,14 @@ class Lowering:
         squares = self._sides() ** 2 * one.l2_squared
         return sensitivity(counts, counts.measures[0]), squares
 
-    def tensor(self, x: Scaled, y: Scaled) -> int:
-        """Nine cells of two columns, at the price of one."""
-        key = ("tensor", x, y)
+    def tensor(self, cells: Sequence[Measure], whole: int) -> int:
+        """Shares that add up to `whole` in each row, at the price of one."""
+        key = ("tensor", tuple(cells))
         if key not in self.known:
             first = len(self.measures)
-            self.measures += cells_of_pair(x, y)
+            self.measures += cells
             self.known[key] = self._add(
-                lambda main: tensor_of(main, x, y, first, self._coordinates(main))
+                lambda main: tensor_of(main, cells, whole, first, self._coordinates(main))
             )
         return self.known[key]
 

@@ -36,7 +36,7 @@ by interval arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -136,11 +136,11 @@ def joint_sensitivity(main: Aggregate, whole: int) -> Sensitivity:
 
 @dataclass(frozen=True)
 class Tensor(Part):
-    """Nine numbers per cell that one unit moves together."""
+    """Shares of one total, several per cell, that one unit moves together."""
 
     measures: tuple[int, ...]
     each: tuple[Sensitivity, ...]
-    """How far one unit moves each of the nine, as the statement bounds it."""
+    """How far one unit moves each share, as the statement bounds it."""
 
     kind: ClassVar[str] = "tensor"
 
@@ -151,16 +151,16 @@ class Tensor(Part):
 
     @property
     def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
-        """All nine measures."""
+        """All measures."""
         return tuple(zip(self.measures, self.each, strict=True))
 
     @property
     def numbers(self) -> int:
-        """Nine for each cell."""
+        """So many for each cell."""
         return len(self.measures)
 
     def price(self, rule: Rule) -> Priced:
-        """One draw for all nine."""
+        """One draw for all."""
         law = rule.law(self.sensitivity)
         return Priced(self, law, (loss_of(law, self.sensitivity, self.coordinates),))
 
@@ -172,7 +172,7 @@ class Tensor(Part):
         return Tensors(tuple(tuple(int(v) for v in row) for row in rows), priced.law)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
-        """All nine numbers of every group, as one draw."""
+        """All numbers of every group, as one draw."""
         yield (
             "",
             {
@@ -183,12 +183,13 @@ class Tensor(Part):
         )
 
 
-def tensor_of(main: Aggregate, x: Scaled, y: Scaled, first: int, coordinates: int) -> Tensor:
-    """The part of two columns whose measures stand from `first` on."""
-    cells = cells_of_pair(x, y)
+def tensor_of(
+    main: Aggregate, cells: Sequence[Measure], whole: int, first: int, coordinates: int
+) -> Tensor:
+    """The part of cells that add up to `whole` in each row; they stand from `first` on."""
     return Tensor(
         0,
-        joint_sensitivity(main, (x.top * y.top) ** 2),
+        joint_sensitivity(main, whole),
         len(cells) * coordinates,
         tuple(range(first, first + len(cells))),
         tuple(sensitivity(main, cell) for cell in cells),
@@ -197,7 +198,7 @@ def tensor_of(main: Aggregate, x: Scaled, y: Scaled, first: int, coordinates: in
 
 @dataclass(frozen=True)
 class Tensors(Release):
-    """Nine noisy integers per cell, and their law."""
+    """Equally many noisy integers per cell, and their law."""
 
     values: tuple[tuple[int, ...], ...]
     law: Law
@@ -205,14 +206,19 @@ class Tensors(Release):
     kind: ClassVar[str] = "tensor"
 
     @property
+    def width(self) -> int:
+        """Integers of each cell."""
+        return len(self.values[0]) if self.values else 0
+
+    @property
     def size(self) -> int:
-        """Nine for each cell."""
-        return len(NINE) * len(self.values)
+        """How many integers there are."""
+        return self.width * len(self.values)
 
     @property
     def floats(self) -> Floats:
         """The integers, one row per cell."""
-        return np.array(self.values, dtype=np.float64).reshape(-1, len(NINE))
+        return np.array(self.values, dtype=np.float64).reshape(-1, self.width or 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Write values and law."""
@@ -225,7 +231,7 @@ class Tensors(Release):
 
     def check(self, cells: int) -> None:
         """Refuse rows that do not fit the cells."""
-        if len(self.values) != cells or any(len(row) != len(NINE) for row in self.values):
+        if len(self.values) != cells or any(len(row) != self.width for row in self.values):
             raise damaged("a tensor does not fit its cells")
 
 
@@ -260,7 +266,7 @@ class Pairwise(Formula):
     def moments(self, releases: Releases) -> Floats:
         """Noisy n, Σu, Σv, Σu², Σuv, Σv² of every cell, u and v in units of the ranges."""
         cells = read(releases, self.tensor, Tensors).floats / float(self.whole)
-        return np.asarray(cells @ MOMENTS.T)
+        return np.asarray(cells.reshape(-1, len(NINE)) @ MOMENTS.T)
 
     def estimate(self, releases: Releases) -> Floats:
         """Plug the noisy moments in, inside what is possible."""
@@ -314,7 +320,8 @@ class Pairwise(Formula):
 
     def check(self, releases: Releases) -> None:
         """Refuse what the cells cannot answer."""
-        read(releases, self.tensor, Tensors)
+        if read(releases, self.tensor, Tensors).width not in (0, len(NINE)):
+            raise damaged("a pair of columns has nine cells")
         if self.what not in WORDS or self.whole < 1 or min(self.x_range, self.y_range) <= 0:
             raise damaged("a pair of columns has no range")
 

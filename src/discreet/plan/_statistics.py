@@ -18,8 +18,9 @@ from discreet.errors import ParameterError
 from discreet.plan._expr import Arithmetic, Constant, Expr, Square
 from discreet.plan._families import Moment
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
-from discreet.plan._moments import Pairwise, Scaled
+from discreet.plan._moments import Pairwise, Scaled, cells_of_pair
 from discreet.plan._relation import Measure, MeasureKind
+from discreet.plan._splines import Knots, Splines, cells_of_splines, spline_whole
 from discreet.plan._types import Kind, Type
 
 if TYPE_CHECKING:
@@ -569,14 +570,45 @@ class PairOf(Statistic):
     def lower(self, low: Lowering) -> Formula:
         """Nine cells, shared by all statistics of the pair."""
         y, x = (Scaled.of(low.number(e)) for e in self.exprs)
-        tensor = low.tensor(x, y)
         whole = (x.top * y.top) ** 2
+        tensor = low.tensor(cells_of_pair(x, y), whole)
         spans = x.lo, x.top * x.width, y.lo, y.top * y.width
         return Pairwise(tensor, self.what, whole, *spans)
 
     def __str__(self) -> str:
         name = next(sql for sql, what in _PAIRS.items() if what == self.what).lower()
         return f"{name}({', '.join(e.describe() for e in self.exprs)})"
+
+
+@dataclass(frozen=True)
+class SplinesOf(Statistic):
+    """Cells of the cubic splines of some columns, over the rows in which none is NULL."""
+
+    others: tuple[Expr, ...] = ()
+
+    word = "splines"
+    suits = _NUMBERS
+    must = "a number"
+    bounded = False
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """All columns."""
+        return self._value, *self.others
+
+    def lower(self, low: Lowering) -> Formula:
+        """One draw for the cells of all columns."""
+        columns = [Knots.of(low.number(e), len(self.exprs)) for e in self.exprs]
+        whole = spline_whole(columns)
+        return Splines(
+            low.tensor(cells_of_splines(columns), whole),
+            whole,
+            tuple(c.lo for c in columns),
+            tuple(c.width * c.step for c in columns),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.word}({', '.join(e.describe() for e in self.exprs)})"
 
 
 CALLS: Final[dict[str, tuple[type[Statistic], Name]]] = {
