@@ -18,6 +18,7 @@ from discreet.curator import _room, _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
+from discreet.curator._describe import Description
 from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
@@ -133,8 +134,8 @@ class Curator:
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
-            return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
-        return self._ask(parsed.query, offer, key=key, fresh=fresh, question=query)
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh).asked(query)
+        return self._ask(parsed.query, offer, key=key, fresh=fresh).asked(query)
 
     def preview(
         self,
@@ -427,6 +428,24 @@ class Curator:
         job = external_job(self.policy, loss, what=what, table=table, delta=delta)
         return self._road.enter(job, key=key)
 
+    # -- what can be asked about ------------------------------------------------------
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(self.policy.tables)
+
+    def describe(self, table: str | None = None) -> Description:
+        """Say which columns there are and what may stand in them; free, from the policy alone.
+
+        Parameters
+        ----------
+        table
+            Only this one.
+        """
+        own = self.policy.tables.values() if table is None else [self.policy.table(table)]
+        return Description(tuple(own))
+
     # -- budget ---------------------------------------------------------------------
 
     @property
@@ -469,18 +488,10 @@ class Curator:
 
         return frame.parse(question, self._complete, self._fanout)
 
-    def _ask(
-        self,
-        query: Query,
-        offer: Ask,
-        *,
-        key: str | None,
-        fresh: bool,
-        question: str | None = None,
-    ) -> Answer:
+    def _ask(self, query: Query, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
         plan = self._plan(query, offer)
         try:
-            return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
+            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
@@ -524,13 +535,7 @@ class Curator:
         return known
 
     def _run(
-        self,
-        plans: list[Plan],
-        cost: Cost,
-        *,
-        key: str | None = None,
-        fresh: bool = False,
-        question: str | None = None,
+        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
         records: list[Record] = []
@@ -546,10 +551,7 @@ class Curator:
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
-        return [
-            Answer(r, left=left, tainted=tainted, cached=outcome.cached, question=question)
-            for r in records
-        ]
+        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
 
     @staticmethod
     def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
