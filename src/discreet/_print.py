@@ -30,8 +30,8 @@ def short_down(value: Fraction) -> str:
     return floor_decimal(value) or "0"
 
 
-def number(value: float, margin: float | None = None) -> str:
-    r"""Print a number with the digits that its margin leaves meaningful.
+def number(value: float, margin: float | None = None, most: int = 12) -> str:
+    r"""Print a number with the digits that its margin leaves meaningful, at most so many decimals.
 
     >>> number(1234.5678, 0.25), number(7)
     ('1\u2009234.57', '7')
@@ -46,7 +46,7 @@ def number(value: float, margin: float | None = None) -> str:
             digits = max(0, 1 - math.floor(math.log10(margin)))
     elif not whole:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 12)}f}".replace(",", "\u2009")
+    return f"{value:,.{min(digits, most)}f}".replace(",", "\u2009")
 
 
 def plural(n: int, what: str) -> str:

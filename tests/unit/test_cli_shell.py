@@ -164,9 +164,8 @@ def test_a_reader_who_leaves_early_causes_no_noise(tmp_path):
     assert not done.stderr
 
 
-@pytest.mark.races
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
+def _talk(tmp_path, script):
+    """Type lines at the prompt, each when it is asked for; return the screen."""
     import pty
 
     shell("demo", "--people", "300", "--keep", "clinic", "--json", cwd=tmp_path)
@@ -182,6 +181,40 @@ def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
              "COLUMNS": "200"},
     )  # fmt: skip
     os.close(keyboard)
+    seen = ""
+    try:
+        for expected, typed in script:
+            seen += _until(screen, expected)
+            os.write(screen, typed.encode())
+        seen += _until(screen, None)
+        assert process.wait(60) == 0, seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(screen)
+    return seen
+
+
+@pytest.mark.races
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_the_prompt_completes_commands_words_tables_and_columns(tmp_path):
+    """Tabs alone complete what is typed: the question is read only if all of them are right."""
+    script = [
+        ("discreet> ", "\\tab\t\n"),
+        ("discreet> ", "SEL\t regi\t, AV\tag\t) AS a FROM vis\t GRO\t 1;\n"),
+        ("[y/N] ", "n\n"),
+        ("discreet> ", "SELECT visits.smo\t FROM visits;\n"),
+        ("discreet> ", "\\q\t\n"),
+    ]
+    seen = re.sub(r"\x07", "", _talk(tmp_path, script))
+    assert "region, reason, age, smoker, cost" in seen
+    assert "a: ±" in seen or "a ±" in seen
+    assert "visits.smoker" in seen
+
+
+@pytest.mark.races
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
     count = "SELECT COUNT(*) AS n FROM visits"
     script = [
         ("discreet> ", "\\tables\n"),
@@ -196,17 +229,7 @@ def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
         ("[y/N] ", "y\n"),
         ("discreet> ", "\\quit\n"),
     ]
-    seen = ""
-    try:
-        for expected, typed in script:
-            seen += _until(screen, expected)
-            os.write(screen, typed.encode())
-        seen += _until(screen, None)
-        assert process.wait(60) == 0, seen
-    finally:
-        process.kill()
-        process.wait()
-        os.close(screen)
+    seen = _talk(tmp_path, script)
     assert "region, reason, age, smoker, cost" in seen
     assert "cost ε 0.1" in seen
     assert "refused: there is no column" in seen

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet._print import plural
 from discreet._text import visible
 from discreet.answer import _chart, _outputs, _show
 from discreet.answer._chart import Chart
@@ -67,10 +68,9 @@ class Answer:
         left: str | None = None,
         tainted: bool = False,
         cached: bool = False,
-        question: str | None = None,
     ) -> None:
         self._record = record
-        self._question = question
+        self._question: str | None = None
         self._left = left
         self.tainted = tainted
         self._cached = cached
@@ -118,6 +118,11 @@ class Answer:
     def question(self) -> str | None:
         """The SQL that was asked, as typed; None in Python and from a record."""
         return self._question
+
+    def asked(self, question: str) -> Self:
+        """Remember the words of the question: charts are titled by them."""
+        self._question = question
+        return self
 
     @property
     def cached(self) -> bool:
@@ -178,8 +183,8 @@ class Answer:
             )
         if wide := [name for name, yes in ways.items() if not yes]:
             words.append(
-                f"± of {', '.join(wide)} holds for all {self._source.cells} rows that could be "
-                "shown at once"
+                f"± of {', '.join(wide)} holds at once for every row that could be shown "
+                f"({plural(self._source.cells, 'row')})"
             )
         return "; ".join(words) or None
 

@@ -42,7 +42,9 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     if isinstance(value, str):
         return visible(value)
     if math.isnan(value):
-        return "NULL"
+        # no estimate; where a range is known it is said
+        known = math.isfinite(low) and math.isfinite(high)
+        return f"NULL [{number(low)}, {number(high)}]" if known else "NULL"
     if exact:
         return f"{number(float(value))} (exact)"
     if low == -math.inf and high == math.inf:
@@ -50,9 +52,17 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     margin = (high - low) / 2
     if not math.isfinite(margin):
         return f"{number(float(value))} [{number(low)}, {number(high)}]"
+    # what ROUND has cut is not padded again
+    most = max(_decimals(float(x)) for x in (value, low, high))
+    shown, left, right = (number(float(x), margin, most) for x in (value, low, high))
     if math.isclose(float(value) - low, high - float(value), rel_tol=1e-6, abs_tol=1e-9):
-        return f"{number(float(value), margin)} ± {number(margin, margin)}"
-    return f"{number(float(value), margin)} [{number(low, margin)}, {number(high, margin)}]"
+        return f"{shown} ± {number(margin, margin, most)}"
+    return f"{shown} [{left}, {right}]"
+
+
+def _decimals(value: float) -> int:
+    """Digits after the point that a number has."""
+    return next((d for d in range(12) if round(value, d) == value), 12)
 
 
 def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:

@@ -34,17 +34,10 @@ class Union(Answer):
         limit: int | None = None,
         *,
         cost: Mapping[str, str],
-        question: str | None = None,
     ) -> None:
         first = branches[0]
         record = first._record  # noqa: SLF001 - of its own class
-        super().__init__(
-            record,
-            left=first.left,
-            tainted=first.tainted,
-            cached=first.cached,
-            question=question,
-        )
+        super().__init__(record, left=first.left, tainted=first.tainted, cached=first.cached)
         self.branches = tuple(branches)
         self._order, self._limit, self._cost = tuple(order), limit, cost
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from discreet._exact import confidence as read_confidence
+from discreet._print import plural
 from discreet.answer import Answer, cell, footer
 from discreet.cli._console import grid, say, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+MOST: Final = 500
+"""Rows that are printed."""
 
 
 def show(console: Console, answer: Answer, confidence: str, *, simultaneous: bool = False) -> None:
@@ -19,10 +23,13 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
     rows = [
         [cell(v[n], e[n], exact=n in answer.exact) for n in names]
-        for v, e in zip(values, ends, strict=True)
+        for v, e in list(zip(values, ends, strict=True))[:MOST]
     ]
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
     show_table(console, grid(names, rows, right=noisy, keys=keys))
+    if len(values) > MOST:
+        hidden = len(values) - MOST
+        say(console, f"… {plural(hidden, 'more row')}: --json prints all, --save keeps them", "dim")
     level = f"{100 * read_confidence(confidence):.6g} %"
     all_at_once = ", all at once" if simultaneous else ""
     say(console, footer(answer, level + all_at_once), "dim")

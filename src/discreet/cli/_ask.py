@@ -43,7 +43,7 @@ def preview(
         "stored": quote.stored,
         "warnings": quote.warnings,
         "confidence": level,
-        "plan": plan.lowered.query.hash,
+        "plan": plan.lowered.measured,
         "sql": list(quote.sql),
     }
     return Reply(data, lambda console: _show_quote(console, quote, show_sql=show_sql))

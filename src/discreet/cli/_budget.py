@@ -16,6 +16,7 @@ from discreet import _print
 from discreet._exact import show as exactly
 from discreet._print import short_down
 from discreet._text import json_safe, visible
+from discreet.cli._check import delta_words
 from discreet.cli._console import (
     bar,
     facts,
@@ -227,7 +228,7 @@ def _description(line: Line) -> str:
             if "external" in body:
                 return f"elsewhere: {body['external']}"
             tables = ", ".join(body.get("tables") or ()) or "?"
-            return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:8]}"
+            return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:12]}"
         case "settle":
             return f"line {body['debit']} {'is answered' if body['record'] else 'has failed'}"
         case "key":
@@ -352,6 +353,7 @@ def plan(
         asked = f'SELECT COUNT(*) AS n FROM "{name}"'  # noqa: S608 - a name of the policy
         quote = opened.preview(asked, within={"n": margin}, confidence=confidence)
         budget, left = opened.policy.budget, opened.ledger.balance()
+        rows = opened.policy.service.rows
     cost, number = quote.plan.cost, questions * months
     delta = budget.delta or Fraction(1, 10**6)
     by_sum = cost.epsilon * number
@@ -376,6 +378,8 @@ def plan(
             ("left now", "any number" if fits is None else
              f"{fits} such counts, {fits // questions} months"),
         ])  # fmt: skip
+        if words := delta_words(delta, rows):
+            say(console, f"δ {words}", "dim")
 
     return Reply(data, show_plan)
 

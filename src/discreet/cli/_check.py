@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from discreet._exact import decimal, show
+from discreet._print import number
 from discreet.answer import Answer, cell
 from discreet.cli._console import facts, grid, heading, show_table, working
 from discreet.cli._outcome import Reply
 from discreet.cli._session import Where, curator, policy_file
-from discreet.policy import Budget, Column, Policy, Table, toml
+from discreet.curator import HEADER, rows_of, whom
+from discreet.policy import Budget, Policy, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +49,7 @@ def run(path: Path | None, source: str | None, *, schema: bool, spend: str | Non
         "ledger": where.place(),
         "budget": _budget(budget),
         "differs": _differs(budget, policy.budget),
+        "delta": delta_words(budget.delta, policy.service.rows),
         "policy": policy.to_mapping(),
         "shares": {name: answer.to_dicts() for name, answer in shares.items()},
     }
@@ -121,13 +126,12 @@ def _show(
     ]
     if left is not None:
         lines.append(("left", left.partition(": ")[2]))
+    if words := delta_words(budget.delta, policy.service.rows):
+        lines.append(("δ", words))
     facts(console, lines)
     for table in policy.tables.values():
         heading(console, f"{table.name}: {whom(table)}")
-        rows = [(c.name, c.type, domain(c)) for c in table.columns.values()]
-        if table.unit is not None and table.unit not in table.columns:
-            rows.insert(0, (table.unit, "unit", "tells people apart; never shown"))
-        show_table(console, grid(("column", "type", "public domain"), rows, keys=1))
+        show_table(console, grid(HEADER, rows_of(table), keys=1))
     console.print()
     if left is None:
         console.print("The policy is usable. The data were not looked at.", style="green")
@@ -154,28 +158,20 @@ def _budget(budget: Budget) -> str:
     )
 
 
-def whom(table: Table) -> str:
-    """Say whom a table protects, and how far."""
-    if table.public:
-        return "public, protects nobody"
-    if table.unit is None:
-        return f"each row is one person ({table.neighbours})"
-    limits = [
-        f"{limit} {words if limit > 1 else words.replace('rows', 'row').replace('groups', 'group')}"
-        for limit, words in (
-            (table.max_rows_per_unit, "rows"),
-            (table.max_groups_per_unit, "groups"),
-            (table.max_rows_per_group, "rows per group"),
-        )
-        if limit is not None
-    ]
-    return f"protects each {table.unit}, at most {', '.join(limits)} ({table.neighbours})"
+def delta_words(delta: Fraction, rows: int | None) -> str | None:
+    """Warn of a δ that one person in so many may pay with everything.
 
-
-def domain(column: Column) -> str:
-    """Say what a column may hold, as the policy file does."""
-    own = Policy([Table("t", [column])], Budget("1")).to_mapping()
-    tables = cast("dict[str, Any]", own["tables"])
-    given = tables["t"]["columns"][column.name]
-    listed = ", ".join(toml.pair(k, v) for k, v in given.items() if k != "type")
-    return listed or ("any; selected privately" if column.type == "text" else "")
+    `rows` is what the policy declares as a public fact; the table itself is never counted. A
+    mechanism that publishes one row in n, whole, has δ = 1/n: a δ near it promises nothing.
+    """
+    if not delta:
+        return None
+    most = math.ceil(1 / delta)
+    if rows is None:
+        return f"{show(delta)} is for far fewer than {number(most)} people"
+    if rows < most:
+        return None
+    return (
+        f"{show(delta)} is at least 1/n for the {number(rows)} rows that the policy declares: it "
+        f"would allow somebody's row to be published whole; choose far less than {1 / rows:.1g}"
+    )

@@ -149,7 +149,9 @@ def draft_text(
 ) -> str:
     """Write the policy with its blanks and the reasons for them."""
     name = path.name if path is not None else "policy.toml"
-    parts = [_WHY.format(name=visible(name)), _budget_text(epsilon, delta)]
+    stem = name.removesuffix(".toml")
+    named = f"[policy]\nname = {toml.string(stem)}  # stays with its ledger: keep it\n"
+    parts = [_WHY.format(name=visible(name)), named, _budget_text(epsilon, delta)]
     parts += [_table_text(draft, source) for draft in drafts]
     text = "\n".join(parts)
     _check_shape(text, drafts, source)
@@ -168,7 +170,7 @@ def _check_shape(text: str, drafts: Sequence[_Draft], source: str) -> None:
         set(read["tables"][d.schema.table]["columns"]) <= {c.name for c in d.schema.columns}
         for d in drafts
     )
-    if set(read) != {"budget", "tables"} or tables != meant or not columns:
+    if set(read) != {"policy", "budget", "tables"} or tables != meant or not columns:
         raise UsageError("a policy for these names cannot be drafted")
 
 

@@ -13,6 +13,7 @@ from discreet.cli._console import clean, facts, refusal, say, stdout, working
 from discreet.cli._outcome import Reply, hint_line
 from discreet.cli._session import Where, whoever
 from discreet.errors import DiscreetError
+from discreet.plan import CALLS, FUNCTIONS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,9 +30,14 @@ _HELP: Final = (
     (r"\budget", "what is left"),
     (r"\help, \quit", "this, and the end (also Ctrl-D)"),
 )
+_COMMANDS: Final = (
+    "\\budget", "\\confidence", "\\delta", "\\epsilon", "\\help", "\\preview", "\\quit", "\\rho",
+    "\\tables",
+)  # fmt: skip
 _WORDS: Final = (
-    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "COUNT(*)", "SUM(",
-    "AVG(", "MEDIAN(", "AND", "OR", "NOT", "BETWEEN", "IN (", "AS",
+    "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "COUNT(*)", "JOIN",
+    "COUNT(DISTINCT", "AND", "OR", "NOT", "BETWEEN", "IN (", "AS", "CASE", "WHEN", "THEN", "ELSE",
+    "END", "DESC",
 )  # fmt: skip
 
 
@@ -40,7 +46,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
     console = stdout()
     count = 0
     with whoever(where, spend=True) as opened, _line_editing(opened):
-        say(console, f"{where.path}: left {opened.budget!r}".replace("budget, ", ""))
+        say(console, f"{where.path}: {opened.budget!r}")
         say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
         session = _Session(console, opened, dict(offer))
         for text in _statements(_typed):
@@ -95,8 +101,13 @@ class _Session:
     def _ask(self, text: str) -> int:
         quote = self.curator.preview(text, **self.offer)
         margins = ", ".join(f"{name} {margin}" for name, margin in quote.error().items())
-        say(self.console, f"cost {quote.price}; expected error at 95 %: {margins}")
-        say(self.console, f"left {quote.left}", "dim")
+        level = f"{100 * quote.confidence:.4g} %"
+        say(self.console, f"cost {quote.price}; expected error at {level}: {margins}")
+        say(self.console, quote.left, "dim")
+        if getattr(quote, "stored", False):
+            say(self.console, "answered before: free", "dim")
+        elif refused := getattr(quote, "refused", None):
+            say(self.console, f"would be refused: {refused}", "yellow")
         if not _yes("Ask and pay? [y/N] "):
             return 0
         with working("asking…"):
@@ -150,20 +161,17 @@ def _line_editing(opened: Curator | Remote) -> Iterator[None]:
     except ImportError:
         yield
         return
-    names = [t.name for t in opened.policy.tables.values()]
-    names += [c for t in opened.policy.tables.values() for c in t.columns]
-    choices = sorted({*names, *_WORDS}, key=str.lower)
-
-    def complete(text: str, state: int) -> str | None:
-        fitting = [c for c in choices if c.lower().startswith(text.lower())] if text else []
-        return fitting[state] if state < len(fitting) else None
+    complete = _completer(opened, readline.get_line_buffer)
 
     path = _history_file()
     with contextlib.suppress(OSError):
         readline.read_history_file(path)
     readline.set_history_length(_HISTORY)
     readline.set_completer(complete)
-    readline.parse_and_bind("tab: complete")
+    # a backslash begins a command; a dot stands between a table and its column
+    readline.set_completer_delims(" \t\n,()=<>+-*/%;")
+    libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
     try:
         yield
     finally:
@@ -171,6 +179,33 @@ def _line_editing(opened: Curator | Remote) -> Iterator[None]:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             readline.write_history_file(path)
             path.chmod(0o600)
+
+
+def _completer(
+    opened: Curator | Remote, line: Callable[[], str]
+) -> Callable[[str, int], str | None]:
+    """Complete commands, tables after FROM and JOIN, and elsewhere columns and words of SQL."""
+    tables = {t.name: sorted(t.columns) for t in opened.policy.tables.values()}
+    columns = sorted({c for own in tables.values() for c in own})
+    words = sorted({*_WORDS, *(f"{name}(" for name in (*CALLS, *FUNCTIONS) if name.isupper())})
+
+    def choices(text: str) -> list[str]:
+        before = line().upper().split()
+        if text.startswith("\\"):
+            return list(_COMMANDS)
+        last = before[-1] if line()[-1:].isspace() else before[-2:-1] and before[-2]
+        if last in ("FROM", "JOIN"):
+            return list(tables)
+        table, dot, _ = text.partition(".")
+        if dot:
+            return [f"{table}.{c}" for c in tables.get(table, columns)]
+        return [*columns, *tables, *words]
+
+    def complete(text: str, state: int) -> str | None:
+        fitting = [c for c in choices(text) if c.lower().startswith(text.lower())] if text else []
+        return fitting[state] if state < len(fitting) else None
+
+    return complete
 
 
 def _history_file() -> Path:

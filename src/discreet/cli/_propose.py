@@ -84,8 +84,13 @@ def run(path: str, *, spend: str, delta: str | None) -> Reply:
     lines: list[str] = []
     with curator(where, spend=True) as opened:
         bought = list(_purchases(opened, text=delta is not None))
-        if not bought:
-            raise UsageError("the policy has no column for which anything could be proposed")
+        declared = any(t.columns for t in opened.policy.tables.values() if not t.public)
+        if not bought or not declared:
+            raise UsageError(
+                "nothing was bought: the policy declares no number, date or (with --delta) text, "
+                "so there are no bounds to narrow. Write generous ones first, from what you know",
+                hint='age = { type = "integer", min = 0, max = 150 } under [tables.….columns]',
+            )
         share = decimal(spend, "spend") / len(bought)
         each = None if delta is None else decimal(delta, "delta") / len(bought)
         known = None

@@ -63,7 +63,8 @@ def policy_file(given: Path | None) -> Path:
     if here:
         listed = ", ".join(map(str, here[:5]))
         raise UsageError(
-            f"several policies are here ({listed}): say which", hint=f"--policy {here[0]}"
+            f"several policies are here ({listed}): say which",
+            hint=" or ".join(f"--policy {path}" for path in here[:5]),
         )
     raise UsageError(
         "no policy was named and none is in this folder",

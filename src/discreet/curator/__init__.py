@@ -7,6 +7,7 @@ from discreet.curator._budget import Budget
 from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
 from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator, execute, travel
+from discreet.curator._describe import HEADER, Description, rows_of, whom
 from discreet.curator._external import record_external
 from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
@@ -15,12 +16,14 @@ from discreet.curator._release import fresh_salt, measure
 from discreet.curator._road import Job, Outcome, Paid, Road
 
 __all__ = [
+    "HEADER",
     "Batch",
     "Bill",
     "Budget",
     "Counter",
     "Coverage",
     "Curator",
+    "Description",
     "Job",
     "Outcome",
     "Paid",
@@ -34,6 +37,8 @@ __all__ = [
     "open_curator",
     "read_outcome",
     "record_external",
+    "rows_of",
     "run_bill",
     "travel",
+    "whom",
 ]

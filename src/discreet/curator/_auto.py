@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from discreet._exact import show
-from discreet.curator import _room
+from discreet.curator import _room, _stored
 from discreet.curator._coverage import Coverage, coverage_query
 from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.plan import Ask, Query
@@ -68,7 +68,7 @@ def chosen(
         )
     whole = curator._plan(query, offer)  # noqa: SLF001 - part of it
     refused = _room.would_refuse(curator._balances, whole, offer)  # noqa: SLF001 - part of it
-    job = curator._job([plan], plan.cost, str)  # noqa: SLF001 - part of it
+    job = _stored.job([plan], plan.cost, str)
     if refused is not None and (fresh or not curator._road.knows(job)):  # noqa: SLF001 - part of it
         raise BudgetExceededError(refused)
     rest = replace(offer, **{currency: price - cost})

@@ -93,7 +93,7 @@ class Counter:
     def pay(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Paid:
         """Debit a bill, or find what it has been paid for; see :meth:`Road.pay`."""
         own = self._for(analyst)
-        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        job = _stored.job(bill.plans, bill.cost, _elsewhere)
         name = None if key is None else plain_str(key, "key")
         try:
             return own._road.pay(job, key=name, fresh=fresh)  # noqa: SLF001 - as above
@@ -106,7 +106,7 @@ class Counter:
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""
         own = self._for(analyst)
-        job = own._job(bill.plans, bill.cost, _elsewhere)  # noqa: SLF001 - same package
+        job = _stored.job(bill.plans, bill.cost, _elsewhere)
         return own._road.stored(job, key=key)  # noqa: SLF001 - as above
 
     def shaped(self, text: str, bill: Bill) -> str:

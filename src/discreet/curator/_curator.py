@@ -18,6 +18,7 @@ from discreet.curator import _auto, _room, _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
+from discreet.curator._describe import Description
 from discreet.curator._external import external_job
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
@@ -38,7 +39,6 @@ from discreet.plan import (
     Scan,
     Sensitivity,
     lower,
-    private_tables,
 )
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ class Curator:
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
             _auto.check_alone(limits)
-            return _united.answer(self, parsed, offer, key=key, fresh=fresh, question=query)
-        return self._ask(parsed.query, offer, limits, key=key, fresh=fresh, question=query)
+            return _united.answer(self, parsed, offer, key=key, fresh=fresh).asked(query)
+        return self._ask(parsed.query, offer, limits, key=key, fresh=fresh).asked(query)
 
     def preview(
         self,
@@ -170,7 +170,7 @@ class Curator:
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
         left = describe_balance(self._balances, plan.cost)
-        stored = self._road.knows(self._job([plan], plan.cost, str))
+        stored = self._road.knows(_stored.job([plan], plan.cost, str))
         refused = None if stored else _room.would_refuse(self._balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
 
@@ -436,6 +436,24 @@ class Curator:
         job = external_job(self.policy, loss, what=what, table=table, delta=delta)
         return self._road.enter(job, key=key)
 
+    # -- what can be asked about ------------------------------------------------------
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(self.policy.tables)
+
+    def describe(self, table: str | None = None) -> Description:
+        """Say which columns there are and what may stand in them; free, from the policy alone.
+
+        Parameters
+        ----------
+        table
+            Only this one.
+        """
+        own = self.policy.tables.values() if table is None else [self.policy.table(table)]
+        return Description(tuple(own))
+
     # -- budget ---------------------------------------------------------------------
 
     @property
@@ -479,19 +497,12 @@ class Curator:
         return frame.parse(question, self._complete, self._fanout)
 
     def _ask(
-        self,
-        query: Query,
-        offer: Ask,
-        limits: str | None = None,
-        *,
-        key: str | None,
-        fresh: bool,
-        question: str | None = None,
+        self, query: Query, offer: Ask, limits: str | None = None, *, key: str | None, fresh: bool
     ) -> Answer:
         query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
         plan = replace(self._plan(query, offer), notes=notes)
         try:
-            return self._run([plan], plan.cost, key=key, fresh=fresh, question=question)[0]
+            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
@@ -535,13 +546,7 @@ class Curator:
         return known
 
     def _run(
-        self,
-        plans: list[Plan],
-        cost: Cost,
-        *,
-        key: str | None = None,
-        fresh: bool = False,
-        question: str | None = None,
+        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
         records: list[Record] = []
@@ -550,32 +555,14 @@ class Curator:
             records.extend(measured(plan, self._engine, self.policy) for plan in plans)
             return _stored.write(records)
 
-        job = self._job(plans, cost, run)
+        job = _stored.job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
         outcome = self._road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
-        return [
-            Answer(r, left=left, tainted=tainted, cached=outcome.cached, question=question)
-            for r in records
-        ]
-
-    @staticmethod
-    def _job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
-        queries = [plan.lowered.query for plan in plans]
-        tables = [t for q in queries for t in private_tables(q.relation)]
-        return Job(
-            # found again by what was measured, whatever is done with it afterwards
-            plan="+".join(plan.lowered.measured for plan in plans),
-            cost=cost,
-            noise=_stored.describe_noise(plans),
-            neighbours="+".join(sorted({q.neighbours.value for q in queries})),
-            unit="+".join(sorted({t.unit for t in tables if t.unit is not None})) or None,
-            tables=tuple(sorted({t.name for t in tables})),
-            run=run,
-        )
+        return [Answer(r, left=left, tainted=tainted, cached=outcome.cached) for r in records]
 
     @property
     def _road(self) -> Road:

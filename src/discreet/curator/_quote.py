@@ -33,8 +33,8 @@ class Quote:
 
     @property
     def price(self) -> str:
-        """Price in words."""
-        return str(self.plan.cost)
+        """Price in words: in the budget's currency, with its δ."""
+        return price(self.cost, self.left)
 
     def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output at a confidence, in words."""
@@ -84,13 +84,13 @@ class Quote:
             for f in ("rows", "groups", "rows_per_group")
             if getattr(limits, f) is not None
         )
-        lines.append(f"unit    {'one row' if unit is None else unit}: at most {bound}")
+        lines.append(f"unit    {'each row' if unit is None else f'{unit}: at most {bound}'}")
         if plan.lowered.selector is not None:
             law = plan.parts[plan.lowered.selector].law
             what = "number" if law.scale == 1 else "weight"
             at = number(law.at / law.scale)
             lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
-        lines.append(f"plan    {query.hash[:12]}")
+        lines.append(f"plan    {plan.lowered.measured[:12]}")
         lines += ["        " + line for line in describe(query).splitlines()]
         return "\n".join(lines)
 

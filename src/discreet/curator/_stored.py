@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from discreet._canonical import canonical
 from discreet.answer import Record, read
+from discreet.curator._road import Job
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
-from discreet.plan import Plan
+from discreet.plan import Cost, Plan, private_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def write(records: Sequence[Record]) -> str:
@@ -82,3 +83,19 @@ def describe_noise(plans: Sequence[Plan]) -> str:
     """Kind and exact parameters of everything that will be drawn, as canonical JSON."""
     noise = [[priced.to_dict() for priced in plan.parts] for plan in plans]
     return canonical(noise)
+
+
+def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
+    """What is paid and stored for plans together; `run` measures them."""
+    queries = [plan.lowered.query for plan in plans]
+    tables = [t for q in queries for t in private_tables(q.relation)]
+    return Job(
+        # found again by what was measured, whatever is done with it afterwards
+        plan="+".join(plan.lowered.measured for plan in plans),
+        cost=cost,
+        noise=describe_noise(plans),
+        neighbours="+".join(sorted({q.neighbours.value for q in queries})),
+        unit="+".join(sorted({t.unit for t in tables if t.unit is not None})) or None,
+        tables=tuple(sorted({t.name for t in tables})),
+        run=run,
+    )

@@ -28,15 +28,7 @@ def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cos
     return batch.priced()
 
 
-def answer(
-    curator: Curator,
-    united: United,
-    offer: Ask,
-    *,
-    key: str | None,
-    fresh: bool,
-    question: str | None,
-) -> Answer:
+def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
     """Pay for all branches at once and put their answers below each other."""
     priced, cost = plans(curator, united, offer)
     known = dict(
@@ -47,7 +39,7 @@ def answer(
         )
     )
     branches = [known[query] for query in united.branches]
-    return Union(branches, united.order, united.limit, cost=cost.to_dict(), question=question)
+    return Union(branches, united.order, united.limit, cost=cost.to_dict())
 
 
 @dataclass(frozen=True)

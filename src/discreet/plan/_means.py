@@ -162,7 +162,7 @@ class Quotient(Linear):
             for pick in (min, max)
             for f in [pick(self._about(laws, m, confidence) for m in ends)]
         )
-        return f"± about {low}/n" + (f" to {high}/n, by where it lies" if low != high else "")
+        return f"± about {low}/n" + (f" to {high}/n" if low != high else "")
 
     def _about(self, laws: Sequence[Law | None], m: Fraction, level: float) -> float:
         c = [float(a - m * b) for a, b in zip(self.top, self.bottom, strict=True)]
