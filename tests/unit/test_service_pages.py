@@ -96,7 +96,7 @@ def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "owner")
     assert "chain, totals and anchors agree" in page.content()
-    page.get_by_label("Name").fill("erna")
+    page.get_by_label("Name", exact=True).fill("erna")
     page.get_by_role("button", name="Add a key").click()
     key = page.locator(".secret").inner_text()
     assert service("GET", "/v1/budget", who=key).status_code == 200

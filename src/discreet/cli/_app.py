@@ -436,6 +436,38 @@ def serve(
 
 
 @app.command()
+def register(
+    policy: Annotated[
+        Path | None, typer.Argument(metavar="[POLICY]", help="The policy's file.")
+    ] = None,
+    *,
+    curator: Annotated[str | None, typer.Option(help="Who publishes.")] = None,
+    description: Annotated[str | None, typer.Option(help="What the data are.")] = None,
+    use: Annotated[str | None, typer.Option(help="What answers are for.")] = None,
+    region: Annotated[str | None, typer.Option(help="Which region, or whose laws.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM-DD", help="First publication.")
+    ] = None,
+    statement: Annotated[
+        bool, typer.Option("--statement", help="Instead: what holds, layer by layer.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    ledger: LedgerPlace = None,
+    as_json: Json = False,
+) -> None:
+    """Write the entry of a policy for the public registry of deployments, as YAML."""
+    given = {"curator": curator, "description": description, "use": use, "region": region,
+             "since": since}  # fmt: skip
+
+    def work() -> Any:
+        where = module("_session").Where(policy, None, ledger, None)
+        about = {name: text for name, text in given.items() if text is not None}
+        return module("_serve").register(where, about=about, output=output, layers=statement)
+
+    deliver("register", work, as_json=as_json)
+
+
+@app.command()
 def mcp(
     *,
     cap: Annotated[str, typer.Option(metavar="NUMBER", help="ε for one conversation.")] = "0.2",

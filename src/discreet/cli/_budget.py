@@ -30,12 +30,21 @@ from discreet.cli._console import (
     working,
 )
 from discreet.cli._outcome import Reply, UsageError
-from discreet.cli._session import Where, check_writable, curator, ledger_of, pairs, write
+from discreet.cli._session import (
+    Where,
+    check_writable,
+    connected,
+    curator,
+    ledger_of,
+    pairs,
+    write,
+)
 from discreet.ledger import RESTORED, UNKNOWN, Balance, ChainedLedger, Line, charge
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from discreet.curator import Budget as Spending
     from discreet.policy import Budget
 
 _SYMBOLS: Final = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
@@ -57,7 +66,11 @@ _FIELDS: Final = (
 
 
 def show(where: Where, *, analyst: str | None, last: int) -> Reply:
-    """Sum up a ledger."""
+    """Sum up a ledger, or say what the service that the environment names says."""
+    remote = None if where.ledger else connected(where)
+    if remote is not None:
+        with remote:
+            return _remote(remote.budget)
     ledger = ledger_of(where, "try")
     state, lines = ledger.state, ledger.lines
     spenders = _spenders(ledger, analyst)
@@ -82,6 +95,16 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
             _show_entries(console, state.limits, lines[-last:])
 
     return Reply(data, print_all)
+
+
+def _remote(found: Spending) -> Reply:
+    data = {
+        "analyst": found.analyst,
+        "accounting": found.table.accounting,
+        "whole": _amounts(found.table),
+        "share": _amounts(found.share),
+    }
+    return Reply(data, lambda console: say(console, repr(found)))
 
 
 def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli._console import grid, say, show_table, stderr
+from discreet._text import visible
+from discreet.cli._console import grid, say, show_table, stderr, verbatim
 from discreet.cli._demo import folder_for_demo
+from discreet.cli._init import _Draft, draft_text
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._sample import write_sample
-from discreet.cli._session import Where, policy_file, read_text, whoever
+from discreet.cli._schema import Named, Schema, kind_of
+from discreet.cli._session import (
+    Where,
+    check_writable,
+    ledger_of,
+    policy_file,
+    read_text,
+    whoever,
+    write,
+)
 from discreet.service import Home, Keys, Tools, check, server
 
 if TYPE_CHECKING:
@@ -98,7 +110,8 @@ def run(
     nothing = Reply({"stopped": True}, lambda _: None)
     if not demo:
         files = list(policies) or [policy_file(None)]
-        service.serve(files, Home(home), settings, lambda url: _started(url, {}, as_json=as_json))
+        service.serve(files, Home(home), settings, lambda url: _started(url, {}, as_json=as_json),
+                      draft)  # fmt: skip
         return nothing if not as_json else Reply(None, lambda _: None)
     if policies:
         raise UsageError("the demonstration brings its own policy", hint="discreet serve --demo")
@@ -107,8 +120,43 @@ def run(
         path.write_text(path.read_text("utf-8") + _SIZE, "utf-8")
         own = Home(folder / "service")
         keys = {name: Keys(own).add(name, role) for name, role in _CAST.items()}
-        service.serve([path], own, settings, lambda url: _started(url, keys, as_json=as_json))
+        service.serve([path], own, settings, lambda url: _started(url, keys, as_json=as_json),
+                      draft)  # fmt: skip
     return nothing
+
+
+def draft(table: str, columns: str) -> str:
+    """Draft a policy from a table's name and its columns, a name and a type on each line."""
+    read = [line.split(None, 1) for line in columns.splitlines() if line.strip()]
+    named = [Named(name, kind_of(kind[0]) if kind else None, kind[0] if kind else "not known")
+             for name, *kind in read]  # fmt: skip
+    if not named or len({c.name for c in named}) != len(named):
+        raise UsageError("each line names one column and its type", hint="age INTEGER")
+    schema = Schema(table.strip() or "people", tuple(named))
+    return draft_text([_Draft(schema)], f"{schema.table}.parquet", None, None, None)
+
+
+def register(where: Where, *, about: dict[str, str], output: Path | None, layers: bool) -> Reply:
+    """Write the deployment's entry for the public registry, or its statement."""
+    service = _installed()
+    policy, ledger = where.load(), ledger_of(where, "try")
+    released = service.Board(ledger).all()
+    if layers:
+        rows = service.statement(replace(policy, budget=ledger.state.limits), released=released)
+        told = [f"# {policy.identity}: what holds, and how it is known", "",
+                "| layer | what holds | how it is known |", "|---|---|---|"]  # fmt: skip
+        text = "\n".join([*told, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])
+    else:
+        text = service.entry(policy, ledger, released, service.About(**about))
+    if output is not None:
+        check_writable(output, "the entry")
+        write(output, text)
+        return Reply({"file": str(output)}, lambda _: say(stderr(), f"wrote {output}", "dim"))
+    return Reply({"text": text}, lambda console: verbatim(console, text.rstrip("\n")))
+
+
+def _cell(text: str) -> str:
+    return visible(text).replace("|", "\\|")
 
 
 def _installed() -> Any:

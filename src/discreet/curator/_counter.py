@@ -17,7 +17,7 @@ from discreet import engines
 from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.answer import Answer
-from discreet.curator import _stored
+from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._curator import Curator
@@ -28,6 +28,7 @@ from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import Ledger
 from discreet.plan import Ask, Cost, Plan
+from discreet.sql import United
 
 if TYPE_CHECKING:
     from discreet import policy as pol
@@ -40,6 +41,14 @@ class Bill:
     plans: tuple[Plan, ...]
     cost: Cost
     offer: Ask | None = None
+    united: United | None = None
+    """Where the plans are branches of one question."""
+
+    def shown(self, answers: list[Answer]) -> list[Answer]:
+        """Give the answers as they were asked for: branches below each other."""
+        if self.united is None:
+            return answers
+        return [_united.below(self.united, answers, self.cost)]
 
 
 class Counter:
@@ -60,13 +69,17 @@ class Counter:
 
     def bill(self, query: str, analyst: str, **offer: Any) -> Bill:
         """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
-        plan, ask = self._for(analyst)._offered(query, **offer)  # noqa: SLF001 - same package
+        own = self._for(analyst)
+        parsed, ask = own._offered(query, **offer)  # noqa: SLF001 - same package
+        if isinstance(parsed, United):
+            plans, cost = _united.plans(own, parsed, ask)
+            return Bill(tuple(plans), cost, united=parsed)
+        plan = own._plan(parsed.query, ask)  # noqa: SLF001 - as above
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""
-        own = self._for(analyst)
-        return own._quote(*own._offered(query, **offer))  # noqa: SLF001 - same package
+        return self._for(analyst).preview(query, **offer)
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""

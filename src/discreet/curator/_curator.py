@@ -162,6 +162,7 @@ class Curator:
                 first.sql,
                 first.left,
                 first.confidence,
+                stored=self._road.knows(_stored.job(plans, cost, str)),
                 total=cost,
                 others=tuple(others),
             )
@@ -515,11 +516,10 @@ class Curator:
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
-    ) -> tuple[Plan, Ask]:
-        """Read one question and what is offered for it; price it."""
-        parsed = self._question(question)
-        offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
-        return self._plan(parsed.query, offer), offer
+    ) -> tuple[Parsed | front.United, Ask]:
+        """Read what is asked and what is offered for it."""
+        parsed = self._read(question)
+        return parsed, read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
 
     def _plan(self, query: Query, offer: Ask) -> Plan:
         least = floor(self.ledger, self.policy)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from discreet._print import number
 from discreet.answer import price
-from discreet.plan import Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
+from discreet.plan import Cost, Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class Quote:
     """Why the question would be refused now, and what would fit; None: it would be answered."""
     stored: bool = False
     """Whether the same question has been answered: it would be free."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What would run."""
+        return (self.plan,)
+
+    @property
+    def whole(self) -> Cost:
+        """Price of everything that would run."""
+        return self.plan.cost
 
     @property
     def cost(self) -> dict[str, str]:

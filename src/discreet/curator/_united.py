@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,12 @@ def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cos
 def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fresh: bool) -> Answer:
     """Pay for all branches at once and put their answers below each other."""
     priced, cost = plans(curator, united, offer)
-    known = dict(
-        zip(
-            dict.fromkeys(united.branches),
-            curator._run(priced, cost, key=key, fresh=fresh),  # noqa: SLF001 - its own questions
-            strict=True,
-        )
-    )
+    return below(united, curator._run(priced, cost, key=key, fresh=fresh), cost)  # noqa: SLF001 - its own questions
+
+
+def below(united: United, answers: Sequence[Answer], cost: Cost) -> Answer:
+    """Put answers below each other; equal branches share one."""
+    known = dict(zip(dict.fromkeys(united.branches), answers, strict=True))
     branches = [known[query] for query in united.branches]
     return Union(branches, united.order, united.limit, cost=cost.to_dict())
 
@@ -50,10 +50,20 @@ class UnionQuote(Quote):
     others: tuple[Quote, ...] = ()
 
     @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Plans of all branches."""
+        return (self.plan, *(q.plan for q in self.others))
+
+    @property
+    def whole(self) -> Cost:
+        """Price of all branches."""
+        assert self.total is not None
+        return self.total
+
+    @property
     def cost(self) -> dict[str, str]:
         """Price of all branches in every currency defined for it."""
-        assert self.total is not None
-        return self.total.to_dict()
+        return self.whole.to_dict()
 
     def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output of every branch, in words."""

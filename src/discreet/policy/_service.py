@@ -26,6 +26,8 @@ class Service:
         ε that one analyst may spend on one day (UTC). Left out: no such limit.
     expiry
         Days after which a question that waits is declined by itself.
+    owners
+        Owners who must agree before the budget is raised through the service: 1, or 2.
 
     Examples
     --------
@@ -37,6 +39,7 @@ class Service:
     approval: Fraction | None
     daily: Fraction | None
     expiry: int
+    owners: int
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Service:
         daily: Number | None = None,
         *,
         expiry: Number = 7,
+        owners: Number = 1,
     ) -> None:
         most = None if rows is None else whole(rows, "service", "rows")
         if most is not None and not 1 <= most <= _ROWS_AT_MOST:
@@ -52,7 +56,10 @@ class Service:
         days = whole(expiry, "service", "expiry")
         if not 1 <= days <= 366:
             raise refusal("service: expiry is a number of days up to 366", fix={"expiry": 7})
-        settle(self, rows=most, expiry=days)
+        agree = whole(owners, "service", "owners")
+        if agree not in (1, 2):
+            raise refusal("service: owners must be 1 or 2", "owners", fix={"owners": 2})
+        settle(self, rows=most, expiry=days, owners=agree)
         settle(self, approval=_price(approval, "approval"), daily=_price(daily, "daily"))
 
     def to_mapping(self) -> dict[str, object]:

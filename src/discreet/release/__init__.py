@@ -35,10 +35,12 @@ from discreet.release._workload import Workload
 
 if TYPE_CHECKING:
     from discreet.release._curated import Proposal, question
+    from discreet.release._registry import About, deployment
     from discreet.release._run import Preview, made_up, preview, run
 
 _LATER = {
     **dict.fromkeys(("Proposal", "question"), "_curated"),
+    **dict.fromkeys(("About", "deployment"), "_registry"),
     **dict.fromkeys(("Preview", "made_up", "preview", "run"), "_run"),
 }
 """What needs a curator loads with its first use."""
@@ -56,6 +58,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "METHODS",
+    "About",
     "Choice",
     "Combined",
     "Counts",
@@ -79,6 +82,7 @@ __all__ = [
     "Workload",
     "combine",
     "conduct",
+    "deployment",
     "gaussian_optimum",
     "made_up",
     "plan",

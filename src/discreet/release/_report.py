@@ -1,15 +1,12 @@
-"""What a release says about itself: the report, and the entry for the public registry."""
+"""What a release says about itself: the report."""
 
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from discreet import __version__, meaning
-from discreet import privacy as p
+from discreet import meaning
 from discreet.errors import ParameterError
 from discreet.release._declared import MEANINGS, Declaration, Declared
 from discreet.release._folder import Issue
@@ -133,78 +130,3 @@ def _section(issue: Issue) -> str:
         f"<h3>{e(name)}</h3><p>{e(asked)}. After the noise: {e(changed)}.</p>"
         f'<p><img src="charts/{name}.svg" alt="chart of {e(name)}"></p><p>Files: {links}</p>'
     )
-
-
-def registry(release: Declaration, issues: Sequence[Issue], whom: Mapping[str, str]) -> str:
-    """Return the entry for the public registry of deployments, as YAML."""
-    joint = p.compose([issue.publication.loss for issue in issues])
-    pure = all(issue.publication.plan.price.pure for issue in issues)
-    parameters: dict[str, Any] = {"epsilon": float(joint.epsilon(0 if pure else 1e-6))}
-    if not pure:
-        parameters |= {"delta": 1e-6, "rho": float(joint.zcdp().rho0)}
-    exact = [text for issue in issues for text in exact_numbers(issue)]
-    made = any(issue.publication.method == "synthetic" for issue in issues)
-    after = [f"{i.declared.name}: {'; '.join(after_noise(i.declared))}" for i in issues
-             if after_noise(i.declared)]  # fmt: skip
-    methods = sorted({issue.publication.method for issue in issues})
-    slug = "".join(c if c.isalnum() else "-" for c in release.title.lower()).strip("-")
-    entry = {
-        "url_slug": slug,
-        "status": "Draft",
-        "tier": 3,
-        "deployment": {
-            "basic": {
-                "name": release.title,
-                "data_curators": [str(release.owner.get("name") or "to be filled in")],
-                "description": str(release.said.get("description", release.title)),
-                "intended_use": str(release.said.get("use", "to be filled in")),
-                "data_product_type": "Synthetic data" if made else "Summary statistics",
-                "data_product_region": str(release.said.get("region", "to be filled in")),
-                "publication_date": datetime.now(UTC).date().isoformat(),
-            },
-            "dp_variant": {
-                "variant_name": "Pure DP" if pure else "Zero-concentrated DP",
-                "data_domain": "all tables over the public domains of the policy",
-                "unprotected_quantities": " ".join(exact) or "none",
-            },
-            "privacy_loss": {
-                "privacy_unit": whom["unit"],
-                "privacy_unit_details": f"{whom['relation']} {whom['limits']}",
-                "privacy_parameters": parameters,
-                "privacy_parameters_details": "; ".join(
-                    f"{i.declared.name}: {i.publication.plan.price}" for i in issues
-                ),
-            },
-            "deployment_model": {
-                "model_name": "Central",
-                "release_type": "One release",
-                "data_source_type": "Static",
-                "access_type": "Non-interactive",
-            },
-            "accounting": {
-                "post_processing": "; ".join(after) or "least squares only",
-                "composition": "parameters fixed in advance; losses composed, debited first",
-            },
-            "implementation": {
-                "mechanisms": f"discreet {__version__}: {', '.join(methods)}; integer noise, "
-                "exactly sampled; sensitivities are integers, no floating-point number carries one",
-            },
-            "administrative": {"registry_authors": [str(release.owner.get("name") or "discreet")]},
-        },
-    }
-    return _yaml(entry)
-
-
-def _yaml(node: Any, depth: int = 0) -> str:
-    """Write nested mappings, lists and scalars; JSON's scalars are YAML's."""
-    pad = "  " * depth
-    lines = []
-    for key, value in node.items():
-        if isinstance(value, Mapping):
-            lines.append(f"{pad}{key}:\n{_yaml(value, depth + 1)}")
-        elif isinstance(value, list):
-            items = "".join(f"{pad}  - {json.dumps(v, ensure_ascii=False)}\n" for v in value)
-            lines.append(f"{pad}{key}:\n{items}")
-        else:
-            lines.append(f"{pad}{key}: {json.dumps(value, ensure_ascii=False)}\n")
-    return "".join(lines)

@@ -20,7 +20,7 @@ from discreet import policy as pol
 from discreet.curator import execute, open_curator
 from discreet.errors import BudgetExceededError, ParameterError
 from discreet.plan import Kind, of_column
-from discreet.release import _folder, _report
+from discreet.release import _folder, _registry, _report
 from discreet.release._curated import Proposal, Publishing
 from discreet.release._declared import MEANINGS, Declaration, Declared, proposal, read
 from discreet.release._folder import Issue
@@ -170,7 +170,7 @@ def run(
                 issues.append(issue)
         whom = _whom(curator, offered)
         _folder.write(folder / "report.html", _report.report(release, issues, whom, dummy=dummy))
-        _folder.write(folder / "registry.yaml", _report.registry(release, issues, whom))
+        _folder.write(folder / "registry.yaml", _registry.registry(release, issues, whom))
         _folder.write(folder / "read_measurements.py", _folder.PYTHON)
         _folder.write(folder / "read_measurements.R", _folder.R_CODE)
         left = issues[-1].publication.left or offered.left

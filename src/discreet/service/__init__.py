@@ -18,10 +18,15 @@ from discreet.service._mcp import Tools, server
 from discreet.service._sign import check
 
 if TYPE_CHECKING:
+    from discreet.release import About
+    from discreet.service._public import Board, entry, statement
     from discreet.service._serve import Options, serve
 
-_LATER = dict.fromkeys(("Options", "serve"), "_serve")
-"""What needs the packages of ``discreet[serve]`` loads with its first use."""
+_LATER = {
+    **dict.fromkeys(("Options", "serve"), "_serve"),
+    **dict.fromkeys(("About", "Board", "entry", "statement"), "_public"),
+}
+"""What needs the packages of ``discreet[serve]``, or much else, loads with its first use."""
 
 
 def __getattr__(name: str) -> Any:
@@ -35,7 +40,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "About",
     "Actor",
+    "Board",
     "Home",
     "Keys",
     "Options",
@@ -47,7 +54,9 @@ __all__ = [
     "ask_cell",
     "check",
     "connect",
+    "entry",
     "load_magic",
     "serve",
     "server",
+    "statement",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,15 +10,12 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from discreet import _exact, meaning
-from discreet._exact import show
+from discreet import _exact
 from discreet._log import note
-from discreet.curator import Bill, Quote
 from discreet.errors import DiscreetError, Hint
-from discreet.ledger import caps, charge
-from discreet.plan import describe
-from discreet.service import _forms, _schema
-from discreet.service._desk import OFFER, Desk, Order, check_key
+from discreet.release import About
+from discreet.service import _forms, _schema, _views
+from discreet.service._desk import Desk, check_key
 from discreet.service._errors import (
     ForbiddenError,
     GoneError,
@@ -28,9 +24,12 @@ from discreet.service._errors import (
 )
 from discreet.service._http import from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
+from discreet.service._orders import Order
+from discreet.service._public import entry
+from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
-from discreet.service._ticks import FIRST, GRID
+from discreet.service._ticks import FIRST
 
 _LONGEST_WAIT: Final = 300.0
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -44,6 +43,8 @@ class House:
     desks: Mapping[str, Desk]
     signer: Signer
     sessions: Sessions
+    draft: Callable[[str, str], str] | None = None
+    """Drafts a policy from a table's name and its columns' names and types."""
 
     def actor(self, request: Request) -> Actor:
         """Say who asks: by the key in the header, and by nothing else."""
@@ -74,11 +75,34 @@ class House:
             raise GoneError("there is no such policy")
         return found
 
+    def public_desk(self, request: Request) -> Desk:
+        """Give the desk that a stranger asks about: the named one, or the first."""
+        name = request.query_params.get("policy", next(iter(self.desks)))
+        if name not in self.desks:
+            raise GoneError("there is no such policy")
+        return self.desks[name]
+
+    def add_key(self, name: str, role: str, by: Actor) -> str:
+        """Make a key on behalf of an owner; it is good for no more than theirs is."""
+        if role == Role.OWNER and self.two_persons:
+            raise ForbiddenError(
+                "two owners decide here, so nobody makes an owner through the service",
+                hint=f"on its host: discreet key add {name} --role owner",
+            )
+        return self.keys.add(name, role, by.policies)
+
+    @property
+    def two_persons(self) -> bool:
+        """Whether some budget here is raised by two owners together."""
+        return any(d.counter.policy.service.owners > 1 for d in self.desks.values())
+
     def order(self, actor: Actor, id_: str) -> tuple[Desk, Order]:
         """Give an order of the caller's; what is somebody else's does not exist for them."""
         for desk in self.desks.values() if _ID.fullmatch(id_) else ():
             if actor.may_use(desk.name):
-                order = desk.find(id_)
+                order = desk.orders.find(id_)
+                if order is None and desk.rehearsal is not None:
+                    order = desk.rehearsal.find(id_)
                 if order is not None and order.analyst == actor.name:
                     return desk, order
         raise GoneError("there is no such answer")
@@ -104,68 +128,14 @@ async def until_first_tick(request: Request) -> None:
     await asyncio.sleep(arrival + FIRST - asyncio.get_running_loop().time())
 
 
-def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
-    """Write a price as the command line does, and what else is known before paying."""
-    plan, query = quote.plan, quote.plan.lowered.query
-    limit = desk.counter.policy.service.approval
-    return {
-        "cost": quote.cost,
-        "left": quote.left,
-        "noise": plan.noise,
-        "why": plan.why,
-        "error": desk.error_of(quote),
-        "refused": quote.refused,
-        "stored": quote.stored,
-        "warnings": quote.warnings,
-        "confidence": quote.confidence,
-        "plan": query.hash,
-        "sql": list(quote.sql),
-        "describes": describe(query),
-        "tick": desk.tick_of(bill),
-        "needs_approval": limit is not None and bill.cost.epsilon > limit,
-    }
-
-
-def price(desk: Desk, analyst: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Price a question for one analyst; "more" says how many more like it would fit."""
-    offer = {k: v for k, v in body.items() if k in OFFER}
-    quote = desk.counter.quote(body["sql"], analyst, **offer)
-    bill = Bill((quote.plan,), quote.plan.cost)
-    budget = desk.counter.budget(analyst)
-    prices = charge(budget.left, quote.plan.cost)
-    rooms = [budget.left[c] // p for c, p in prices.items() if p and c in budget.left]
-    return {**quoted(desk, quote, bill), "more": int(max(0, min(rooms, default=0)))}
-
-
-def state_of(order: Order) -> dict[str, Any]:
-    """Say where an order stands: nothing of it depends on the data before its tick."""
-    loop = asyncio.get_running_loop()
-    wait = order.tick
-    if order.run is not None and order.run.started.is_set():
-        wait = max(0.0, order.run.release - loop.time())
-    ready = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait)
-    shown: dict[str, Any] = {
-        "id": order.id,
-        "state": order.state,
-        "paid": {"epsilon": order.price},
-        "tick": order.tick,
-        "links": {"self": f"/v1/answers/{order.id}", "record": f"/v1/answers/{order.id}/record"},
-    }
-    if order.state == "running":
-        # while others are before it, when it starts is not known: no time is promised
-        shown["ready"] = ready.isoformat(timespec="seconds")
-    if order.decided is not None:
-        shown["decision"] = order.decided
-    return shown
-
-
 async def give(house: House, desk: Desk, order: Order, request: Request) -> Response:
     """Give an answer in the form that is accepted, or say that it is still to come."""
     if not order.over:
         seconds = str(max(1, round(order.tick)))
-        return reply(state_of(order), 202, Location=f"/v1/answers/{order.id}", Retry_After=seconds)
+        place = f"/v1/answers/{order.id}"
+        return reply(_views.state_of(order), 202, Location=place, Retry_After=seconds)
     if order.state != "done":
-        return reply(state_of(order))
+        return reply(_views.state_of(order))
     form = _forms.wanted(request.headers.get("accept", ""))
     level = request.query_params.get("confidence") or str(order.body.get("confidence", "0.95"))
     shown = order.shown.get((form, level))
@@ -177,6 +147,18 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
             order.shown[form, level] = shown
     headers = {} if form == _forms.JSON else {"Content-Disposition": "attachment"}
     return Response(shown, 200, headers, form)
+
+
+def dummy(request: Request) -> bool:
+    """Whether somebody wants made-up data: ``?dummy=1``."""
+    return request.query_params.get("dummy", "0") not in ("0", "false", "")
+
+
+def rehearsed(desk: Desk) -> Rehearsal:
+    """Give what answers a policy's questions from made-up data."""
+    if desk.rehearsal is None:
+        raise GoneError("this service has no made-up data")
+    return desk.rehearsal
 
 
 def _wait(request: Request) -> float:
@@ -215,6 +197,9 @@ class Api:
             ("GET", "/keys", self.list_keys, None),
             ("POST", "/keys", self.add_key, _schema.body("NewKey")),
             ("DELETE", "/keys/{id_}", self.revoke_key, None),
+            ("GET", "/releases", self.releases, None),
+            ("GET", "/releases/{number}", self.release, None),
+            ("GET", "/registry", self.registry, None),
             ("GET", "/ledger", self.ledger, None),
             ("GET", "/verify", self.verify, None),
         ):
@@ -232,7 +217,9 @@ class Api:
         """Price a question; nothing is read and nothing is charged."""
         actor, desk = self._who(request)
         body = await _json(request, _schema.PREVIEW)
-        return reply(await desk.preview(lambda: price(desk, actor.name, body)))
+        counter = await rehearsed(desk).counter() if dummy(request) else None
+        found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
+        return reply(found if counter is None else {"dummy": True, **found})
 
     async def ask(self, request: Request) -> Response:
         """Ask a question and pay for it."""
@@ -248,7 +235,7 @@ class Api:
             need(actor, Role.ANALYST, Role.OWNER)
             key = check_key(request.headers.get("idempotency-key"))
             body = await _json(request, fields)
-            order = await desk.ask(actor.name, key, body)
+            order = await (rehearsed(desk) if dummy(request) else desk).ask(actor.name, key, body)
         except DiscreetError:
             await until_first_tick(request)
             raise
@@ -266,8 +253,8 @@ class Api:
     async def answers(self, request: Request) -> Response:
         """List your latest questions."""
         actor, desk = self._who(request)
-        listed = [{**state_of(o), "asked": o.asked, "question": dict(o.body)}
-                  for o in desk.of(actor.name)]  # fmt: skip
+        listed = [{**_views.state_of(o), "asked": o.asked, "question": dict(o.body)}
+                  for o in desk.orders.of(actor.name)]  # fmt: skip
         return reply({"answers": listed})
 
     async def answer(self, request: Request, id_: str) -> Response:
@@ -293,34 +280,34 @@ class Api:
         print_ = desk.counter.policy.fingerprint
         made = await asyncio.to_thread(_forms.result, order, print_, self._house.signer, "0.95")
         records = [a["record"] for a in made.get("answers", [made])]
-        kept = {n: made[n] for n in ("id", "line", "policy", "signature")}
+        about = ("dummy", "id", "line", "policy", "signature")
+        kept: dict[str, Any] = {name: made[name] for name in about if name in made}
         return reply({**kept, "records": records})
 
     async def budget(self, request: Request) -> Response:
         """Say what is spent and left, for you and for the whole."""
         actor, desk = self._who(request)
-        return reply(await desk.write(lambda: budget_of(desk, actor)))
+        return reply(await desk.write(lambda: _views.budget_of(desk, actor)))
 
     async def policy(self, request: Request) -> Response:
         """Give the policy: what is public about the data, without where they are."""
         _, desk = self._who(request)
-        return reply(policy_of(desk, self._house.signer))
+        return reply(_views.policy_of(desk, self._house.signer))
 
     async def requests(self, request: Request) -> Response:
         """List questions that wait for an owner: text, price, meaning, predicted error."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        return reply({"requests": await desk.write(lambda: requests_of(desk))})
+        found = await desk.write(lambda: _views.requests_of(desk))
+        raises = await desk.write(desk.raises.waiting)
+        return reply({"requests": found, "raises": [r.to_dict() for r in raises]})
 
     async def decide(self, request: Request, id_: str) -> Response:
         """Approve or decline a question that waits."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
         body = await _json(request, _schema.DECISION)
-        order = await desk.decide(
-            id_, approve=body["approve"], by=actor.name, reason=body["reason"], seen=body["seen"]
-        )
-        return reply({"id": order.id, "state": order.state, "decision": order.decided})
+        return reply(await desk.decide(id_, by=actor.name, **body))
 
     async def raise_budget(self, request: Request) -> Response:
         """Put a new total on record; what was spent stays spent."""
@@ -328,8 +315,10 @@ class Api:
         need(actor, Role.OWNER)
         body = await _json(request, _schema.RAISE)
         reason = body.pop("reason")
-        await desk.write(lambda: desk.ledger.raise_budget(**body, by=actor.name, note=reason))
-        return reply(await desk.write(lambda: budget_of(desk, actor)))
+        made = await desk.write(lambda: desk.raises.propose(body, by=actor.name, reason=reason))
+        if made is not None:
+            return reply({**made.to_dict(), "state": "waiting"}, 202)
+        return reply(await desk.write(lambda: _views.budget_of(desk, actor)))
 
     async def closure(self, request: Request) -> Response:
         """Close the policy for new questions, or open it again."""
@@ -346,14 +335,14 @@ class Api:
         """List keys: names and roles, never the keys themselves."""
         actor, _ = self._who(request)
         need(actor, Role.OWNER)
-        return reply({"keys": [_key_of(a) for a in self._house.keys.all()]})
+        return reply({"keys": [_views.key_of(a) for a in self._house.keys.all()]})
 
     async def add_key(self, request: Request) -> Response:
         """Make a key; it is shown once."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
         body = await _json(request, _schema.NEW_KEY)
-        key = self._house.keys.add(body["name"], body["role"], actor.policies)
+        key = self._house.add_key(body["name"], body["role"], actor)
         note("key added", policy=desk.name, by=actor.name, name=body["name"])
         return reply({"key": key, "name": body["name"], "role": body["role"]}, 201)
 
@@ -366,6 +355,27 @@ class Api:
         self._house.keys.revoke(id_)
         note("key revoked", policy=desk.name, by=actor.name)
         return reply({"revoked": id_})
+
+    async def releases(self, request: Request) -> Response:
+        """List what was released under a policy, and what holds about it; needs no key."""
+        desk = self._house.public_desk(request)
+        return reply(await desk.write(lambda: _views.public_of(desk, self._house.signer)))
+
+    async def release(self, request: Request, number: int) -> Response:
+        """Give the signed record of what was released; needs no key."""
+        desk = self._house.public_desk(request)
+        found = await desk.write(lambda: desk.board.find(number))
+        if found is None:
+            raise GoneError("there is no such release")
+        return reply(found.signed(desk.counter.policy.fingerprint, self._house.signer))
+
+    async def registry(self, request: Request) -> Response:
+        """Give the entry for the public registry of deployments, as YAML; needs no key."""
+        desk = self._house.public_desk(request)
+        text = await desk.write(
+            lambda: entry(desk.counter.policy, desk.ledger, desk.board.all(), About())
+        )
+        return Response(text, media_type="application/yaml")
 
     async def ledger(self, request: Request) -> Response:
         """Give the whole history, one object for each line."""
@@ -398,88 +408,10 @@ def _done(path: str) -> dict[int | str, dict[str, Any]]:
         tables: dict[str, Any] = {form: {} for form in (_forms.CSV, _forms.ARROW, _forms.HTML)}
         said[200] = {"description": "done", "content": {**content, **tables}}
         said[202] = {"description": "still to come", "content": content}
+    if path == "/registry":
+        said[200] = {"description": "done", "content": {"application/yaml": {}}}
+    if path == "/budget":
+        said[202] = {"description": "waits for a second owner", "content": content}
     if path == "/keys":
         said[201] = {"description": "made", "content": content}
     return said
-
-
-def _key_of(actor: Actor) -> dict[str, Any]:
-    return {"id": actor.key, "name": actor.name, "role": actor.role.value, "made": actor.made,
-            "revoked": actor.revoked, "policies": list(actor.policies)}  # fmt: skip
-
-
-def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
-    """Say what is spent and left; an analyst sees their own share and what the cap leaves."""
-    budget = desk.counter.budget(actor.name)
-    state = desk.ledger.state
-    mine, whole = (
-        {c: {"spent": s, "total": t, "left": t - s} for c, (s, t) in balance.amounts.items()}
-        for balance in (budget.share, budget.table)
-    )
-    service = desk.counter.policy.service
-    return {
-        "policy": desk.name,
-        "analyst": actor.name,
-        "accounting": budget.table.accounting,
-        "left": budget.left,
-        "share": mine,
-        "whole": whole,
-        "says": repr(budget),
-        "daily": service.daily,
-        "approval_above": service.approval,
-        "closed": list(state.closed),
-        "period": state.period,
-        "waiting": [o.id for o in desk.waiting() if o.analyst == actor.name],
-        "overruns": desk.overruns,
-    }
-
-
-def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
-    """Give what a policy says to everybody: no places of data, nobody's share."""
-    policy = desk.counter.policy
-    mapping: Any = policy.to_mapping()
-    mapping.pop("ledger", None)
-    mapping["budget"] = {k: v for k, v in mapping["budget"].items() if k != "shares"}
-    for table in mapping["tables"].values():
-        table.pop("source", None)
-    return {
-        "name": desk.name,
-        "fingerprint": policy.fingerprint,
-        "policy": mapping,
-        "toml": _public_toml(mapping),
-        "caps": caps(policy.budget),
-        "signing_key": signer.public,
-        "ticks": list(GRID),
-        "timing": "answers leave at ticks that the plan and declared sizes decide before the run",
-    }
-
-
-def _public_toml(mapping: Any) -> str:
-    from discreet.policy import toml  # noqa: PLC0415 - only here
-
-    return toml.dump(mapping)
-
-
-def requests_of(desk: Desk) -> list[dict[str, Any]]:
-    """List what waits for an owner; no answer is among it, for there is none."""
-    found = []
-    for order in desk.waiting():
-        bill = desk.bill(order.body, order.analyst)
-        errors: dict[str, str] = {}
-        if "sql" in order.body:
-            offer = {k: v for k, v in order.body.items() if k in OFFER}
-            errors = desk.counter.quote(order.body["sql"], order.analyst, **offer).error()
-        found.append(
-            {
-                "id": order.id,
-                "analyst": order.analyst,
-                "asked": order.asked,
-                "question": dict(order.body),
-                "cost": bill.cost.to_dict(),
-                "price": show(order.price),
-                "meaning": str(meaning.of(bill.cost.epsilon)),
-                "error": errors,
-                "seen": desk.shown(order, bill),
-            }
-        )
-    return found

@@ -17,6 +17,7 @@ from discreet.service import _schema
 from discreet.service._api import Api, House
 from discreet.service._errors import INTERNAL, GoneError, RequestError, envelope, status_of
 from discreet.service._http import App, Door, to_json
+from discreet.service._owner import OwnerPages
 from discreet.service._pages import Pages
 
 _SILENT: Final[Any] = {"tracing": False, "metrics": False, "logs": False,
@@ -40,7 +41,9 @@ def build(house: House) -> App:
         redoc_url=None, telemetry=_SILENT,
     )  # fmt: skip
     app.include_router(Api(house).router)
-    app.include_router(Pages(house, house.sessions).router)
+    pages = Pages(house, house.sessions)
+    OwnerPages(house, pages)
+    app.include_router(pages.router)
     app.add_api_route("/healthz", _health, methods=["GET"], response_class=Response,
                       responses=_schema.responses())  # fmt: skip
     app.add_exception_handler(DiscreetError, _refuse)

@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 from discreet import errors
 from discreet import policy as pol
 from discreet import sql as front
-from discreet._exact import Number
+from discreet._exact import Number, show
 from discreet._log import state_directory
 from discreet._text import plain_str
-from discreet.answer import Answer
+from discreet.answer import Answer, Union
 from discreet.curator import Budget, Curator, Pending, open_curator, read_outcome
 from discreet.ledger import Balance
 from discreet.service._errors import RequestError
@@ -76,8 +76,10 @@ class Price:
 
     @property
     def price(self) -> str:
-        """Price in words."""
-        return f"ε={self.cost['epsilon']}"
+        """Price in words: what would be paid now."""
+        if self.data["stored"]:
+            return "free: answered before"
+        return f"ε {show(Fraction(self.cost['epsilon']))}"
 
     @property
     def left(self) -> str:
@@ -99,10 +101,13 @@ class Price:
         return dict(self.data["error"])
 
     def __repr__(self) -> str:
-        lines = [f"cost    {self.price}", f"left    {self.left}",
-                 f"noise   {self.data['why']}"]  # fmt: skip
+        lines = [f"cost    {self.price}"]
+        if self.data["refused"] is not None and not self.data["stored"]:
+            lines.append(f"        would be refused: {self.data['refused']}")
+        lines += [f"budget  {self.left}", f"noise   {self.data['why']}"]
         level = f"{100 * self.confidence:.4g} %"
         lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
+        lines += [f"note    {text}" for text in self.data["warnings"]]
         lines.append(f"answer  after {self.data['tick']:g} s")
         lines += ["        " + line for line in self.data["describes"].splitlines()]
         return "\n".join(lines)
@@ -259,8 +264,10 @@ class Remote:
         records = [answer["record"] for answer in shown]
         check({**result, "records": records}, result["signature"], self._about()["signing_key"])
         about = {"left": shown[0]["left"], "cached": bool(shown[0]["cached"])}
-        kinds = [_kinds(query, self.policy) for query in queries]
-        return read_outcome(json.dumps(records), kinds=kinds, **about)
+        return [
+            _rebuilt(record, _kinds(query, self.policy), about)
+            for record, query in zip(records, queries, strict=True)
+        ]
 
     def _call(
         self,
@@ -389,11 +396,22 @@ def _unknown(_: str, __: tuple[str, ...]) -> int:
     return 1
 
 
+def _rebuilt(record: Mapping[str, Any], kinds: dict[str, str], about: dict[str, Any]) -> Answer:
+    """Make an answer of its record; a union's holds those of its branches."""
+    branches = record.get("union", [record])
+    answers = read_outcome(json.dumps(branches), kinds=[kinds] * len(branches), **about)
+    if "union" not in record:
+        return answers[0]
+    order = [(int(place), bool(falling)) for place, falling in record["order"]]
+    return Union(answers, order, record["limit"], cost=record["cost"])
+
+
 def _kinds(query: str, policy: pol.Policy) -> dict[str, str]:
     """Types of the keys of a question, so that dates come back as dates."""
     with suppress(errors.DiscreetError):
-        parsed = front.parse(query, policy, public_fanout=_unknown)
-        return {key.name: key.expr.type.kind.value for key in parsed.query.keys}
+        parsed = front.parse_any(query, policy, public_fanout=_unknown)
+        asked = parsed.branches if isinstance(parsed, front.United) else (parsed.query,)
+        return {key.name: key.expr.type.kind.value for q in asked for key in q.keys}
     return {}
 
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import json
 import math
-import pickle
 import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
 from discreet._exact import show
-from discreet._log import note
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     BudgetExceededError,
@@ -34,11 +30,16 @@ from discreet.errors import (
     LedgerError,
     ParameterError,
 )
-from discreet.ledger import ChainedLedger
+from discreet.ledger import ChainedLedger, refusal
+from discreet.plan import Cost
 from discreet.service import _ticks
-from discreet.service._errors import BusyError, GoneError, StateError
+from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
+from discreet.service._orders import Order, Orders, now
 from discreet.service._pool import Place, Run, Turns
+from discreet.service._public import Board
+from discreet.service._raises import Raises
+from discreet.service._rehearsal import Rehearsal
 
 T = TypeVar("T")
 
@@ -47,45 +48,13 @@ UNDECLARED: Final = 4.0
 _WAITING: Final = 64
 """Questions of one analyst that wait for a place, at most."""
 _REMEMBERED: Final = 2000
-"""Orders that are kept in memory, each with its outcome."""
+"""Runs of late that are known by their debits."""
 _PRICED: Final = 256
 """Prices whose margins are remembered."""
 _LATE: Final = 3
 """Runs that may miss their tick before no more of their size are begun."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
-
-
-@dataclass(slots=True, eq=False)
-class Order:
-    """One question, or a batch, that somebody has asked for."""
-
-    id: str
-    policy: str
-    analyst: str
-    key: str
-    body: Mapping[str, Any]
-    state: str
-    """``waiting`` (for an owner), ``running``, ``done``, ``failed`` or ``declined``."""
-    price: Fraction
-    asked: str
-    line: int | None = None
-    hash: str | None = None
-    cached: bool = False
-    decided: str | None = None
-    bill: bytes | None = None
-    tick: float = 0.0
-    run: Run | None = None
-    text: str | None = None
-    left: str | None = None
-    shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    """Forms in which it was given out, by media type and confidence."""
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will come."""
-        return self.state not in ("waiting", "running")
 
 
 class Desk:
@@ -101,7 +70,7 @@ class Desk:
         self._undeclared = undeclared
         self.turns = Turns()
         self.places: list[Place] = []
-        self._orders: OrderedDict[str, Order] = OrderedDict()
+        self.orders = Orders(home, counter)
         self._live: OrderedDict[str, Order] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Lock] = {}
         self._following: set[asyncio.Task[None]] = set()
@@ -112,6 +81,9 @@ class Desk:
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
         self._margins: dict[str, dict[str, str]] = {}
+        self.rehearsal: Rehearsal | None = None
+        self.raises = Raises(home, counter.policy, self.ledger)
+        self.board = Board(self.ledger)
         self.overruns = 0
         self._late: list[float] = []
 
@@ -128,17 +100,15 @@ class Desk:
             self._begun = head.number
         for place in self.places:
             place.start()
-        for (id_,) in self.home.read(
-            "SELECT id FROM orders WHERE policy = ? AND state = 'running'", (self.name,)
-        ):
-            order = self._stored(id_)
-            if order is not None:
-                await self._resume(order)
+        for order in self.orders.in_state("running"):
+            await self._resume(order)
 
     async def close(self) -> None:
         """Stop serving."""
         for place in self.places:
             await place.close()
+        if self.rehearsal is not None:
+            self.rehearsal.close()
         for pool in (self._pricing, self._previews, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -154,8 +124,8 @@ class Desk:
 
     def error_of(self, quote: Quote) -> dict[str, str]:
         """Expected margins of a price; worked out once for equal plans at equal prices."""
-        plan = quote.plan
-        name = canonical([plan.lowered.query.hash, plan.noise, quote.cost, quote.confidence])
+        asked = [plan.lowered.query.hash for plan in quote.plans]
+        name = canonical([asked, quote.plan.noise, quote.cost, quote.confidence])
         if name not in self._margins:
             recent = list(self._margins.items())[1 - _PRICED :]
             self._margins = dict([*recent, (name, quote.error())])
@@ -178,7 +148,7 @@ class Desk:
                 self._asking.pop((analyst, name), None)
 
     async def _ask(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
-        known = self.find_key(analyst, name)
+        known = self.orders.find_key(analyst, name)
         if known is not None:
             if canonical(known.body) != canonical(dict(body)):
                 raise IdempotencyError(
@@ -189,10 +159,10 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.bill(body, analyst))
+        bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill(body, analyst))
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
-            bill.cost.epsilon, _now(), tick=self.tick_of(bill),
+            bill.cost.epsilon, now(), tick=self.tick_of(bill),
         )  # fmt: skip
         if self.braked and order.tick >= min(self._late):
             raise BusyError(
@@ -204,40 +174,20 @@ class Desk:
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
             if paid is None or body.get("fresh"):
-                await self.write(lambda: self._hold(order))
+                await self.write(lambda: self._hold(order, bill))
                 return order
         await self._pay(order, bill)
         return order
 
-    def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
-        """Price what somebody asks for."""
-        offer = {k: v for k, v in body.items() if k in OFFER}
-        if "questions" in body:
-            pairs = [(q["sql"], q.get("weight", "1")) for q in body["questions"]]
-            return self.counter.batch(pairs, analyst, body["epsilon"], body.get("delta"))
-        return self.counter.bill(body["sql"], analyst, **offer)
-
-    def bill_of(self, order: Order) -> Bill:
-        """Give the bill that an order was paid by; its price may be another one by now."""
-        rows = self.home.read("SELECT bill FROM orders WHERE id = ?", (order.id,))
-        if rows and rows[0][0] is not None:
-            try:
-                kept: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
-            except Exception:  # noqa: BLE001 - written by another version
-                note("bill cannot be read", policy=self.name)
-            else:
-                return kept
-        return self.bill(order.body, order.analyst)
-
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
-        order.bill = pickle.dumps(bill)
+        order.settle_by(bill)
         fresh = bool(order.body.get("fresh"))
         paid = None
         if not fresh:
             paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
         if paid is None:
-            await self.write(lambda: self.reserve(order.analyst, order.price, order.id))
+            await self.write(lambda: self.reserve(order, bill.cost))
             try:
                 paid = await self.write(
                     lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
@@ -247,24 +197,26 @@ class Desk:
                 raise
             if not paid.receipt.charged:
                 self._spent(order.analyst, -order.price)
+        # one that is taken up again may find the outcome of its own debit
+        own = order.line == paid.receipt.number and not order.cached
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
             order.text = self.counter.shaped(paid.outcome.text, bill)
-            order.state, order.cached = "done", True
+            order.state, order.cached = "done", not own
             order.left = await self.write(lambda: self.counter.left(order.analyst))
-            await self.write(lambda: self._keep(order))
+            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
             return
         order.state = "running"
         other = await self._same(paid)
         if other is not None:  # the same question is underway: one run, one outcome, for both
-            order.run, order.tick = other.run, other.tick
-            await self.write(lambda: self._keep(order))
+            order.run, order.tick, order.cached = other.run, other.tick, True
+            await self.write(lambda: self.orders.keep(order))
             self._follow(order, other, bill)
             return
         if not paid.receipt.charged:
             await self.write(lambda: self.counter.meter(paid))
-        await self.write(lambda: self._keep(order))
+        await self.write(lambda: self.orders.keep(order))
         self._begin(order, bill, paid)
 
     async def _same(self, paid: Paid) -> Order | None:
@@ -295,7 +247,7 @@ class Desk:
             if order.run is not None and order.run.overran:
                 self.overruns += 1
                 self._late.append(order.tick)
-            await self.write(lambda: self._update(order))
+            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
         async def again() -> None:
@@ -311,11 +263,11 @@ class Desk:
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
             await other.ended.wait()
-            order.state, order.cached = other.state, True
+            order.state = other.state
             if other.text is not None:
                 order.text = self.counter.shaped(other.text, bill)
             order.left = other.left
-            await self.write(lambda: self._update(order))
+            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
         task = asyncio.create_task(wait())
@@ -326,20 +278,20 @@ class Desk:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self.bill_of(order))
+            bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill_of(order))
             order.tick = self.tick_of(bill)
             await self._pay(order, bill)
         except DiscreetError:
             # the policy, or what is left, has changed: its debit stands, its run cannot
             order.state = "failed"
-            await self.write(lambda: self._update(order))
+            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
     # -- limits -------------------------------------------------------------------------
 
-    def reserve(self, analyst: str, price: Fraction, mine: str) -> None:
+    def reserve(self, order: Order, cost: Cost) -> None:
         """Refuse what a day's limit or a question that waits for an owner leaves no room for."""
-        daily = self.counter.policy.service.daily
+        daily, analyst, price = self.counter.policy.service.daily, order.analyst, order.price
         with self._guard:
             spent = self._day()
             already = spent.get(analyst, Fraction(0))
@@ -350,26 +302,29 @@ class Desk:
                     f"of it; this question costs ε={show(price)}",
                     hint=Hint("epsilon", show(left)) if left else "ask again tomorrow",
                 )
-            self._check_held(analyst, price, mine)
+            self._check_held(order, cost)
             spent[analyst] = already + price
 
-    def _check_held(self, analyst: str, price: Fraction, mine: str) -> None:
-        held = [o for o in self.waiting() if o.id != mine]
+    def _check_held(self, order: Order, cost: Cost) -> None:
+        """Keep what waits for an owner out of reach, in every currency of the budget."""
+        held = [o for o in self.waiting() if o.id != order.id]
         if not held:
             return
-        balances = (
-            (self.ledger.balance(), sum(o.price for o in held)),
-            (
-                self.ledger.balance(analyst),
-                sum(o.price for o in held if o.analyst == analyst),
-            ),
-        )
-        for balance, kept in balances:
-            if "epsilon" in balance.amounts and balance.left("epsilon") < price + kept:
-                raise BudgetExceededError(
-                    "what is left is kept for questions that wait for an owner",
-                    hint="wait for the decisions, or offer less",
-                )
+        costs = [(o.analyst, self.orders.bill_of(o).cost) for o in held]
+        whole, share = self.ledger.balance(), self.ledger.balance(order.analyst)
+        group = self._group(order.analyst)
+        for analyst, kept in costs:
+            whole = whole.after(kept)
+            share = share.after(kept) if self._group(analyst) == group else share
+        if refusal("", whole, cost) or refusal("", share, cost):
+            raise BudgetExceededError(
+                "what is left is kept for questions that wait for an owner",
+                hint="wait for the decisions, or offer less",
+            )
+
+    def _group(self, analyst: str) -> str | None:
+        """Whose share somebody draws on: their own, or, None, the one that others draw on."""
+        return analyst if analyst in self.ledger.state.limits.shares else None
 
     def _spent(self, analyst: str, price: Fraction) -> None:
         with self._guard:
@@ -391,21 +346,18 @@ class Desk:
 
     # -- waiting for an owner -------------------------------------------------------------
 
-    def _hold(self, order: Order) -> None:
+    def _hold(self, order: Order, bill: Bill) -> None:
         held = [o for o in self.waiting() if o.analyst == order.analyst]
         if len(held) >= _HELD:
             raise BusyError(f"{_HELD} of your questions wait for an owner already")
-        self.reserve(order.analyst, order.price, order.id)
+        self.reserve(order, bill.cost)
         self._spent(order.analyst, -order.price)
-        self._keep(order)
+        order.settle_by(bill)
+        self.orders.keep(order)
 
     def waiting(self) -> list[Order]:
         """Questions that wait for an owner; those that have waited too long are declined."""
-        rows = self.home.read(
-            "SELECT id FROM orders WHERE policy = ? AND state = 'waiting' ORDER BY rowid",
-            (self.name,),
-        )
-        found = [o for (id_,) in rows if (o := self._stored(id_)) is not None]
+        found = self.orders.in_state("waiting")
         oldest = dt.datetime.now(dt.UTC) - dt.timedelta(days=self.counter.policy.service.expiry)
         kept = []
         for order in found:
@@ -413,20 +365,25 @@ class Desk:
                 kept.append(order)
             else:
                 order.state, order.decided = "declined", "it has waited too long"
-                self._update(order)
+                self.orders.keep(order)
                 order.ended.set()
         return kept
 
-    async def decide(self, id_: str, *, approve: bool, by: str, reason: str, seen: str) -> Order:
-        """Approve or decline a question that waits; `seen` is the hash of what was shown."""
-        order = self._stored(id_)
+    async def decide(
+        self, id_: str, *, approve: bool, by: str, reason: str, seen: str
+    ) -> dict[str, Any]:
+        """Approve or decline what waits; `seen` is the hash of what was shown."""
+        order = self.orders.find(id_)
         if order is None:
-            raise GoneError("there is no such request")
+            state = await self.write(
+                lambda: self.raises.decide(id_, approve=approve, by=by, reason=reason, seen=seen)
+            )
+            return {"id": id_, "state": state, "decision": f"{by}: {reason}"}
         if order.state != "waiting":
             raise StateError(f"this request is {order.state} already")
         loop = asyncio.get_running_loop()
         bill = await loop.run_in_executor(
-            self._pricing, lambda: self.bill(order.body, order.analyst)
+            self._pricing, lambda: self.orders.bill(order.body, order.analyst)
         )
         if seen != self.shown(order, bill):
             raise StateError(
@@ -434,14 +391,14 @@ class Desk:
                 hint="look at it again",
             )
         order.decided = f"{by}: {reason}"
-        if not approve:
+        if approve:
+            order.tick = self.tick_of(bill)
+            await self._pay(order, bill)
+        else:
             order.state = "declined"
-            await self.write(lambda: self._update(order))
+            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
-            return order
-        order.tick = self.tick_of(bill)
-        await self._pay(order, bill)
-        return order
+        return {"id": order.id, "state": order.state, "decision": order.decided}
 
     @property
     def braked(self) -> bool:
@@ -458,83 +415,6 @@ class Desk:
         return digest(
             canonical([order.id, plans, bill.cost.to_dict(), self.counter.policy.fingerprint])
         )
-
-    # -- orders that are kept --------------------------------------------------------------
-
-    def find(self, id_: str) -> Order | None:
-        """Give an order by its id, with its outcome if it is over."""
-        return self._stored(id_)
-
-    def find_key(self, analyst: str, key: str) -> Order | None:
-        """Give an order by its idempotency key."""
-        rows = self.home.read(
-            "SELECT id FROM orders WHERE policy = ? AND analyst = ? AND key = ?",
-            (self.name, analyst, key),
-        )
-        return self._stored(rows[0][0]) if rows else None
-
-    def of(self, analyst: str | None, last: int = 50) -> list[Order]:
-        """Latest orders of one analyst, or of all, newest first."""
-        mine = "" if analyst is None else " AND analyst = ?"
-        rows = self.home.read(
-            f"SELECT id FROM orders WHERE policy = ?{mine} ORDER BY rowid DESC LIMIT ?",  # noqa: S608 - a constant
-            (self.name, *([] if analyst is None else [analyst]), last),
-        )
-        return [o for (id_,) in rows if (o := self._stored(id_)) is not None]
-
-    def _stored(self, id_: str) -> Order | None:
-        known = self._orders.get(id_)
-        if known is not None:
-            return known
-        rows = self.home.read(
-            "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
-            "decided, bill FROM orders WHERE id = ? AND policy = ?",
-            (id_, self.name),
-        )
-        if not rows:
-            return None
-        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest = rows[0]
-        order = Order(
-            own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
-            line, hash_, bool(rest[0]), *rest[1:],
-        )  # fmt: skip
-        if order.over:
-            order.ended.set()
-        if state == "done":
-            outcome = self.ledger.outcome(line, hash_)
-            if outcome is None or outcome[1] is None:
-                raise LedgerError("the ledger and the service's folder do not belong together")
-            order.text = outcome[1]
-            if order.cached:  # stored for a question that may have wanted it otherwise
-                order.text = self.counter.shaped(outcome[1], self.bill_of(order))
-        self._remember(order)
-        return order
-
-    def _remember(self, order: Order) -> None:
-        self._orders[order.id] = order
-        for id_ in list(self._orders)[: max(0, len(self._orders) - _REMEMBERED)]:
-            if self._orders[id_].over:
-                self._orders.pop(id_, None)
-
-    def _keep(self, order: Order) -> None:
-        values = (order.id, order.policy, order.analyst, order.key, canonical(dict(order.body)),
-                  order.state, order.line, order.hash, str(order.price), order.asked,
-                  order.decided, int(order.cached), order.bill)  # fmt: skip
-        self.home.write(
-            "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
-            "price, asked, decided, cached, bill) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            values,
-        )
-        self._remember(order)
-
-    _update = _keep
-
-
-OFFER: Final = ("epsilon", "delta", "rho", "within", "confidence")
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 def check_key(key: str | None) -> str | None:

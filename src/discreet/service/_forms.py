@@ -12,9 +12,9 @@ from discreet._text import visible
 from discreet.answer import Answer, as_data, cell
 from discreet.curator import read_outcome
 from discreet.errors import LedgerError
-from discreet.service._desk import Order
 from discreet.service._errors import GoneError, RequestError
 from discreet.service._http import to_json
+from discreet.service._orders import Order
 from discreet.service._sign import Signer
 
 JSON: Final = "application/json"
@@ -46,25 +46,35 @@ def answers_of(order: Order) -> list[Answer]:
     """Read the answers of an order that is done."""
     if order.text is None:
         raise LedgerError("an outcome is missing")
-    return read_outcome(order.text, left=order.left, cached=order.cached)
+    answers = read_outcome(order.text, left=order.left, cached=order.cached)
+    return answers if order.union is None else order.union.shown(answers)
 
 
 def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> dict[str, Any]:
     """Write an order that is done: what the command line prints, and who vouches for it."""
     answers = answers_of(order)
-    released = {
-        "id": order.id,
-        "line": {"number": order.line, "hash": order.hash},
-        "policy": fingerprint,
-        "records": [answer.record() for answer in answers],
-    }
-    about = {
-        "id": order.id, "state": order.state, "asked": order.asked,
-        "tick": order.tick, "question": dict(order.body), "line": released["line"],
-        "policy": fingerprint, "signature": signer.sign(released),
-    }  # fmt: skip
     data = [as_data(answer, confidence) for answer in answers]
+    if order.dummy:  # never signed: nothing of it is about anybody
+        about: dict[str, Any] = {"dummy": True, "id": order.id, "state": order.state,
+                                 "asked": order.asked, "question": dict(order.body)}  # fmt: skip
+    else:
+        released = {
+            "id": order.id,
+            "line": {"number": order.line, "hash": order.hash},
+            "policy": fingerprint,
+            "records": [answer["record"] for answer in data],
+        }
+        about = {
+            "id": order.id, "state": order.state, "asked": order.asked, "tick": order.tick,
+            "question": dict(order.body), "line": released["line"], "paid": paid(order),
+            "policy": fingerprint, "signature": signer.sign(released),
+        }  # fmt: skip
     return {**about, "answers": data} if "questions" in order.body else {**about, **data[0]}
+
+
+def paid(order: Order) -> dict[str, Any]:
+    """Say what an order has taken from the budget."""
+    return {"epsilon": order.paid}
 
 
 def write(order: Order, form: str, fingerprint: str, signer: Signer, confidence: str) -> bytes:

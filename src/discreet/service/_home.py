@@ -36,6 +36,9 @@ _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS sessions (
         id TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, token TEXT NOT NULL,
         made REAL NOT NULL, used REAL NOT NULL) STRICT""",
+    """CREATE TABLE IF NOT EXISTS raises (
+        id TEXT NOT NULL PRIMARY KEY, policy TEXT NOT NULL, totals TEXT NOT NULL,
+        reason TEXT NOT NULL, by TEXT NOT NULL, asked TEXT NOT NULL, state TEXT NOT NULL) STRICT""",
     f"PRAGMA user_version = {_VERSION}",
 )
 

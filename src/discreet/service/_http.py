@@ -89,7 +89,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     if address > LONGEST_ADDRESS:
         raise SizeError(f"an address has at most {LONGEST_ADDRESS} bytes")
     if b"dk_" in (scope.get("query_string") or b""):
-        raise RequestError("a key does not belong into an address: addresses are logged everywhere",
+        raise RequestError("a key does not belong in an address: addresses are logged everywhere",
                            hint="Authorization: Bearer …")  # fmt: skip
     headers = dict(scope["headers"])
     stated = headers.get(b"content-length", b"0")

@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
+from urllib.parse import quote as address
 
 from fastapi import APIRouter, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from discreet import meaning
-from discreet import policy as pol
 from discreet._exact import show
 from discreet.answer import Answer, cell
 from discreet.errors import DiscreetError
-from discreet.service import _api, _forms, _pictures
-from discreet.service._desk import Desk, Order
+from discreet.service import _api, _forms, _pictures, _views
+from discreet.service._desk import Desk
 from discreet.service._errors import (
     GoneError,
     MediaError,
@@ -32,9 +32,11 @@ from discreet.service._errors import (
 )
 from discreet.service._http import to_json
 from discreet.service._keys import Role
+from discreet.service._orders import Order
 from discreet.service._sessions import IDLE, Session, Sessions
 
 _COOKIE: Final = "discreet_session"
+_CHOICE: Final = "discreet_policy"
 _BLANK: Final = {
     "sql": "", "table": "", "statistic": "count", "of": "", "by": "", "where": "",
     "pay": "epsilon", "epsilon": "0.1", "column": "", "margin": "",
@@ -46,6 +48,7 @@ _STATISTICS: Final = {
 _STATIC: Final = {
     "style.css": "text/css",
     "ask.js": "text/javascript",
+    "owner.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 Page = Callable[[Request, Session], Awaitable[Response]]
@@ -65,15 +68,16 @@ class Pages:
             ("GET", "/", self._home), ("GET", "/ask", self._ask), ("POST", "/ask", self._asked),
             ("POST", "/ask/price", self._priced), ("GET", "/answers/{id_}", self._answer),
             ("GET", "/answers/{id_}/{file}", self._file), ("GET", "/budget", self._budget),
-            ("GET", "/owner", self._owner), ("POST", "/owner/requests/{id_}", self._decide),
-            ("POST", "/owner/keys", self._add_key), ("POST", "/owner/keys/{id_}", self._revoke),
-            ("POST", "/owner/budget", self._raise), ("POST", "/owner/closure", self._close),
-            ("POST", "/owner/check", self._check), ("POST", "/logout", self._logout),
+            ("POST", "/logout", self._logout),
         ):  # fmt: skip
-            self.router.add_api_route(path, self._signed_in(page), methods=[method])
+            self.add(method, path, page)
         self.router.add_api_route("/login", self._login, methods=["GET", "POST"])
         self.router.add_api_route("/public", self._public, methods=["GET"])
         self.router.add_api_route("/static/{name}", _static, methods=["GET"])
+
+    def add(self, method: str, path: str, page: Page) -> None:
+        """Serve a page to whoever has signed in."""
+        self.router.add_api_route(path, self._signed_in(page), methods=[method])
 
     # -- who ---------------------------------------------------------------------------------
 
@@ -83,14 +87,14 @@ class Pages:
         async def serve(request: Request) -> Response:
             session = self._session(request)
             if session is None:
-                return _redirect("/login")
+                return redirect("/login")
             if request.method == "POST":
-                form = await _form(request)
+                form = await read_form(request)
                 session.check(form.get("token"), request.headers.get("sec-fetch-site"))
             try:
                 return await page(request, session)
             except DiscreetError as refusal:
-                return self._show(
+                return self.show(
                     "error.html", request, session, status_of(refusal), title="Refused",
                     refusal=envelope(refusal),
                 )  # fmt: skip
@@ -103,19 +107,19 @@ class Pages:
 
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
-            return self._show("login.html", request, None, title="Sign in")
+            return self.show("login.html", request, None, title="Sign in")
         if request.headers.get("sec-fetch-site") not in (None, "same-origin", "none"):
             raise UnknownCallerError("sign in from the page of this service")
-        form = await _form(request)
+        form = await read_form(request)
         actor = self._house.keys.find(form.get("key", "").strip())
         if actor is None:
             await _api.until_first_tick(request)
             said = {"message": "This key is not in force.", "hint": None}
-            return self._show("login.html", request, None, 401, title="Sign in", refusal=said)
+            return self.show("login.html", request, None, 401, title="Sign in", refusal=said)
         old = request.cookies.get(_COOKIE)
         if old:
             self._sessions.end(old)
-        response = _redirect("/owner" if actor.role is Role.OWNER else "/ask")
+        response = redirect(_first_page(actor.role))
         response.set_cookie(
             _COOKIE, self._sessions.begin(actor).name, max_age=int(IDLE) * 24, httponly=True,
             samesite="lax", secure=request.url.scheme == "https",
@@ -124,11 +128,11 @@ class Pages:
 
     async def _logout(self, _: Request, session: Session) -> Response:
         self._sessions.end(session.name)
-        response = _redirect("/login")
+        response = redirect("/login")
         response.delete_cookie(_COOKIE)
         return response
 
-    def _show(
+    def show(
         self,
         template: str,
         request: Request,
@@ -136,26 +140,49 @@ class Pages:
         status: int = 200,
         **given: Any,
     ) -> Response:
-        desk = None if session is None else self._house.desk(session.actor, request)
+        desk = None if session is None else self.desk(request, session)
         nav = [("/public", "Public")]
         if session is not None:
-            nav = [("/ask", "Ask"), ("/budget", "Budget"), *nav]
+            asks = session.actor.role is not Role.AUDITOR
+            nav = [*([("/ask", "Ask")] if asks else []), ("/budget", "Budget"), *nav]
             if session.actor.role is Role.OWNER:
                 nav.append(("/owner", "Owner"))
         shared = {
             "session": session, "nav": nav, "refresh": None, "twin": None, "refusal": None,
-            "note": None, "secret": None,
-            "policy": "discreet" if desk is None else desk.name,
-            "left": "" if desk is None or session is None
-            else f"left {desk.counter.left(session.actor.name)}",
+            "note": None, "secret": None, "policies": self._policies(session),
+            "policy": None if desk is None else desk.name,
+            "left": None if desk is None or session is None
+            else desk.counter.left(session.actor.name),
         }  # fmt: skip
         text = self._templates.get_template(template).render({**shared, **given})
-        return Response(text, status, media_type="text/html")
+        response = Response(text, status, media_type="text/html")
+        if desk is not None and request.query_params.get("policy") == desk.name:
+            response.set_cookie(_CHOICE, address(desk.name), httponly=True, samesite="lax",
+                                secure=request.url.scheme == "https")  # fmt: skip
+        return response
+
+    def desk(self, request: Request, session: Session) -> Desk:
+        """Give the desk whose pages are shown: the one chosen of late, or the first."""
+        mine = self._policies(session)
+        if not mine:
+            raise GoneError("there is no policy for you here")
+        chosen = request.query_params.get("policy") or unquote(request.cookies.get(_CHOICE, ""))
+        return self._house.desks[chosen if chosen in mine else mine[0]]
+
+    def _policies(self, session: Session | None) -> list[str]:
+        if session is None:
+            return []
+        return [name for name in self._house.desks if session.actor.may_use(name)]
+
+    def fragment(self, template: str, **given: Any) -> Response:
+        """Give a part of a page."""
+        text = self._templates.get_template(template).render(**given)
+        return Response(text, media_type="text/html")
 
     # -- asking ------------------------------------------------------------------------------
 
-    async def _home(self, _: Request, __: Session) -> Response:
-        return _redirect("/ask")
+    async def _home(self, _: Request, session: Session) -> Response:
+        return redirect(_first_page(session.actor.role))
 
     async def _ask(self, request: Request, session: Session) -> Response:
         return self._ask_page(request, session, _BLANK)
@@ -163,34 +190,36 @@ class Pages:
     def _ask_page(
         self, request: Request, session: Session, form: Mapping[str, str], **more: Any
     ) -> Response:
-        desk = self._house.desk(session.actor, request)
+        desk = self.desk(request, session)
         tables = desk.counter.policy.tables
         given = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
         columns = sorted({c for t in tables.values() for c in t.columns})
         orders = [
             {"id": o.id, "asked": o.asked, "text": question_of(o)[:80], "state": o.state,
-             "price": show(o.price)}
-            for o in desk.of(session.actor.name, 20)
+             "price": show(o.paid)}
+            for o in desk.orders.of(session.actor.name, 20)
         ]  # fmt: skip
         shown = {"price": None, "refusal": None, **more}
-        return self._show(
+        return self.show(
             "ask.html", request, session, shown.pop("status", 200), title="Ask", form=given,
             key=secrets.token_hex(16), tables=list(tables), columns=columns,
-            statistics=list(_STATISTICS), orders=orders, twin="/v1/answers", **shown,
+            statistics=list(_STATISTICS), orders=orders,
+            twin=self.twin(request, session, "answers"), **shown,
         )  # fmt: skip
 
     async def _asked(self, request: Request, session: Session) -> Response:
-        form = await _form(request)
-        desk = self._house.desk(session.actor, request)
+        form = await read_form(request)
+        desk = self.desk(request, session)
         if form.get("action") == "write":
             return self._ask_page(request, session, {**form, "sql": guided(form)})
         try:
             body = offered(form)
-            if form.get("action") == "ask":
+            if (action := form.get("action")) in ("ask", "rehearse"):
                 _api.need(session.actor, Role.ANALYST, Role.OWNER)
-                order = await desk.ask(session.actor.name, form.get("key") or None, body)
-                return _redirect(f"/answers/{order.id}")
-            price = await desk.preview(lambda: _api.price(desk, session.actor.name, body))
+                asked = desk if action == "ask" else _api.rehearsed(desk)
+                order = await asked.ask(session.actor.name, form.get("key") or None, body)
+                return redirect(f"/answers/{order.id}")
+            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
             said, status = envelope(refusal), status_of(refusal)
@@ -198,17 +227,16 @@ class Pages:
         return self._ask_page(request, session, form, price=_shown(price))
 
     async def _priced(self, request: Request, session: Session) -> Response:
-        form = await _form(request)
-        desk = self._house.desk(session.actor, request)
+        form = await read_form(request)
+        desk = self.desk(request, session)
         price = refusal = None
         try:
             body = offered(form)
-            price = await desk.preview(lambda: _api.price(desk, session.actor.name, body))
+            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as error:
             refusal = envelope(error)
         shown = None if price is None else _shown(price)
-        text = self._templates.get_template("price.html").render(price=shown, refusal=refusal)
-        return Response(text, media_type="text/html")
+        return self.fragment("price.html", price=shown, refusal=refusal)
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
@@ -226,11 +254,12 @@ class Pages:
 
     def _page_of(self, order: Order, request: Request, session: Session, **more: Any) -> Response:
         offer = {k: v for k, v in order.body.items() if k not in ("sql", "questions")}
-        return self._show(
+        return self.show(
             "answer.html", request, session, title="Answer", id=order.id, state=order.state,
             question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
             epsilon=order.body.get("epsilon", "0.1"), price=show(order.price),
-            cached=order.cached, left_then=order.left, signer=self._house.signer.public,
+            cached=order.cached, dummy=order.dummy, left_then=order.left,
+            signer=self._house.signer.public,
             url=str(request.base_url).rstrip("/"), twin=f"/v1/answers/{order.id}",
             question_python=repr(order.body.get("sql", "")),
             offer_python=", ".join(f"{k}={v!r}" for k, v in offer.items()),
@@ -256,141 +285,50 @@ class Pages:
     # -- budget ------------------------------------------------------------------------------
 
     async def _budget(self, request: Request, session: Session) -> Response:
-        desk = self._house.desk(session.actor, request)
-        told = await desk.write(lambda: _api.budget_of(desk, session.actor))
+        desk = self.desk(request, session)
+        told = await desk.write(lambda: _views.budget_of(desk, session.actor))
         everybody = session.actor.role in (Role.OWNER, Role.AUDITOR)
         lines = [x for x in await desk.write(lambda: desk.ledger.lines) if x.kind == "debit"]
-        own = [x for x in lines if everybody or x.content.get("analyst") == session.actor.name]
-        prices = [Fraction(x.content["cost"]["epsilon"]) for x in own]
-        spent = [float(sum(prices[: i + 1])) for i in range(len(prices))]
-        whole = told["whole"].get("epsilon") or next(iter(told["whole"].values()))
+        spent = _pictures.spending(lines, None if everybody else session.actor.name)
         found = await desk.write(lambda: meaning.of(desk.ledger))
+        whole = desk.ledger.balance()
+        parts = [("everybody", "whole")]
+        if told["draws_on"] != "the whole":
+            parts.append((told["draws_on"], "share"))
         amounts = [
             {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
-            for of, part in (("the whole", "whole"), ("you", "share"))
-            for c, x in told[part].items()
-        ]
-        debits = [
-            {"when": x.when[:19], "who": x.content.get("analyst") or "", "price": show(p)}
-            for x, p in zip(own, prices, strict=True)
-        ]
-        return self._show(
+            for of, part in parts for c, x in told[part].items()
+        ]  # fmt: skip
+        if not everybody:
+            amounts += [{"of": "you", "currency": c, "spent": show(x), "total": "", "left": ""}
+                        for c, x in told["mine"].items()]  # fmt: skip
+        return self.show(
             "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
-            everybody=everybody, debits=debits[-50:], meaning=str(found),
-            staircase=Markup(_pictures.steps(spent, float(whole["total"]))),  # noqa: S704 - numbers alone
-            people=Markup(_pictures.people(found.factor)), twin="/v1/budget",  # noqa: S704 - as above
+            everybody=everybody, meaning=str(found), twin=self.twin(request, session, "budget"),
+            debits=[{"when": d.when, "who": d.who, "price": show(d.price)} for d in spent[-50:]],
+            forecast=_pictures.forecast(lines, whole),
+            timeline=Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
+            people=Markup(_pictures.people(found.factor)),  # noqa: S704 - numbers alone
         )  # fmt: skip
 
-    # -- owner -------------------------------------------------------------------------------
-
-    async def _owner(self, request: Request, session: Session) -> Response:
-        return await self._owner_page(request, session)
-
-    async def _owner_page(self, request: Request, session: Session, **more: Any) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        desk = self._house.desk(session.actor, request)
-        waiting = await desk.write(lambda: _api.requests_of(desk))
-        for shown in waiting:
-            shown["text"] = shown["question"].get("sql") or json.dumps(shown["question"], indent=1)
-        found = await desk.write(desk.ledger.verify)
-        state = await desk.write(lambda: desk.ledger.state)
-        toml = more.pop("toml", None) or _api.policy_of(desk, self._house.signer)["toml"]
-        return self._show(
-            "owner.html", request, session, title="Owner", requests=waiting,
-            keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
-            closed=bool(state.closed) or desk.braked, toml=toml, twin="/v1/requests", **more,
-        )  # fmt: skip
-
-    async def _decide(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        form, desk = await _form(request), self._house.desk(session.actor, request)
-        await desk.decide(
-            request.path_params["id_"], approve=form.get("decision") == "approve",
-            by=session.actor.name, reason=form.get("reason", "")[:2000], seen=form.get("seen", ""),
-        )  # fmt: skip
-        return _redirect("/owner")
-
-    async def _add_key(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        form = await _form(request)
-        role = form.get("role", "")
-        if role not in set(Role):
-            raise GoneError("there is no such role")
-        key = self._house.keys.add(form.get("name", ""), role, session.actor.policies)
-        note = f"The key of {form['name']}, {role}. It is not stored and cannot be shown again:"
-        return await self._owner_page(request, session, note=note, secret=key)
-
-    async def _revoke(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        self._house.keys.revoke(request.path_params["id_"])
-        return _redirect("/owner")
-
-    async def _raise(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        form, desk = await _form(request), self._house.desk(session.actor, request)
-        epsilon, reason = form.get("epsilon", ""), form.get("reason", "")[:2000]
-        by = session.actor.name
-        await desk.write(lambda: desk.ledger.raise_budget(epsilon=epsilon, by=by, note=reason))
-        return _redirect("/owner")
-
-    async def _close(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        form, desk = await _form(request), self._house.desk(session.actor, request)
-        act = desk.ledger.close if form.get("closed") == "yes" else desk.ledger.reopen
-        reason = form.get("reason", "")[:2000]
-        await desk.write(lambda: act(by=session.actor.name, note=reason))
-        if form.get("closed") != "yes":
-            desk.acknowledge()
-        return _redirect("/owner")
-
-    async def _check(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
-        toml = (await _form(request)).get("toml", "").replace("\r\n", "\n")
-        try:
-            pol.loads(toml + "\n")
-        except DiscreetError as refusal:
-            return await self._owner_page(request, session, refusal=envelope(refusal), toml=toml)
-        note = "This draft is a policy that can be used."
-        return await self._owner_page(request, session, note=note, toml=toml)
+    def twin(self, request: Request, session: Session, route: str) -> str:
+        """Address of the same as JSON."""
+        named = f"?policy={address(self.desk(request, session).name)}"
+        return f"/v1/{route}{named if len(self._policies(session)) > 1 else ''}"
 
     # -- everybody ---------------------------------------------------------------------------
 
     async def _public(self, request: Request) -> Response:
-        desk = next(iter(self._house.desks.values()))
-        return self._show(
-            "public.html", request, self._session(request), title="Public",
-            rows=statement(desk, self._house.signer.public),
-            toml=_api.policy_of(desk, self._house.signer)["toml"],
+        desk = self._house.public_desk(request)
+        told = await desk.write(lambda: _views.public_of(desk, self._house.signer))
+        for row in told["releases"]:
+            row["epsilon"] = show(Fraction(row["cost"]["epsilon"]))
+        named = f"?policy={address(desk.name)}"
+        return self.show(
+            "public.html", request, self._session(request), title="Public", told=told,
+            served=list(self._house.desks), query=named, twin=f"/v1/releases{named}",
+            toml=_views.policy_of(desk, self._house.signer)["toml"],
         )  # fmt: skip
-
-
-def statement(desk: Desk, key: str) -> list[tuple[str, str, str]]:
-    """One line for each layer of a deployment: what holds, and how that is known."""
-    policy = desk.counter.policy
-    private = [t for t in policy.tables.values() if not t.public]
-    units = "; ".join(f"{t.name}: {t.unit or 'one row'} ({t.neighbours.value})" for t in private)
-    budget = policy.budget
-    totals = ", ".join(
-        f"{n} = {show(v)}" for n in ("epsilon", "delta", "rho") if (v := getattr(budget, n))
-    )
-    time = (
-        "answers leave at ticks fixed before the run; overruns are counted: "
-        f"{desk.overruns} since the start"
-    )
-    loss = f"{totals}, {budget.accounting} accounting"
-    open_tables = ", ".join(t.name for t in policy.tables.values() if t.public) or "none"
-    return [
-        ("unit and relation", units, "declared by the owner"),
-        ("total loss", loss, "declared; enforced by the ledger"),
-        ("several analysts", "one cap for all together, above any shares: colluding gains nothing",
-         "enforced by the ledger"),
-        ("mechanisms", "exact integer noise, sensitivities from the plan", "proved, and tested"),
-        ("statements", "each is proved before it runs", "proved by a verifier of its own"),
-        ("time", time, "tested; the machine itself is outside"),
-        ("answers", f"signed by {key}", "checked by discreet verify"),
-        ("tables that protect nobody", open_tables, "declared by the owner"),
-        ("collection of the data, groups, correlations", "not covered", "outside"),
-    ]  # fmt: skip
 
 
 def question_of(order: Order) -> str:
@@ -449,7 +387,7 @@ def _table(answer: Answer) -> dict[str, Any]:
     return {"columns": answer.columns, "rows": rows, "covers": answer.covers, "pictures": pictures}
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """Read a form; of a name that is there twice, the last one counts."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/x-www-form-urlencoded":
@@ -461,7 +399,11 @@ async def _form(request: Request) -> dict[str, str]:
         raise MediaError("this form cannot be read") from None
 
 
-def _redirect(where: str) -> Response:
+def _first_page(role: Role) -> str:
+    return {Role.OWNER: "/owner", Role.AUDITOR: "/budget"}.get(role, "/ask")
+
+
+def redirect(where: str) -> Response:
     return Response(status_code=303, headers={"Location": where})
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from html import escape
 from typing import Any, Final
 
 from discreet._print import number
 from discreet._text import visible
 from discreet.answer import Answer
+from discreet.ledger import Balance, Line
 
 _ROW: Final = 26
 _LEFT: Final = 150
 _WIDTH: Final = 640
 _MOST: Final = 30
+_LINES: Final = 4
+_LONG: Final = 3653.0
 
 
 def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
@@ -74,20 +80,81 @@ def people(factor: float, prior: float = 0.02) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def steps(spent: Sequence[float], total: float) -> str:
-    """Spending after each question, as a staircase below the total."""
-    width, height = 640.0, 160.0
-    points = [(0.0, 0.0), *((i + 1.0, s) for i, s in enumerate(spent))]
-    wide, tall = max(1, len(points) - 1), total or 1.0
-    path, before = "", None
-    for i, value in points:
-        x, y = 10 + (width - 20) * i / wide, height - 10 - (height - 20) * min(1, value / tall)
-        path += f"M{x:.1f} {y:.1f}" if before is None else f"H{x:.1f}V{y:.1f}"
-        before = y
-    last = spent[-1] if spent else 0.0
-    return (
-        f'<svg class="steps" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="Spending after each question: {last:.4g} of {total:.4g}">'
-        f'<line class="cap" x1="10" x2="{width - 10:g}" y1="10" y2="10"/>'
-        f'<path class="line" d="{path}"/></svg>'
-    )
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One debit, as a budget's page shows it."""
+
+    when: str
+    who: str
+    price: Fraction
+
+
+def spending(lines: Sequence[Line], who: str | None) -> list[Spent]:
+    """Debits of this period, oldest first: everybody's, or one analyst's."""
+    own = [x for x in _period(lines) if x.kind == "debit"]
+    found = [Spent(x.when[:19], x.content.get("analyst") or "",
+                   Fraction(x.content["cost"]["epsilon"])) for x in own]  # fmt: skip
+    return [s for s in found if who is None or s.who == who]
+
+
+def _period(lines: Sequence[Line]) -> Sequence[Line]:
+    begun = [i for i, line in enumerate(lines) if line.kind == "period"]
+    return lines[begun[-1] :] if begun else lines
+
+
+def forecast(lines: Sequence[Line], balance: Balance) -> str:
+    """Say until when what is left lasts, at the rate of this period's spending so far."""
+    debits = [x for x in _period(lines) if x.kind == "debit"]
+    if not debits or not balance.used:
+        return "Nothing has been spent."
+    if not balance.remaining:
+        return "Everything is spent."
+    now = dt.datetime.now(dt.UTC)
+    days = max(1.0, (now - _moment(debits[0].when)).total_seconds() / 86400)
+    lasts = days * float(balance.remaining / (balance.total * balance.used))
+    if lasts > _LONG:
+        return "At the rate so far, what is left lasts for more than ten years."
+    until = (now + dt.timedelta(days=lasts)).date()
+    return f"At the rate so far, what is left lasts until about {until.isoformat()}."
+
+
+def _moment(when: str) -> dt.datetime:
+    moment = dt.datetime.fromisoformat(when)
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def timeline(spent: Sequence[Spent]) -> str:
+    """Spending over time: a staircase for each analyst, the largest spenders named."""
+    by: dict[str, list[tuple[float, float]]] = {}
+    for s in spent:
+        steps = by.setdefault(s.who, [])
+        before = steps[-1][1] if steps else 0.0
+        steps.append((_moment(s.when).timestamp(), before + float(s.price)))
+    shown = sorted(by, key=lambda who: -by[who][-1][1])[:_LINES]
+    moments = [t for who in shown for t, _ in by[who]]
+    first, last = min(moments, default=0.0), max(moments, default=1.0)
+    most = max((by[who][-1][1] for who in shown), default=0.0)
+    said = ", ".join(f"{who or 'nobody named'} {by[who][-1][1]:.4g}" for who in shown) or "nothing"
+    label = f"Spending over time: {escape(visible(said))}; the table says the same"
+    wide, tall, bottom = _WIDTH - 30, 140.0, 160.0
+
+    def x(t: float) -> float:
+        return 10 + wide * (t - first) / ((last - first) or 1.0)
+
+    parts = [
+        f'<svg class="steps" viewBox="0 0 {_WIDTH} 190" role="img" aria-label="{label}">',
+        f'<line class="axis" x1="10" x2="{_WIDTH - 20}" y1="{bottom:g}" y2="{bottom:g}"/>',
+    ]
+    for i, who in enumerate(shown):
+        path = f"M10 {bottom:g}"
+        for t, value in by[who]:
+            path += f"H{x(t):.1f}V{bottom - tall * value / (most or 1.0):.1f}"
+        parts.append(f'<path class="line line{i}" d="{path}H{_WIDTH - 20}"/>')
+        parts.append(f'<text class="label{i}" x="14" y="{14 + 16 * i}">'
+                     f"{escape(visible(who[:30] or 'nobody named'))}</text>")  # fmt: skip
+    if shown:
+        for at, anchor in ((first, "start"), (last, "end")):
+            day = dt.datetime.fromtimestamp(at, dt.UTC).date().isoformat()
+            place = 10 if anchor == "start" else _WIDTH - 20
+            parts.append(f'<text x="{place}" y="180" text-anchor="{anchor}">{day}</text>')
+    return "".join([*parts, "</svg>"])

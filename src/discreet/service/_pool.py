@@ -93,6 +93,17 @@ class Worker:
         """Wait for the next outcome."""
         return self._line.recv_bytes()
 
+    def answer(self, plans: tuple[Plan, ...], patience: float) -> bytes | None:
+        """Run plans and wait; None: nothing came in time, and the worker is gone."""
+        try:
+            self.send(plans)
+            if self._line.poll(patience):
+                return self.receive()
+        except (EOFError, OSError):
+            pass
+        self.kill()
+        return None
+
     def kill(self) -> None:
         """End the process, whatever it does."""
         self._process.kill()

@@ -24,6 +24,7 @@ from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
 from discreet.service._pool import Place, Worker
+from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._ticks import GRID
@@ -85,15 +86,21 @@ def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness = max(ready.slowness for ready in found)
     desk = Desk(Counter(curator), home, slowness, options.undeclared)
+    desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk
 
 
 def serve(
-    policies: Sequence[Path], home: Home, options: Options, started: Callable[[str], None]
+    policies: Sequence[Path],
+    home: Home,
+    options: Options,
+    started: Callable[[str], None],
+    draft: Callable[[str, str], str] | None = None,
 ) -> None:
-    """Serve until a signal comes; `started` is told the address."""
+    """Serve until a signal comes; `started` is told the address, `draft` drafts policies."""
     with opened(policies, home, options) as house, _bound(options) as listener:
+        house.draft = draft
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         started(f"http://{shown}:{port}")

@@ -43,6 +43,8 @@ class Setup:
     spill: str
     timeout: float
     folder: str
+    dummy: bool = False
+    """Whether it makes up its tables from the policy, and opens no source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,9 @@ def main(descriptor: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
     try:
-        slowness = _slowness()
+        slowness = 1.0 if setup.dummy else _slowness()
         engine = engines.connect(
-            setup.sources, setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
+            _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout,
         )  # fmt: skip
         line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), slowness)))
@@ -71,6 +73,14 @@ def main(descriptor: int) -> None:
         line.send_bytes(pickle.dumps(refusal))
         return
     _serve(line, engine, setup.policy)
+
+
+def _tables(setup: Setup) -> Any:
+    if not setup.dummy:
+        return setup.sources
+    from discreet import release  # noqa: PLC0415 - only for rehearsals
+
+    return release.made_up(setup.policy)
 
 
 def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:

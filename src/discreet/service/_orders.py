@@ -1,0 +1,193 @@
+"""Orders: which question an id stands for. What it cost and what came out, the ledger says."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import pickle
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from discreet._canonical import canonical
+from discreet._log import note
+from discreet.curator import Bill, Counter
+from discreet.errors import LedgerError
+from discreet.ledger import ChainedLedger
+from discreet.service._home import Home
+from discreet.service._pool import Run
+
+OFFER: Final = ("epsilon", "delta", "rho", "within", "confidence")
+_REMEMBERED: Final = 2000
+"""Orders that are kept in memory, each with its outcome."""
+_UNION: Final = re.compile(r"\bunion\b", re.IGNORECASE)
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One question, or a batch, that somebody has asked for."""
+
+    id: str
+    policy: str
+    analyst: str
+    key: str
+    body: Mapping[str, Any]
+    state: str
+    """``waiting`` (for an owner), ``running``, ``done``, ``failed`` or ``declined``."""
+    price: Fraction
+    asked: str
+    line: int | None = None
+    hash: str | None = None
+    cached: bool = False
+    decided: str | None = None
+    bill: bytes | None = None
+    tick: float = 0.0
+    run: Run | None = None
+    text: str | None = None
+    left: str | None = None
+    union: Bill | None = None
+    """What it was paid by, where the records are branches of one answer."""
+    dummy: bool = False
+    """Whether it is answered from made-up data."""
+    shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """Forms in which it was given out, by media type and confidence."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state not in ("waiting", "running")
+
+    @property
+    def paid(self) -> Fraction:
+        """What it has taken from the budget: nothing where its answer was there, or made up."""
+        unpaid = self.cached or self.dummy or self.state in ("waiting", "declined")
+        return Fraction(0) if unpaid else self.price
+
+    def settle_by(self, bill: Bill) -> None:
+        """Keep what it is paid by, so that a later price or policy changes nothing."""
+        self.bill = pickle.dumps(bill)
+        self.union = None if bill.united is None else bill
+
+
+class Orders:
+    """The orders of one policy: those of late in memory, all of them in the service's folder."""
+
+    def __init__(self, home: Home, counter: Counter) -> None:
+        self._home, self._counter = home, counter
+        self._policy = counter.policy.identity
+        self._recent: OrderedDict[str, Order] = OrderedDict()
+
+    def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
+        """Price what somebody asks for."""
+        return bill_for(self._counter, body, analyst)
+
+    def bill_of(self, order: Order) -> Bill:
+        """Give the bill that an order was paid by; its price may be another one by now."""
+        rows = self._home.read("SELECT bill FROM orders WHERE id = ?", (order.id,))
+        if rows and rows[0][0] is not None:
+            try:
+                kept: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
+            except Exception:  # noqa: BLE001 - written by another version
+                note("bill cannot be read", policy=self._policy)
+            else:
+                return kept
+        return self.bill(order.body, order.analyst)
+
+    def find(self, id_: str) -> Order | None:
+        """Give an order by its id, with its outcome if it is over."""
+        known = self._recent.get(id_)
+        if known is not None:
+            return known
+        rows = self._home.read(
+            "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
+            "decided, bill FROM orders WHERE id = ? AND policy = ?",
+            (id_, self._policy),
+        )
+        if not rows:
+            return None
+        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest = rows[0]
+        order = Order(
+            own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
+            line, hash_, bool(rest[0]), *rest[1:],
+        )  # fmt: skip
+        if order.over:
+            order.ended.set()
+        if state == "done":
+            self._read_outcome(order)
+        self._remember(order)
+        return order
+
+    def _read_outcome(self, order: Order) -> None:
+        ledger = self._counter.ledger
+        assert isinstance(ledger, ChainedLedger)
+        outcome = ledger.outcome(order.line or 0, order.hash or "")
+        if outcome is None or outcome[1] is None:
+            raise LedgerError("the ledger and the service's folder do not belong together")
+        order.text = outcome[1]
+        united = bool(_UNION.search(order.body.get("sql", "")))
+        bill = self.bill_of(order) if order.cached or united else None
+        if bill is not None and order.cached:
+            # stored for a question that may have wanted it otherwise
+            order.text = self._counter.shaped(outcome[1], bill)
+        if bill is not None and bill.united is not None:
+            order.union = bill
+
+    def find_key(self, analyst: str, key: str) -> Order | None:
+        """Give an order by its idempotency key."""
+        rows = self._home.read(
+            "SELECT id FROM orders WHERE policy = ? AND analyst = ? AND key = ?",
+            (self._policy, analyst, key),
+        )
+        return self.find(rows[0][0]) if rows else None
+
+    def of(self, analyst: str, last: int = 50) -> list[Order]:
+        """Latest orders of one analyst, newest first."""
+        return self._listed("analyst = ? ORDER BY rowid DESC LIMIT ?", analyst, last)
+
+    def in_state(self, state: str) -> list[Order]:
+        """All orders in a state, oldest first."""
+        return self._listed("state = ? ORDER BY rowid", state)
+
+    def _listed(self, which: str, *values: Any) -> list[Order]:
+        rows = self._home.read(
+            f"SELECT id FROM orders WHERE policy = ? AND {which}",  # noqa: S608 - constants of this class
+            (self._policy, *values),
+        )
+        return [o for (id_,) in rows if (o := self.find(id_)) is not None]
+
+    def _remember(self, order: Order) -> None:
+        self._recent[order.id] = order
+        for id_ in list(self._recent)[: max(0, len(self._recent) - _REMEMBERED)]:
+            if self._recent[id_].over:
+                self._recent.pop(id_, None)
+
+    def keep(self, order: Order) -> None:
+        """Write an order, new or changed."""
+        values = (order.id, order.policy, order.analyst, order.key, canonical(dict(order.body)),
+                  order.state, order.line, order.hash, str(order.price), order.asked,
+                  order.decided, int(order.cached), order.bill)  # fmt: skip
+        self._home.write(
+            "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
+            "price, asked, decided, cached, bill) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+        self._remember(order)
+
+
+def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:
+    """Price a question or a batch for somebody."""
+    if "questions" in body:
+        pairs = [(q["sql"], q.get("weight", "1")) for q in body["questions"]]
+        return counter.batch(pairs, analyst, body["epsilon"], body.get("delta"))
+    offer = {k: v for k, v in body.items() if k in OFFER}
+    return counter.bill(body["sql"], analyst, **offer)
+
+
+def now() -> str:
+    """The moment, to the second: as orders and keys carry it."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,133 @@
+"""The owner's pages: what waits, keys, budget, ledger, and policies in the making."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import Request, Response
+
+from discreet import policy as pol
+from discreet.errors import DiscreetError, ParameterError
+from discreet.service import _api, _views
+from discreet.service._errors import GoneError, envelope
+from discreet.service._keys import Role
+from discreet.service._pages import Pages, read_form, redirect
+from discreet.service._sessions import Session
+
+
+class OwnerPages:
+    """Pages under ``/owner``; every one of them is for owners."""
+
+    def __init__(self, house: _api.House, pages: Pages) -> None:
+        self._house, self._pages = house, pages
+        for method, path, page in (
+            ("GET", "/owner", self._owner), ("POST", "/owner/requests/{id_}", self._decide),
+            ("POST", "/owner/keys", self._add_key), ("POST", "/owner/keys/{id_}", self._revoke),
+            ("POST", "/owner/budget", self._raise), ("POST", "/owner/closure", self._close),
+            ("POST", "/owner/check", self._check), ("POST", "/owner/checked", self._checked),
+            ("POST", "/owner/draft", self._draft),
+        ):  # fmt: skip
+            pages.add(method, path, page)
+
+    async def _owner(self, request: Request, session: Session) -> Response:
+        return await self._page(request, session)
+
+    async def _page(self, request: Request, session: Session, **more: Any) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        desk = self._pages.desk(request, session)
+        waiting = await desk.write(lambda: _views.requests_of(desk))
+        for shown in waiting:
+            shown["text"] = shown["question"].get("sql") or json.dumps(shown["question"], indent=1)
+        raises = [r.to_dict() for r in await desk.write(desk.raises.waiting)]
+        found = await desk.write(desk.ledger.verify)
+        state = await desk.write(lambda: desk.ledger.state)
+        toml = more.pop("toml", None) or _views.policy_of(desk, self._house.signer)["toml"]
+        given = {"name": "", "columns": "", "checked": None, **more}
+        return self._pages.show(
+            "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
+            keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
+            closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
+            two=desk.counter.policy.service.owners > 1,
+            twin=self._pages.twin(request, session, "requests"), **given,
+        )  # fmt: skip
+
+    async def _decide(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await read_form(request), self._pages.desk(request, session)
+        await desk.decide(
+            request.path_params["id_"], approve=form.get("decision") == "approve",
+            by=session.actor.name, reason=form.get("reason", "")[:2000], seen=form.get("seen", ""),
+        )  # fmt: skip
+        return redirect("/owner")
+
+    async def _add_key(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form = await read_form(request)
+        role = form.get("role", "")
+        if role not in set(Role):
+            raise GoneError("there is no such role")
+        key = self._house.add_key(form.get("name", ""), role, session.actor)
+        note = f"The key of {form['name']}, {role}. It is not stored and cannot be shown again:"
+        return await self._page(request, session, note=note, secret=key)
+
+    async def _revoke(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        self._house.keys.revoke(request.path_params["id_"])
+        return redirect("/owner")
+
+    async def _raise(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await read_form(request), self._pages.desk(request, session)
+        totals, reason = {"epsilon": form.get("epsilon", "")}, form.get("reason", "")[:2000]
+        by = session.actor.name
+        await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
+        return redirect("/owner")
+
+    async def _close(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await read_form(request), self._pages.desk(request, session)
+        act = desk.ledger.close if form.get("closed") == "yes" else desk.ledger.reopen
+        reason = form.get("reason", "")[:2000]
+        await desk.write(lambda: act(by=session.actor.name, note=reason))
+        if form.get("closed") != "yes":
+            desk.acknowledge()
+        return redirect("/owner")
+
+    # -- policies in the making --------------------------------------------------------------
+
+    async def _check(self, request: Request, session: Session) -> Response:
+        toml = _typed(await read_form(request), "toml")
+        return await self._page(request, session, toml=toml, checked=verdict(toml))
+
+    async def _checked(self, request: Request, session: Session) -> Response:
+        """Say about a draft, while it is typed, what the button says."""
+        _api.need(session.actor, Role.OWNER)
+        toml = _typed(await read_form(request), "toml")
+        return self._pages.fragment("checked.html", checked=verdict(toml))
+
+    async def _draft(self, request: Request, session: Session) -> Response:
+        """Draft a policy from names and types of columns; no value of a table is asked for."""
+        _api.need(session.actor, Role.OWNER)
+        form = await read_form(request)
+        name, columns = form.get("name", ""), _typed(form, "columns")
+        if self._house.draft is None:
+            raise GoneError("this service drafts no policies")
+        toml = self._house.draft(name, columns)
+        return await self._page(request, session, toml=toml, name=name, columns=columns,
+                                checked=verdict(toml))  # fmt: skip
+
+
+def verdict(toml: str) -> dict[str, Any]:
+    """Say whether a text is a policy, and if not, why."""
+    try:
+        pol.loads(toml + "\n")
+    except DiscreetError as refusal:
+        return envelope(refusal)
+    except RecursionError:
+        return envelope(ParameterError("this text is nested too deeply"))
+    return {"ok": True, "message": "This draft is a policy that can be used.", "hint": None}
+
+
+def _typed(form: dict[str, str], name: str) -> str:
+    return form.get(name, "").replace("\r\n", "\n")

@@ -1,0 +1,192 @@
+"""What routes and pages say about prices, orders, budgets and policies, as data."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+from urllib.parse import quote as address
+
+from discreet import meaning
+from discreet._exact import show
+from discreet.curator import Bill, Counter, Quote
+from discreet.ledger import caps, charge
+from discreet.plan import describe
+from discreet.service._desk import Desk
+from discreet.service._forms import paid
+from discreet.service._keys import Actor
+from discreet.service._orders import OFFER, Order
+from discreet.service._public import statement
+from discreet.service._sign import Signer
+from discreet.service._ticks import GRID
+
+
+def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
+    """Write a price as the command line does, and what else is known before paying."""
+    plan, query = quote.plan, quote.plan.lowered.query
+    texts = [describe(p.lowered.query) for p in quote.plans]
+    limit = desk.counter.policy.service.approval
+    return {
+        "cost": quote.cost,
+        "pays": {"epsilon": Fraction(0) if quote.stored else quote.whole.epsilon},
+        "left": quote.left,
+        "noise": plan.noise,
+        "why": plan.why,
+        "error": desk.error_of(quote),
+        "refused": quote.refused,
+        "stored": quote.stored,
+        "warnings": quote.warnings,
+        "confidence": quote.confidence,
+        "plan": query.hash,
+        "sql": list(quote.sql),
+        "describes": "\n".join(texts),
+        "tick": desk.tick_of(bill),
+        "needs_approval": limit is not None and bill.cost.epsilon > limit,
+    }
+
+
+def price(
+    desk: Desk, analyst: str, body: Mapping[str, Any], counter: Counter | None = None
+) -> dict[str, Any]:
+    """Price a question for one analyst; "more" says how many more like it would fit."""
+    at = desk.counter if counter is None else counter
+    offer = {k: v for k, v in body.items() if k in OFFER}
+    quote = at.quote(body["sql"], analyst, **offer)
+    more = at.ledger.balance(analyst).more(quote.whole)
+    whole = at.ledger.balance().more(quote.whole)
+    fits = min((n for n in (more, whole) if n is not None), default=None)
+    return {**quoted(desk, quote, Bill(quote.plans, quote.whole)), "more": fits}
+
+
+def state_of(order: Order) -> dict[str, Any]:
+    """Say where an order stands: nothing of it depends on the data before its tick."""
+    loop = asyncio.get_running_loop()
+    wait = order.tick
+    if order.run is not None and order.run.started.is_set():
+        wait = max(0.0, order.run.release - loop.time())
+    ready = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait)
+    shown: dict[str, Any] = {
+        "id": order.id,
+        "state": order.state,
+        "paid": paid(order),
+        "cached": order.cached,
+        "tick": order.tick,
+        "links": {"self": f"/v1/answers/{order.id}", "record": f"/v1/answers/{order.id}/record"},
+    }
+    if order.state == "running":
+        # while others are before it, when it starts is not known: no time is promised
+        shown["ready"] = ready.isoformat(timespec="seconds")
+    if order.decided is not None:
+        shown["decision"] = order.decided
+    return shown
+
+
+def key_of(actor: Actor) -> dict[str, Any]:
+    return {"id": actor.key, "name": actor.name, "role": actor.role.value, "made": actor.made,
+            "revoked": actor.revoked, "policies": list(actor.policies)}  # fmt: skip
+
+
+def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
+    """Say what is spent and left; an analyst sees their own share and what the cap leaves."""
+    budget = desk.counter.budget(actor.name)
+    state = desk.ledger.state
+    mine, whole = (
+        {c: {"spent": s, "total": t, "left": t - s} for c, (s, t) in balance.amounts.items()}
+        for balance in (budget.share, budget.table)
+    )
+    service = desk.counter.policy.service
+    spent = state.spent.get(actor.name)
+    own = {} if spent is None else charge(budget.table.amounts, spent)
+    return {
+        "policy": desk.name,
+        "analyst": actor.name,
+        "mine": {currency: own.get(currency, Fraction(0)) for currency in whole},
+        "draws_on": _drawn_on(state.limits.shares, actor.name),
+        "accounting": budget.table.accounting,
+        "left": budget.left,
+        "share": mine,
+        "whole": whole,
+        "says": repr(budget),
+        "daily": service.daily,
+        "approval_above": service.approval,
+        "closed": list(state.closed),
+        "period": state.period,
+        "waiting": [o.id for o in desk.waiting() if o.analyst == actor.name],
+        "overruns": desk.overruns,
+    }
+
+
+def _drawn_on(shares: Mapping[str, Any], name: str) -> str:
+    """Say what somebody's questions are paid from: "share" in a budget is the balance of that."""
+    if not shares:
+        return "the whole"
+    return "your share" if name in shares else "the share of all others together"
+
+
+def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
+    """Give what a policy says to everybody: no places of data, nobody's share."""
+    policy = desk.counter.policy
+    mapping: Any = policy.to_mapping()
+    mapping.pop("ledger", None)
+    mapping["budget"] = {k: v for k, v in mapping["budget"].items() if k != "shares"}
+    for table in mapping["tables"].values():
+        table.pop("source", None)
+    return {
+        "name": desk.name,
+        "fingerprint": policy.fingerprint,
+        "policy": mapping,
+        "toml": _toml(mapping),
+        "caps": caps(policy.budget),
+        "signing_key": signer.public,
+        "ticks": list(GRID),
+        "timing": "answers leave at ticks that the plan and declared sizes decide before the run",
+    }
+
+
+def _toml(mapping: Any) -> str:
+    from discreet.policy import toml  # noqa: PLC0415 - only here
+
+    return toml.dump(mapping)
+
+
+def requests_of(desk: Desk) -> list[dict[str, Any]]:
+    """List what waits for an owner; no answer is among it, for there is none."""
+    found = []
+    for order in desk.waiting():
+        bill = desk.orders.bill(order.body, order.analyst)
+        errors: dict[str, str] = {}
+        if "sql" in order.body:
+            offer = {k: v for k, v in order.body.items() if k in OFFER}
+            errors = desk.counter.quote(order.body["sql"], order.analyst, **offer).error()
+        found.append(
+            {
+                "id": order.id,
+                "analyst": order.analyst,
+                "asked": order.asked,
+                "question": dict(order.body),
+                "cost": bill.cost.to_dict(),
+                "price": show(order.price),
+                "meaning": str(meaning.of(bill.cost.epsilon)),
+                "error": errors,
+                "seen": desk.shown(order, bill),
+            }
+        )
+    return found
+
+
+def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
+    """Say what everybody may know about a policy and what was released under it."""
+    released = desk.board.all()
+    layers = statement(
+        desk.counter.policy, key=signer.public, overruns=desk.overruns, released=released
+    )
+    return {
+        "policy": desk.name,
+        "fingerprint": desk.counter.policy.fingerprint,
+        "signing_key": signer.public,
+        "statement": [dict(zip(("layer", "holds", "known"), row, strict=True)) for row in layers],
+        "releases": [r.to_dict() for r in released],
+        "links": {"registry": f"/v1/registry?policy={address(desk.name)}"},
+    }
