@@ -19,7 +19,7 @@ from discreet.ledger._store import RolledBackError
 
 def together(book, works):
     """Run works as threads that all wait for one turn; give their results or errors."""
-    group = group_of(book.where, book.identity)
+    group = group_of(book.where, book.identity, book._anchors)
     results = [None] * len(works)
 
     def one(i):
@@ -130,7 +130,7 @@ def test_an_interrupt_of_one_who_waits_holds_up_nobody(leads, monkeypatch):
 
 def test_waiting_for_a_turn_has_a_limit(path, given):
     book = ledger.open_ledger(path, given.policy(), wait=0.05)
-    group = group_of(book.where, book.identity)
+    group = group_of(book.where, book.identity, book._anchors)
     group.busy = True
     with pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
         book.debit(given.entry())
@@ -141,7 +141,7 @@ def test_waiting_for_a_turn_has_a_limit(path, given):
 
 def test_a_fork_inherits_no_held_turn(path, given):
     book = ledger.open_ledger(path, given.policy())
-    group = group_of(book.where, book.identity)
+    group = group_of(book.where, book.identity, book._anchors)
     with group.guard:
         child = os.fork()
         if child == 0:

@@ -128,7 +128,8 @@ def test_x_cli(where):
         schema = Schema(table, (Named(name, kind, native), Named("id", "integer", "int64")))
         draft = _Draft(schema, INJECTED if where == "unit" else "id")
         read = tomllib.loads(draft_text([draft], source, "1", None, None))
-        assert set(read) == {"budget", "tables"}
+        assert set(read) == {"policy", "budget", "tables"}
+        assert read["policy"] == {"name": "policy"}
         assert list(read["tables"]) == [table]
         assert set(read["tables"][table]) <= {"source", "unit", "max_rows_per_unit", "columns"}
         assert set(read["tables"][table]["columns"]) <= {name, "id"}

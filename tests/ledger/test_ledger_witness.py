@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -71,3 +72,30 @@ def test_a_witness_waits_with_a_limit_and_never_moves_back(path, given, postgres
     with pytest.raises(errors.LedgerIntegrityError), witness.held(1) as held:
         held.move(mark)
     assert witness.read().number == 2
+
+
+def test_a_policy_and_its_environment_name_one_witness(monkeypatch, given):
+    """Another one in the environment took the place of the policy's."""
+    from discreet.ledger._open import witness_of
+
+    own = replace(given.policy(), witness="postgresql://db.example/marks")
+    monkeypatch.setenv("DISCREET_WITNESS", "postgresql://me:secret@db.example/marks")
+    assert witness_of(None, own, "x", "people").startswith("postgresql://me:")
+    monkeypatch.setenv("DISCREET_WITNESS", "postgresql://me:secret@elsewhere/marks")
+    with pytest.raises(errors.LedgerError, match="names the witness") as no:
+        witness_of(None, own, "x", "people")
+    assert "secret" not in f"{no.value} {no.value.hint}"
+
+
+def test_writers_share_a_turn_only_with_those_who_have_the_same_anchors(path, given):
+    """One without a witness would have led for one with it, and moved no mark there."""
+    from discreet.ledger._group import group_of
+
+    book = ledger.open_ledger(path, given.policy())
+    watched = (*book._anchors, Witness("postgresql://db.example/marks", "people"))
+    assert group_of(str(path), "people", book._anchors) is group_of(
+        str(path), "people", tuple(book._anchors)
+    )
+    assert group_of(str(path), "people", book._anchors) is not group_of(
+        str(path), "people", watched
+    )

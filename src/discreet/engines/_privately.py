@@ -57,15 +57,26 @@ def no_core_dumps() -> Iterator[None]:
 def spill_folder() -> Iterator[Path]:
     """Give a folder that only this user can read, removed at the end, or by whoever comes next."""
     sweep()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    folder, lock = _locked_folder()
     try:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder / "rows"
     finally:
         os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked_folder() -> tuple[Path, int]:
+    """Make a folder, and lock it; once more if somebody has swept it before it was locked."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if fcntl is None:
+            return folder, lock
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), (folder / "lock").stat()):
+                return folder, lock
+        os.close(lock)
 
 
 def sweep() -> None:

@@ -51,8 +51,12 @@ from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - not on this platform: marks may then lag by a line
+except ImportError:  # Windows has another module for it
     fcntl = None  # type: ignore[assignment]  # checked before use
+try:
+    import msvcrt as _windows
+except ImportError:
+    _windows = None  # type: ignore[assignment]  # checked before use
 
 _SLOT: Final = 8192
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -62,6 +66,7 @@ _OWN: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "
 _MOST: Final = 1 << 20
 _KEPT: Final = 16
 """Forgotten ledgers that the first line of the next one names."""
+_LOCKED: Final = 1 << 30
 _SHORTEST: Final = 0.0005
 _LONGEST: Final = 0.02
 
@@ -204,10 +209,22 @@ def locked(path: str, wait: float = 30.0) -> Iterator[int]:
     try:
         yield file
     finally:
-        if fcntl is not None:
-            # by word, not by closing alone: a process forked meanwhile has it open too
-            fcntl.flock(file, fcntl.LOCK_UN)
+        # by word, not by closing alone: a process forked meanwhile has it open too
+        _lock(file, free=True)
         os.close(file)
+
+
+def _lock(file: int, *, free: bool = False) -> None:
+    """Lock a file of our own for this handle, or let it go; fails at once if others have it."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_UN if free else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    if _windows is None:
+        raise OSError("no way to lock a file on this system")
+    # a byte behind all content: there a lock keeps others from reading, too
+    os.lseek(file, _LOCKED, os.SEEK_SET)
+    how = _windows.LK_UNLCK if free else _windows.LK_NBLCK
+    _windows.locking(file, how, 1)
 
 
 def _own(path: str, deadline: float) -> int | None:
@@ -220,15 +237,13 @@ def _own(path: str, deadline: float) -> int | None:
             Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | _OWN, _MODE)
         try:
-            if fcntl is None:
-                return file
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
             with contextlib.suppress(FileNotFoundError):
                 named = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - on every debit's way
                 if os.path.samestat(os.fstat(file), named):
                     return file
-        except BlockingIOError:
-            pass
+        except (BlockingIOError, PermissionError):
+            pass  # both systems' way to say that others have it
         except BaseException:
             os.close(file)
             raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -147,12 +147,16 @@ def _failed(together: list[Request], error: Exception) -> None:
             request.error = cast("DiscreetError", error).with_hint(error.hint) if again else error  # type: ignore[attr-defined]  # checked
 
 
-_GROUPS: dict[tuple[str, str], Group] = {}
+_GROUPS: dict[Hashable, Group] = {}
 
 
-def group_of(where: str, policy: str) -> Group:
-    """Give the group of a ledger in this process."""
-    return _GROUPS.setdefault((where, policy), Group())
+def group_of(where: str, policy: str, anchors: Hashable) -> Group:
+    """Give the group of a ledger in this process.
+
+    Whoever leads moves the marks for all of them, so they all have the same anchors: a
+    handle without a witness must not write for one with it.
+    """
+    return _GROUPS.setdefault((where, policy, anchors), Group())
 
 
 if hasattr(os, "register_at_fork"):

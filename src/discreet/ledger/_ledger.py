@@ -356,7 +356,7 @@ class ChainedLedger(Decisions):
 
     def _write(self, work: Callable[[Turn], T]) -> T:
         """Do some work in a turn, together with whoever else waits for one."""
-        group = group_of(self.where, self.identity)
+        group = group_of(self.where, self.identity, self._anchors)
         return group.write(work, self._writing, self._store.wait)
 
     def _head(self, tx: Transaction, *, known: bool = True) -> Head:

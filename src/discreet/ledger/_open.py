@@ -113,8 +113,15 @@ def witness_of(given: str | None, policy: Policy | None, where: str, identity: s
     Who decides without a policy gets the one that the marks know of.
     """
     named = given or os.environ.get("DISCREET_WITNESS")
+    stated = None if policy is None else policy.witness
+    if named and stated and address(named) != address(stated):
+        raise LedgerError(
+            f"the policy names the witness {address(stated)!r}, and DISCREET_WITNESS or the caller "
+            "another one: a ledger has one",
+            hint=f"export DISCREET_WITNESS={stated}, with a user if it needs one",
+        )
     if named or policy is not None:
-        return named or (None if policy is None else policy.witness)
+        return named or stated
     marks = (anchor.read() for anchor in anchors_of(where, identity))
     return next((mark.witness for mark in marks if mark is not None and mark.witness), None)
 

@@ -138,7 +138,8 @@ class SystemSource:
 
 
 _SYSTEM = SystemSource()
-os.register_at_fork(after_in_child=_SYSTEM.forget)
+if hasattr(os, "register_at_fork"):  # where nothing forks there is nothing to forget
+    os.register_at_fork(after_in_child=_SYSTEM.forget)
 
 OVERRIDE: ContextVar[Source | None] = ContextVar("discreet_noise_source", default=None)
 """Set by the test-only deterministic source, and by nothing else."""

@@ -11,7 +11,6 @@ import math
 import os
 import pickle
 import queue
-import resource
 import sys
 import threading
 import time
@@ -24,6 +23,11 @@ from discreet._log import note
 from discreet.curator import run_bill
 from discreet.errors import DiscreetError
 from discreet.policy import Policy
+
+try:
+    import resource
+except ImportError:  # not on this system: the engine's own limit holds alone
+    resource = None  # type: ignore[assignment]  # checked before use
 
 DONE: Final = b"\x01"
 FAILED: Final = b"\x00"
@@ -60,8 +64,9 @@ def main(descriptor: int) -> None:
     line = Connection(descriptor)
     setup: Setup = pickle.loads(line.recv_bytes())  # noqa: S301 - from the process that started us
     os.chdir(setup.folder)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
     try:
         slowness = 1.0 if setup.dummy else _slowness()
         engine = engines.connect(
