@@ -105,7 +105,7 @@ def person(rng, unit, visits, labs):
             {"lab": x, "stars": rng.randrange(9)}
             for _, x in children
             for _ in range(rng.randrange(3))
-        ],  # fmt: skip
+        ],
     }
 
 
