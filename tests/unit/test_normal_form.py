@@ -62,7 +62,7 @@ def drawn(rng, depth):
         case 0:
             return expr.Compare(op, x, expr.Constant.like(rng.randrange(5), x.type))
         case 1:
-            return expr.Compare(op, x, y)
+            return expr.Compare(op, *rng.sample([x, y], 2))
         case 2:
             return expr.OneOf(c, tuple(rng.sample(range(3), rng.randrange(3))))
         case 3:

@@ -123,6 +123,8 @@ def _ordered(condition: Expr) -> Expr:
             closed = code - 1 if op == "<" else code + 1
             if _alike(left, right) and left.type.lo <= closed <= left.type.hi:
                 return Compare("<=" if op == "<" else ">=", left, Constant.like(closed, left.type))
+        case Compare(_, _, Constant()):
+            return condition
         case Compare(op, left, right) if canonical(right) < canonical(left):
             return Compare(MIRROR[op], right, left)
     return condition
