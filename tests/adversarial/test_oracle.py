@@ -25,6 +25,7 @@ from discreet.audit._fuzz import SALT, differences, lowered
 from discreet.audit._oracle import question, world
 from discreet.curator import check_statements
 from discreet.engines import Reference
+from discreet.plan import _joins as joins
 from discreet.plan import _lower as lowering
 from discreet.plan import _reference as reference
 from discreet.plan import _relation as relation
@@ -205,10 +206,10 @@ def _one_more(original):
 
 
 MUTANTS = {
-    "a unit join counts one side": (relation.JoinUnit, "most", lambda _: _unrepeated),
-    "a unit join adds": (relation.JoinUnit, "most", lambda _: _added),
-    "a public join repeats nothing": (relation.JoinPublic, "most", lambda _: _unrepeated),
-    "a left join loses unmatched rows": (relation.JoinPublic, "most", lambda _: _unmatched),
+    "a unit join counts one side": (joins.JoinUnit, "most", lambda _: _unrepeated),
+    "a unit join adds": (joins.JoinUnit, "most", lambda _: _added),
+    "a public join repeats nothing": (joins.JoinPublic, "most", lambda _: _unrepeated),
+    "a left join loses unmatched rows": (joins.JoinPublic, "most", lambda _: _unmatched),
     "a limit by columns is a limit": (relation.LimitRows, "most", lambda _: _flat),
     "a limit of groups is one of rows": (relation.LimitGroups, "most", lambda _: _flat),
     "one row more is kept": (reference, "_limit_rows", _one_more),

@@ -316,7 +316,7 @@ def test_a_question_prints_itself():
                 "select region, city, count(*) as n, round((sum(income) / count(*)), 2) as pay",
                 "group by region: N, S; city: selected from the data",
                 "limit each person_id to 3 rows",
-                "where sex in ('F', 'M') and not (age < 18) and not (income is null)",
+                "where sex in ('F', 'M') and age >= 18 and not (income is null)",
                 "left join regions on region = regions.region (1 match at most)",
                 "scan people",
             ]

@@ -29,6 +29,7 @@ from typing import Final, TypeAlias, cast
 from discreet import _text
 from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan import _normal
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
@@ -44,7 +45,6 @@ from discreet.plan._expr import (
     Divide,
     Expr,
     IsNull,
-    Logic,
     Not,
     OneOf,
     Rescale,
@@ -55,6 +55,7 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._logic import COMPARE, MIRROR
+from discreet.plan._normal import junction, negation
 from discreet.plan._numbers import ARITHMETIC
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
 
@@ -107,12 +108,7 @@ def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     )
 
 
-number = Constant.number
-
-
-def truth(*, value: bool) -> Constant:
-    """Return TRUE or FALSE."""
-    return Constant.like(int(value), Type.boolean())
+number, truth = Constant.number, _normal.truth
 
 
 def typed(operand: Operand, where: str) -> Expr:
@@ -242,6 +238,8 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     if left.type.kind in (Kind.CATEGORY, Kind.TEXT):
         return _compare_label(op, left, right)
     right = fit(right, left)
+    if (x := constant_value(left)) is not None and (y := constant_value(right)) is not None:
+        return truth(value=COMPARE[op](x, y))
     if left.type.kind is Kind.BOOLEAN and op not in ("=", "<>"):
         raise UnsupportedQueryError(f"truth values have no order: {op}", hint="married = TRUE")
     if left.type.kind is Kind.BOOLEAN and isinstance(right, Constant) and right.code in (0, 1):
@@ -319,6 +317,8 @@ def _one_of_grid(expr: Expr, items: list[Expr]) -> Expr:
         place = item.code * item.type.step / expr.type.step
         if place.denominator == 1:  # a constant between grid points never matches
             codes.add(int(place))
+    if len(codes) == 1:
+        return _compare_place("=", expr, Fraction(*codes))
     return OneOf(expr, tuple(sorted(codes)))
 
 
@@ -329,21 +329,12 @@ def between(arg: Operand, low: Operand, high: Operand) -> Expr:
 
 def conjunction(conditions: Iterable[Operand]) -> Expr:
     """Join conditions by AND; nested ANDs become one."""
-    return _logic("and", conditions)
+    return junction("and", map(condition, conditions))
 
 
 def disjunction(conditions: Iterable[Operand]) -> Expr:
     """Join conditions by OR; nested ORs become one."""
-    return _logic("or", conditions)
-
-
-def _logic(op: str, conditions: Iterable[Operand]) -> Expr:
-    parts: list[Expr] = []
-    for operand in conditions:
-        c = condition(operand)
-        parts += c.args if isinstance(c, Logic) and c.op == op else (c,)
-    parts = list(dict.fromkeys(parts))
-    return parts[0] if len(parts) == 1 else Logic("and" if op == "and" else "or", tuple(parts))
+    return junction("or", map(condition, conditions))
 
 
 def condition(operand: Operand) -> Expr:
@@ -358,9 +349,8 @@ def condition(operand: Operand) -> Expr:
 
 
 def negate(operand: Operand) -> Expr:
-    """Negate in three-valued logic; NOT NOT x is x."""
-    expr = condition(operand)
-    return expr.arg if isinstance(expr, Not) else Not(expr)
+    """Negate in three-valued logic, as far inside as it goes."""
+    return negation(condition(operand))
 
 
 def is_null(operand: Operand) -> Expr:
@@ -405,7 +395,11 @@ def infix(op: str, left: Operand, right: Operand) -> Expr:
     """Apply an operator that stands between two operands."""
     if op in MIRROR:
         return compare(cast("Comparison", op), left, right)
-    return _logic(op, [left, right]) if op in ("and", "or") else arithmetic(op, left, right)
+    return (
+        junction(op, map(condition, [left, right]))
+        if op in ("and", "or")
+        else arithmetic(op, left, right)
+    )
 
 
 def scaled(expr: Expr, factor: Fraction) -> Expr:

@@ -36,6 +36,7 @@ from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import tensor_of
+from discreet.plan._normal import identity
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
@@ -94,7 +95,8 @@ class Lowered:
     @cached_property
     def measured(self) -> str:
         """Identity of what is measured: neither names of outputs nor what follows the noise."""
-        return digest((self.aggregates, self.parts, self.selector, self.labels))
+        alike = tuple(map(identity, self.aggregates))
+        return digest((alike, self.parts, self.selector, self.labels))
 
     @cached_property
     def target(self) -> list[str]:

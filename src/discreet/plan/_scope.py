@@ -49,6 +49,7 @@ from discreet.plan._expr import (
 )
 from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._logic import MIRROR, OPPOSITE
+from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._relation import (
     Filter,
@@ -310,6 +311,8 @@ class Scope:
         if not conditions:
             return self
         condition = conjunction(conditions)
+        if condition == truth(value=True):
+            return self
         known = _all([dict(self.known), facts(condition)])
         parts = condition.args if _is_and(condition) else (condition,)
         relation = self.relation

@@ -45,7 +45,11 @@ def text_of(operand: Operand, where: str) -> Expr | Word:
         return operand
     expr = build.typed(operand, where)
     if expr.type.kind not in (Kind.TEXT, Kind.CATEGORY):
-        raise QueryError(f"{where} needs text, {build.name_of(expr)} is a {expr.type.kind}")
+        name, moment = build.name_of(expr), expr.type.kind in (Kind.DATE, Kind.TIMESTAMP)
+        raise QueryError(
+            f"{where} needs text, {name} is a {expr.type.kind}",
+            hint=f"EXTRACT(YEAR FROM {name}) = 2024" if moment else None,
+        )
     return expr
 
 

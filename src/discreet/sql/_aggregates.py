@@ -42,16 +42,17 @@ from discreet.sql._text import INFIX, function_name, identifier, label, only, re
 LISTED: Final = "list of values"
 AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
-    "BOOL_AND": "AVG(married)  -- a proportion",
-    "BOOL_OR": "AVG(married)  -- a proportion",
-    "ANY_VALUE": "MODE(sex)",
-    "FIRST": "MODE(sex)",
-    "ARRAY_AGG": "GROUP BY sex",
-    "STRING_AGG": "GROUP BY sex",
-    "LISTAGG": "GROUP BY sex",
-    "HISTOGRAM": "COUNT(*), with GROUP BY BIN(age, 10)",
-    "APPROX_QUANTILES": "QUANTILE(income, 0.25), QUANTILE(income, 0.5)",
+    "BOOL_AND": "AVG({x})",
+    "BOOL_OR": "AVG({x})",
+    "ANY_VALUE": "MODE({x})",
+    "FIRST": "MODE({x})",
+    "ARRAY_AGG": "GROUP BY {x}",
+    "STRING_AGG": "GROUP BY {x}",
+    "LISTAGG": "GROUP BY {x}",
+    "HISTOGRAM": "COUNT(*), with GROUP BY BIN({x}, 10)",
+    "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
+"""What there is instead; {x} stands for the argument."""
 
 
 _SCALARS: Final = {
@@ -102,7 +103,8 @@ class Outputs:
         if name == "GROUPING":
             return self._grouping(node)
         if name in _REFUSED:
-            raise refuse(name or "", _REFUSED[name or ""])
+            own = node.expressions[0].sql() if node.expressions else "x"
+            raise refuse(name or "", _REFUSED[name or ""].format(x=own))
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
             return out
         handler = _NODES.get(type(node))

@@ -57,6 +57,7 @@ def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
         items = [_Item(n, named.get(n.name.casefold()) if isinstance(n, exp.Table) else None)
                  for n in (start.this, *(j.this for j in joins))]  # fmt: skip
         _write_on(select, joins, items)
+        _move_filters(select, joins)
         _reorder(select, start, joins, items)
     return root
 
@@ -78,6 +79,20 @@ def _write_on(select: exp.Select, joins: list[exp.Join], items: list[_Item]) -> 
         rest = [p.copy() for p in parts if p not in found]
         where = exp.Where(this=exp.and_(*rest)) if rest else None
         select.set("where", where)
+
+
+def _move_filters(select: exp.Select, joins: list[exp.Join]) -> None:
+    """Move what an inner join says besides equations of columns from ON to WHERE."""
+    for join in joins:
+        on = join.args.get("on")
+        if on is None or join.args.get("side") or join.args.get("kind") not in (None, "", "INNER"):
+            continue
+        on = on.unnest()
+        parts = [p.unnest() for p in (on.flatten() if isinstance(on, exp.And) else [on])]
+        rest = [p for p in parts if _sides(p) is None]
+        if rest and len(rest) < len(parts):
+            join.set("on", exp.and_(*(p.copy() for p in parts if p not in rest)))
+            select.where(*(p.copy() for p in rest), copy=False)
 
 
 def _between(part: exp.Expr, own: _Item, known: list[_Item]) -> bool:
@@ -151,7 +166,8 @@ def parts_of(join: exp.Join, example: str) -> list[tuple[exp.Column, exp.Column]
         return [(exp.column(u.copy()), exp.column(u.copy())) for u in using]
     on = join.args.get("on")
     if on is None:
-        raise refuse("a join without ON or USING", example)
+        what = "CROSS JOIN" if join.args.get("kind") == "CROSS" else "a join without ON or USING"
+        raise refuse(what, example)
     on = on.unnest()
     found = []
     for part in on.flatten() if isinstance(on, exp.And) else [on]:
@@ -212,21 +228,17 @@ def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
             hint='unit = "person_id" in the policy',
         )
     hint = _example(scope, other)
-    on: list[tuple[expr.Column, expr.Column]] = []
-    same = False
+    same, on = False, []
     try:
         for sides in parts_of(join, hint):
             ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, hint)
-            if _is_unit(scope, ours) and _is_unit(other, theirs):
-                same = True
-                continue
-            pair = _column(scope, ours), _column(other, theirs)
-            same = same or same_rows(scope, pair[0], other, pair[1])
-            on.append(pair)
+            pair = _pair(scope, ours, other, theirs)
+            same = same or pair is None or same_rows(scope, pair[0], other, pair[1])
+            on += [] if pair is None else [pair]
     except UnknownNameError:
         raise
-    except (UnsupportedQueryError, QueryError):
-        same = False
+    except QueryError:
+        same = False  # of whatever else is wrong, this is said first
     if not same:
         raise UnsupportedQueryError(
             f"{build.quote(alias)} is private too: joined on anything but the unit, one "
@@ -247,6 +259,18 @@ def _example(scope: Scope, other: Scope) -> str:
     elif theirs.owner is not None and theirs.owner.name == mine.name:
         left, right = str(mine.key), theirs.owner.column
     return f"JOIN {table} ON {ours}.{left} = {alias}.{right}"
+
+
+def _pair(
+    scope: Scope, ours: exp.Column, other: Scope, theirs: exp.Column
+) -> tuple[expr.Column, expr.Column] | None:
+    """Columns that are equated; None for the units."""
+    units = _is_unit(scope, ours), _is_unit(other, theirs)
+    if all(units):
+        return None
+    if any(units):
+        raise UnsupportedQueryError("the unit is equated with another column")
+    return _column(scope, ours), _column(other, theirs)
 
 
 def _is_unit(scope: Scope, column: exp.Column) -> bool:

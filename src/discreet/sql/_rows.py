@@ -143,11 +143,11 @@ class Rows:
         if target in _EXACT or target in _WHOLE:
             number = build.as_number(arg, "CAST")
             if target in _WHOLE and number.type.step.denominator != 1:
-                raise refuse("CAST of fractions to whole numbers", "ROUND(x) or FLOOR(x)")
+                raise refuse("CAST of fractions to whole numbers", f"FLOOR({node.this.sql()})")
             return number
         if target == "BOOLEAN":
             return build.condition(arg)
-        raise refuse(f"CAST to {target}", "CAST(married AS INTEGER)")
+        raise refuse(f"CAST to {target}", node.this.sql())
 
     def like(self, node: exp.Expr) -> Operand:
         """Match a text with a constant pattern."""
@@ -189,10 +189,14 @@ class Rows:
             return self.choose(node.expressions)
         if name in functions.FUNCTIONS:
             return functions.FUNCTIONS[name](name, self.many(node.expressions))
-        near = build.nearest(name, [*functions.FUNCTIONS, "IIF"])
+        near = _NEAR.get(name) or build.nearest(name, [*functions.FUNCTIONS, "IIF"])
+        if name in _NEAR and node.expressions:
+            raise refuse(f"function {build.quote(name)}", f"{near}({node.expressions[0].sql()})")
         raise refuse(f"function {build.quote(name)}", near and f"{near}(…)")
 
 
+_NEAR: Final = {"KURTOSIS": "STDDEV", "SKEWNESS": "STDDEV", "SKEW": "STDDEV", "RANGE": "STDDEV"}
+"""What tells of a shape, and what there is instead."""
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})
 _EXACT: Final = frozenset({"DOUBLE", "FLOAT", "DECIMAL", "BIGDECIMAL"})
 _TIMES: Final = frozenset({"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ"})

@@ -144,7 +144,8 @@ class Select:
 
     def parse(self) -> Parsed:
         self.node = without_scalars(unwrapped(self.node, self.policy))
-        only(self.node, *_CLAUSES, hint="GROUP BY sex")
+        _check_rows(self.node)
+        only(self.node, *_CLAUSES)
         self._read_with()
         scope = self.tables()
         scope = self.filtered(scope)
@@ -283,6 +284,12 @@ class Select:
             if inner is not None:
                 scope = elsewhere.tested(self, scope, inner, wanted=wanted)
                 continue
+            if part.find(exp.Subquery) is not None:
+                raise UnsupportedQueryError(
+                    "a number of all rows inside a condition on one row would leave exactly: ask "
+                    "it on its own, then write the noisy number here",
+                    hint=_inner_question(part),
+                )
             if has_aggregate(part):
                 raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
             plain.append(part)
@@ -309,12 +316,15 @@ class Select:
         return columns
 
     def _join(self, scope: Scope, join: exp.Join) -> Scope:
+        if join.args.get("method"):
+            shared = scope.unit or scope.sources[0].alias
+            raise refuse(f"{join.args['method']} JOIN", f"JOIN {join.this.name} USING ({shared})")
         only(join, "this", "on", "using", "side", "kind", hint="JOIN regions USING (region)")
         side = str(join.args.get("side") or "").upper()
         kind = str(join.args.get("kind") or "").upper()
-        if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
-            raise refuse(f"{side or kind} JOIN", "JOIN or LEFT JOIN")
         node = join.this
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER", "CROSS"):
+            raise refuse(f"{side or kind} JOIN", f"LEFT JOIN {node.name}" if side else None)
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
             return join_private(scope, self._source(node), join)
         table = self._table(_plain_table(node))
@@ -452,6 +462,34 @@ class Select:
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
         return tuple(ordered(outputs, item) for item in order.expressions)
+
+
+def _inner_question(part: exp.Expr) -> str | None:
+    """The subquery of a condition, as a question of its own."""
+    found = part.find(exp.Subquery)
+    return None if found is None else found.this.sql()
+
+
+def _check_rows(node: exp.Select) -> None:
+    """Refuse a SELECT of rows, or of the different values of columns, by what it is."""
+    columns = [e.unalias() for e in node.expressions]
+    plain = [c.name for c in columns if isinstance(c, exp.Column)]
+    if len(plain) != len(columns) or node.args.get("group") or not plain:
+        return
+    start = node.args.get("from_")
+    table = _written(start.this.name) if start and isinstance(start.this, exp.Table) else None
+    keys = ", ".join(map(_written, plain))
+    counted = f"SELECT {keys}, COUNT(*) AS n FROM {table} GROUP BY {keys}"  # noqa: S608 - a hint
+    if node.args.get("distinct"):
+        raise UnsupportedQueryError(
+            "SELECT DISTINCT lists values of people; those that are public, or that enough people "
+            "have, leave with their count",
+            hint=counted if table else None,
+        )
+    raise UnsupportedQueryError(
+        "rows do not leave, only statistics about them",
+        hint=f"SELECT COUNT(*) AS n FROM {table}" if table else None,  # noqa: S608 - a hint
+    )
 
 
 def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:

@@ -34,7 +34,6 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
 }  # fmt: skip
 """Operators between two operands, as the plan calls them."""
 _INSTEAD: Final = {
-    "distinct": "GROUP BY sex",
     "offset": "LIMIT 10",
     "sample": "WHERE age >= 18",
     "query": "x IN (1, 2)",
@@ -91,6 +90,7 @@ def tree(text: str) -> exp.Expr:
     try:
         dialect = _dialect()
         words = dialect.tokenize(text)
+        _check_words([w.text.upper() for w in words[:4]])
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "(", ";"):
             raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
@@ -109,6 +109,12 @@ def tree(text: str) -> exp.Expr:
         )
     check_depth(trees[0])
     return trees[0]
+
+
+def _check_words(words: list[str]) -> None:
+    """Name what other databases write at the beginning, in place of a place where it is read."""
+    if words[:2] == ["SELECT", "TOP"] and len(words) > 2 and words[2].isdigit():
+        raise refuse("TOP", f"ORDER BY 2 DESC LIMIT {words[2]}")
 
 
 def fragment(text: str, clause: str) -> exp.Expr:
