@@ -24,6 +24,7 @@ from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Reference
 from discreet.noise import DiscreteLaplace
+from discreet.plan import _combination as combination
 from discreet.plan._moments import MOMENTS
 
 WORDS = {
@@ -218,3 +219,24 @@ def test_two_numbers_are_needed():
         lowered("SELECT CORR(x, g) AS r FROM t", table())
     with pytest.raises(dc.errors.DiscreetError):
         lowered("SELECT CORR(x) AS r FROM t", table())
+
+
+def test_few_terms_of_a_tail_are_as_good_as_many(monkeypatch):
+    """Random weights, some zero; few terms alone (the mutant) miss the tail of one noise."""
+    rng = np.random.default_rng(3)
+    weights = rng.uniform(-1, 1, (400, 9)) * (
+        rng.integers(0, 2, (400, 9)) | np.eye(9, dtype=int)[0]
+    )
+    x = rng.uniform(0, 6000, 400)
+    one, law = np.eye(9)[:1], DiscreteLaplace(1000)
+    short = combination.tail(x, weights, law)
+    pairs = zip(x, weights, strict=True)
+    each = np.array([combination.tail(np.array([a]), w[None], law)[0] for a, w in pairs])
+    monkeypatch.setattr(combination, "_FEW", combination._POINTS)
+    long = combination.tail(x, weights, law)
+    assert np.abs(short - long).max() < 4e-5
+    assert np.abs(each - long).max() < 4e-5
+    exact = np.exp(-(3000 - 1.5) / 1000)
+    assert 0 <= combination.tail(np.array([3000.0]), one, law)[0] - exact < 4e-4
+    monkeypatch.setattr(combination, "_POINTS", 24)
+    assert abs(combination.tail(np.array([3000.0]), one, law)[0] - exact) > 4e-4
