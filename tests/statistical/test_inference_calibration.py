@@ -291,6 +291,23 @@ def _test_of_tests(rng):
     return inf.test_of_tests(x, _z_test, epsilon=1, parts=16, alpha0=0.3, rng=rng).pvalue
 
 
+def _ranked(rng, sizes, scale, shift=0.0):
+    """Counts of sixteen bins of normal values, group by group, with Laplace noise."""
+    x = [np.clip(rng.normal(shift * i, 1, n) * 8 / 3 + 8, 0, 15.5) for i, n in enumerate(sizes)]
+    counts = np.array([np.bincount(v.astype(int), minlength=16) for v in x])
+    return counts + rng.laplace(0, scale, counts.shape)
+
+
+def _kruskal(scale, *sizes):
+    def rejections(rng, replicates):
+        law = inf.Laplace(scale)
+        tables = (_ranked(rng, sizes, scale) for _ in range(replicates))
+        found = (inf.kruskal_test(z, law=law, draws=199, rng=rng) for z in tables)
+        return sum(result.pvalue <= ALPHA for result in found)
+
+    return rejections
+
+
 EXACT = {
     "interval Laplace": (_noise_interval(inf.Laplace(3), _both), 0.05),
     "interval geometric": (_noise_interval(DiscreteLaplace(3), _both), 0.03),
@@ -350,6 +367,8 @@ ASYMPTOTIC = {
     "two samples, skewed, 3000 and 200, ε=.1": _unequal(3000, 200),
     "analysis of variance, three groups, ε=1": _anova(1, 300, 500, 200),
     "analysis of variance, four groups, ε=.2": _anova(0.2, 400, 2000, 300, 800),
+    "Kruskal–Wallis, three groups, ε=1": _kruskal(1, 300, 500, 200),
+    "Kruskal–Wallis, unequal groups, ε=.1": _kruskal(10, 3000, 600, 600),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),
@@ -535,10 +554,20 @@ def _naive_anova(rng, replicates):
     return rejected
 
 
+def _naive_kruskal(rng, replicates):
+    # the textbook test of the noisy counts as if they were people
+    rejected = 0
+    for _ in range(replicates):
+        z = np.maximum(_ranked(rng, (300, 300, 300), 5).round(), 0).astype(int)
+        rejected += stats.kruskal(*(np.repeat(np.arange(16), row) for row in z)).pvalue <= ALPHA
+    return rejected
+
+
 @pytest.mark.parametrize(
     "naive",
     [
         _naive_anova,
+        _naive_kruskal,
         _naive_centre,
         _naive_rows_fit,
         _naive_rows_proportion,
@@ -646,6 +675,34 @@ def test_power_of_the_ump_test_is_the_published_one(epsilon, power):
         for v in z
     )
     assert abs(found / 10_000 - power) < 6 * math.sqrt(power * (1 - power) / 10_000)
+
+
+def test_ranks_of_groups_have_more_power_than_a_test_of_tests():
+    """Three groups of 300, means a quarter of a deviation apart, ε = 1.
+
+    Found in 30 of 30 runs, and in about 16 by the test of tests. The same data and noise in
+    every run; fresh ones would find fewer than 26, or the other more than 25, below 1e-3."""
+    rng = _generator("Kruskal–Wallis' power")
+    found = np.zeros(2)
+    for _ in range(30):
+        groups = [rng.normal(0.25 * i, 1, 300) for i in range(3)]
+        bins = [np.clip(x * 8 / 3 + 8, 0, 15.5).astype(int) for x in groups]
+        z = np.array([np.bincount(b, minlength=16) for b in bins]) + rng.laplace(0, 1, (3, 16))
+        found[0] += inf.kruskal_test(z, epsilon=1, draws=199, rng=rng).pvalue <= ALPHA
+        found[1] += inf.test_of_tests(groups, stats.kruskal, epsilon=1, rng=rng).pvalue <= ALPHA
+    assert found[0] >= 26
+    assert found[1] <= 25
+
+
+def test_without_noise_ranks_are_those_of_kruskal_and_wallis():
+    z = np.array([[30, 20, 10, 5], [10, 22, 25, 30], [20, 20, 20, 20]])
+    ours = inf.kruskal_test(z, law=inf.Laplace(1e-9), rng=1)
+    n = z.sum()
+    theirs = stats.kruskal(*(np.repeat(np.arange(4), row) for row in z))
+    assert ours.statistic == pytest.approx(theirs.statistic * n / (n - 1), rel=1e-9)
+    hidden = inf.kruskal_test(z, law=inf.Laplace(100), rng=1)
+    assert hidden.pvalue == 1
+    assert "no evidence" in hidden.summary()
 
 
 def test_tests_find_what_is_there():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from discreet.answer._answer import Answer
 from discreet.answer._chart import FORMS, Chart, check_renderer
 from discreet.answer._levels import Rows
-from discreet.answer._outputs import bounds
+from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read
 from discreet.answer._show import as_data, cell, footer, price
 from discreet.answer._union import Union
@@ -22,6 +22,7 @@ __all__ = [
     "bounds",
     "cell",
     "check_renderer",
+    "evaluate",
     "footer",
     "price",
     "read",

@@ -284,6 +284,16 @@ class Answer:
         ends = {name: self._ends(name, level, simultaneous=simultaneous) for name in self.columns}
         return self.rows_of(ends)
 
+    def distortion(self, column: str, confidence: Number = 0.95) -> list[dict[str, Any]]:
+        """Return bias and spread of a column that was altered after the noise, row by row.
+
+        For what follows from one count or sum, such as ``GREATEST(COUNT(*), 0)`` or
+        ``ROUND(…)``; see :func:`discreet.inference.distortion`.
+        """
+        from discreet import inference  # noqa: PLC0415 - only for those who ask
+
+        return inference.distortion(self, column, confidence)
+
     def rows_of(self, ends: Mapping[str, Box | None]) -> list[dict[str, Any]]:
         """Lay ends of all cells out by the rows that are shown; None: values as they are."""
         rows = []

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SHOWN = 30
 """Rows printed before a table is cut."""
 
+UNDETERMINED = "not determined at this ε"
+
 
 def scalar(value: Any) -> Any:
     """Turn a NumPy scalar into a Python one; whole numbers become ints."""
@@ -41,15 +43,16 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     low, high = ends
     if isinstance(value, str):
         return visible(value)
+    if exact:
+        return "NULL" if math.isnan(value) else f"{number(float(value))} (exact)"
+    if math.isnan(low) or math.isnan(high):
+        return "NULL"
+    if low == -math.inf and high == math.inf:
+        return UNDETERMINED
+    margin = (high - low) / 2
     if math.isnan(value):
         # no estimate; where a range is known it is said
-        known = math.isfinite(low) and math.isfinite(high)
-        return f"NULL [{number(low)}, {number(high)}]" if known else "NULL"
-    if exact:
-        return f"{number(float(value))} (exact)"
-    if low == -math.inf and high == math.inf:
-        return "not determined at this ε"
-    margin = (high - low) / 2
+        return f"NULL [{number(low)}, {number(high)}]"
     if not math.isfinite(margin):
         return f"{number(float(value))} [{number(low)}, {number(high)}]"
     # what ROUND has cut is not padded again
@@ -96,7 +99,7 @@ def _amount(value: Fraction) -> str:
     return show(-(-value // unit) * unit)
 
 
-def footer(answer: Answer, level: str = "95 %") -> str:
+def footer(answer: Answer, level: str = "95 %", *, undetermined: bool = False) -> str:
     """Say cost, what is left and what the margins mean: `level` is theirs."""
     paid = f"cost {price(answer.cost, answer.left)}"
     if answer.cached:
@@ -113,6 +116,11 @@ def footer(answer: Answer, level: str = "95 %") -> str:
         lines.append(", ".join(answer.target) + "; ± covers noise only")
     if selection := answer.selection:
         lines.append(f"rows chosen by noisy numbers: {selection}")
+    if undetermined:
+        lines.append(
+            "NULL, not determined: the noise hides whether there is anything to divide by; the "
+            "exact value is anywhere in its interval. More ε, or more rows, will tell"
+        )
     return "\n".join(lines)
 
 
@@ -134,7 +142,8 @@ def text(answer: Answer) -> str:
     body = [line(header), "  ".join("─" * w for w in widths), *map(line, rows)]
     if len(answer) > SHOWN:
         body.append(f"… {len(answer) - SHOWN} more rows")
-    return "\n".join([*body, footer(answer)])
+    hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
+    return "\n".join([*body, footer(answer, undetermined=hidden)])
 
 
 def as_data(
@@ -162,7 +171,9 @@ def html(answer: Answer) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{_html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
     )
-    foot = "<br>".join(_html.escape(line) for line in footer(answer).split("\n"))
+    hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
+    lines = footer(answer, undetermined=hidden).split("\n")
+    foot = "<br>".join(_html.escape(line) for line in lines)
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         f"<p><small>{foot}</small></p>"

@@ -16,11 +16,12 @@ is a proportion p₀?            proportion_test, ump_test
 do counts fit, are two         chisquare_gof, chisquare_independence
 columns independent?
 do means or ranks differ?      two_sample_test, anova_test, paired_test, mean_test, rank_test,
-                               signed_rank_test; any SciPy test: test_of_tests,
+                               kruskal_test, signed_rank_test; any SciPy test: test_of_tests,
                                over a curator's table: curated_test
 are two columns related?       correlation_test, Curator.regression
 how are values spread?         histogram, ecdf
 how many people are needed?    sample_size
+what did GREATEST, ROUND do?   distortion
 how useful is it?              noise_size, usefulness, accuracy, accuracy_curve, error_of
 =============================  ============================================================
 
@@ -40,9 +41,11 @@ from discreet.inference._combine import Combined, Estimate, combine, inverse_var
 from discreet.inference._consistent import Consistent, consistent
 from discreet.inference._curated import curated_test
 from discreet.inference._design import sample_size
+from discreet.inference._distortion import distortion
 from discreet.inference._error import ErrorEstimate, error_of
 from discreet.inference._inputs import Noisy, noisy
 from discreet.inference._intervals import interval, nonnegative_bias, ratio_interval
+from discreet.inference._kruskal import kruskal_test
 from discreet.inference._laws import Gaussian, Laplace, Noise
 from discreet.inference._logistic import Logistic, logistic
 from discreet.inference._nonnegative import Reconstruction
@@ -115,12 +118,14 @@ __all__ = [
     "consistent",
     "correlation_test",
     "curated_test",
+    "distortion",
     "ecdf",
     "error_of",
     "errors",
     "histogram",
     "interval",
     "inverse_variance",
+    "kruskal_test",
     "least_squares",
     "logistic",
     "mean_interval",

@@ -104,7 +104,7 @@ def chisquare_gof(
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         sizes = np.full(k, float(size)) if n is not None else np.maximum(null.sum(axis=1), 1.0)
         statistic = float(_pearson(z[None, :], p[None, :] * size)[0])
-        pvalue = _rank(statistic, _pearson(null, p[None, :] * sizes[:, None]))
+        pvalue = monte_carlo(statistic, _pearson(null, p[None, :] * sizes[:, None]))
         how = f"Monte Carlo, {k} draws"
     return TestResult(
         statistic,
@@ -142,10 +142,8 @@ def chisquare_independence(
     >>> inf.chisquare_independence(counts, rng=1).pvalue < 0.01
     True
     """
-    item = _table(table, **description)
-    z = np.asarray(item.value, dtype=np.float64)
-    z = z if shape is None else _reshaped(z, shape)
-    if z.ndim != 2 or min(z.shape) < 2:
+    item, z = read_table(table, shape, **description)
+    if min(z.shape) < 2:
         raise ParameterError(
             f"a table needs two rows and two columns at least, got shape {z.shape}",
             hint=Hint("shape", (2, 3)),
@@ -190,11 +188,21 @@ def _table(value: Any, **description: Unpack[Description]) -> Noisy:
     return item
 
 
-def _reshaped(z: Floats, shape: tuple[int, int]) -> Floats:
+def read_table(
+    value: Any, shape: tuple[int, int] | None, **description: Unpack[Description]
+) -> tuple[Noisy, Floats]:
+    """Read noisy counts as rows and columns; a flat release needs the shape."""
+    item = _table(value, **description)
+    z = np.asarray(item.value, dtype=np.float64)
     try:
-        return np.reshape(z, shape)
+        z = z if shape is None else np.reshape(z, shape)
     except ValueError:
         raise ParameterError(f"{z.size} cells do not fill a table of shape {shape}") from None
+    if z.ndim != 2:
+        raise ParameterError(
+            f"a table has rows and columns, got shape {z.shape}", hint=Hint("shape", (2, 3))
+        )
+    return item, z
 
 
 def _probabilities(p0: Any, cells: int) -> Floats:
@@ -243,7 +251,8 @@ def _pearson(z: Floats, expected: Floats) -> Floats:
     return np.asarray(((z - expected) ** 2 / expected).sum(axis=-1))
 
 
-def _rank(statistic: float, null: Floats) -> float:
+def monte_carlo(statistic: float, null: Floats) -> float:
+    """P-value of a large statistic among simulated ones."""
     return (1 + int((null >= statistic * (1 - 1e-12)).sum())) / (null.size + 1)
 
 
@@ -271,7 +280,7 @@ def _simulate_independence(
     totals = np.full(draws, float(size)) if known else np.maximum(tables.sum(axis=(1, 2)), 1.0)
     # an estimated margin of zero would divide by zero; a floor keeps its Q large
     fitted = np.maximum(_expected(tables, totals), 0.1)
-    return statistic, _rank(statistic, ((tables - fitted) ** 2 / fitted).sum(axis=(1, 2)))
+    return statistic, monte_carlo(statistic, ((tables - fitted) ** 2 / fitted).sum(axis=(1, 2)))
 
 
 def _weight(p: Floats, size: float, variance: float, *, known: bool) -> Floats:

@@ -341,20 +341,23 @@ def output_formula(record: Record, column: str | None) -> Formula:
 
 
 def _of_record(record: Record, column: str | None, row: Mapping[str, object] | None) -> Noisy:
-    formula = output_formula(record, column)
+    return of_formula(record, output_formula(record, column), repr(column), find_cell(record, row))
+
+
+def of_formula(record: Record, formula: Formula, what: str, cell: int | None) -> Noisy:
+    """A count or sum of a record, in one cell or in all."""
     if isinstance(formula, Total):
         formula = WeightedSum((formula.vector,), (formula.step,))
     if not isinstance(formula, WeightedSum) or len(set(map(abs, formula.weights))) > 1:
         raise ParameterError(
-            f"column {column!r} is no plain count or sum; its interval comes with the answer",
+            f"column {what} is no plain count or sum; its interval comes with the answer",
             hint="answer.interval(0.95)",
         )
     first, *others = formula.cells
     law = record.numbers(first).law
     if law is None:
-        raise ParameterError(f"column {column!r} is public and exact: it has no noise to read")
+        raise ParameterError(f"column {what} is public and exact: it has no noise to read")
     values = formula.estimate(record.parts)
-    cell = find_cell(record, row)
     public = _public_counts(record)
     return Noisy(
         values if cell is None else float(values[cell]),

@@ -288,8 +288,9 @@ class Pairwise(Formula):
             "count": n,
             "avgx": avgx,
             "avgy": avgy,
-            "covar_pop": sxy / rows,
-            "covar_samp": sxy / np.maximum(n - 1, 1.0),
+            # at most a quarter of the ranges' product, which n − 1 doubles at most
+            "covar_pop": np.clip(sxy / rows, -a * b / 4, a * b / 4),
+            "covar_samp": np.clip(sxy / np.maximum(n - 1, 1.0), -a * b / 2, a * b / 2),
             "slope": slope,
             "intercept": avgy - slope * avgx,
             "corr": corr,
