@@ -73,8 +73,8 @@ def _outputs(code: str, names: dict[str, Any], count: int) -> list[dict[str, Any
 
 def _bundle(value: Any) -> dict[str, str]:
     if hasattr(value, "_repr_mimebundle_"):
-        return dict(value._repr_mimebundle_())  # noqa: SLF001 - Jupyter's protocol
-    html = value._repr_html_() if hasattr(value, "_repr_html_") else None  # noqa: SLF001 - likewise
+        return dict(value._repr_mimebundle_())
+    html = value._repr_html_() if hasattr(value, "_repr_html_") else None
     return ({"text/html": html} if html else {}) | {"text/plain": repr(value)}
 
 
@@ -103,7 +103,7 @@ def _parts(cell: dict[str, Any]) -> Iterator[str]:
         else:
             # an empty line would end the HTML
             body = "\n".join(line for line in text.splitlines() if line.strip())
-            yield f'<div class="output">\n{body}\n</div>'
+            yield f'<div class="output" style="overflow-x:auto">\n{body}\n</div>'
 
 
 def write_pages() -> None:

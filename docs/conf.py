@@ -12,7 +12,7 @@ from sphinx.writers.html5 import HTML5Translator
 from discreet import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
-import _notebooks  # noqa: E402 - beside this file
+import _notebooks
 
 project = "discreet"
 copyright = "the authors of discreet"  # noqa: A001 - Sphinx reads this name
