@@ -11,7 +11,7 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: docs help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
+.PHONY: docs notebooks help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -53,6 +53,9 @@ check: $(STAMP)  ## lint, format and strict types
 docs: $(STAMP)   ## the site, in build/docs; warnings are errors
 	$(BIN)/python docs/_generate.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+notebooks: $(STAMP)  ## run the notebooks of examples/ and store what they show
+	$(BIN)/python docs/_notebooks.py
 
 format: $(STAMP) ## rewrite the sources in house style
 	$(BIN)/ruff check --fix .

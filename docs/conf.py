@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from docutils.nodes import Element, SkipNode
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
 from discreet import __version__
 
+sys.path.insert(0, str(Path(__file__).parent))
+import _notebooks
+
 project = "discreet"
 copyright = "the authors of discreet"  # noqa: A001 - Sphinx reads this name
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-exclude_patterns = ["conf.py", "_generate.py", "_templates"]
+exclude_patterns = ["conf.py", "_generate.py", "_notebooks.py", "_templates"]
 templates_path = ["_templates"]
 
 html_math_renderer = "plain"  # the usual one loads a script from elsewhere
@@ -34,7 +40,8 @@ nitpicky = False
 
 
 def setup(app: Sphinx) -> None:
-    """Show the few formulas of docstrings as they are written."""
+    """Write the notebooks as pages; show the few formulas of docstrings as they are written."""
+    _notebooks.write_pages()
 
     def visit(self: HTML5Translator, node: Element) -> None:
         self.body.append(self.starttag(node, "code", ""))

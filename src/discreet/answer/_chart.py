@@ -36,6 +36,8 @@ _BARS: Final = 60
 """Most points of a line with a bar each; more have a band."""
 _AXIS: Final = 12
 """From so many numbers on, a key of numbers is an axis."""
+_WIDTHS: Final = (420, 270, 180)
+"""Width of a panel, by how many stand side by side."""
 _LINE: Final = 88
 _PNG_SCALE: Final = 2.0
 _RULES: Final = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -145,7 +147,12 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     if unknown:
         notes.append(f"{plural(unknown, 'number')} not determined and not drawn")
     series = len({row["group"] for row in data}) if axis is not None and others else 1
-    spec = _groups(others) if axis is None else _run(values, axis, others, len(data), series)
+    columns = 1 if axis is not None else max(1, min(len(_WIDTHS), len(noisy)))
+    spec = (
+        _groups(others, _WIDTHS[columns - 1])
+        if axis is None
+        else _run(values, axis, others, len(data), series)
+    )
     named = title or answer.question or _described(noisy, labels)
     panels = {"facet": {"field": "column", "type": "nominal", "title": None, "sort": noisy}}
     return Chart(
@@ -163,7 +170,7 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
             },
             "data": {"values": data},
             **panels,
-            "columns": 1 if axis is not None else max(1, min(3, len(noisy))),
+            "columns": columns,
             "resolve": {"scale": {"x" if axis is None else "y": "independent"}},
             "spec": spec,
             "config": {"header": {"labelFontSize": 12, "labelFontWeight": "bold"}},
@@ -233,14 +240,14 @@ def _number(field: str) -> dict[str, Any]:
     return {"field": field, "type": "quantitative", "scale": {"zero": False}, "title": None}
 
 
-def _groups(labels: Sequence[str]) -> dict[str, Any]:
+def _groups(labels: Sequence[str], width: int) -> dict[str, Any]:
     """Groups below each other: a point and a bar each."""
     y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
     y |= {"axis": {"labelLimit": 260}, "title": ", ".join(labels) or None}
     bar = {"type": "rule", "color": _COLOURS[0], "strokeWidth": 2}
     dot = {"type": "point", "filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
     return {
-        "width": 340,
+        "width": width,
         "height": {"step": 24},
         "layer": [
             {"mark": bar, "encoding": {"y": y, "x": _number("low"), "x2": {"field": "high"}}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html as _html
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -124,13 +124,17 @@ def footer(answer: Answer, level: str = "95 %", *, undetermined: bool = False) -
     return "\n".join(lines)
 
 
+def _numeric(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[bool]:
+    """Tell which columns are aligned to the right."""
+    columns = list(zip(*rows, strict=True)) or [("text",)] * len(header)
+    return [all(c[:1] in "-−0123456789∞?" for c in column) for column in columns]
+
+
 def text(answer: Answer) -> str:
     """Print the answer as a plain table."""
     header, rows = _table(answer)
     widths = [max([len(h), *(len(r[i]) for r in rows)]) for i, h in enumerate(header)]
-    numeric = [all(c[:1] in "-−0123456789∞?" for c in col) for col in zip(*rows, strict=True)] or [
-        False
-    ] * len(header)
+    numeric = _numeric(header, rows)
 
     def line(cells: list[str]) -> str:
         done = [
@@ -167,14 +171,18 @@ def as_data(
 def html(answer: Answer) -> str:
     """Print the answer as an HTML table, every text escaped."""
     header, rows = _table(answer)
-    head = "".join(f"<th>{_html.escape(h)}</th>" for h in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
-    )
+    numbers = _numeric(header, rows)
+    sides = [f"text-align:{'right' if right else 'left'};padding:2px 12px" for right in numbers]
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        each = zip(cells, sides, strict=True)
+        inner = "".join(f'<{kind} style="{s}">{_html.escape(c)}</{kind}>' for c, s in each)
+        return f"<tr>{inner}</tr>"
+
+    head, body = line(header, "th"), "".join(line(row, "td") for row in rows)
+    if len(answer) > SHOWN:
+        body += f'<tr><td colspan="{len(header)}">… {len(answer) - SHOWN} more rows</td></tr>'
     hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
     lines = footer(answer, undetermined=hidden).split("\n")
-    foot = "<br>".join(_html.escape(line) for line in lines)
-    return (
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"<p><small>{foot}</small></p>"
-    )
+    foot = "<br>".join(_html.escape(text) for text in lines)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p><small>{foot}</small></p>"
