@@ -82,3 +82,67 @@ def test_the_official_client_speaks_with_the_service_through_it(service):
     assert len(json.loads(asked.content[0].text)["rows"]) == 1
     assert refused.is_error
     assert "0.0069" in refused.content[0].text
+
+
+def _over_http(service, who, talk):
+    """Hold one conversation with the service's own route, by the official client."""
+    import httpx
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def main():
+        headers = {"Authorization": f"Bearer {service.keys.get(who, who)}"}
+        async with (
+            httpx.AsyncClient(headers=headers, timeout=60) as line,
+            Client(streamable_http_client(f"{service.url}/mcp", http_client=line)) as client,
+        ):
+            return await talk(client)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.races
+def test_the_official_client_speaks_with_the_service_over_http(service):
+    async def talk(client):
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        sql = "SELECT COUNT(*) AS n FROM visits"
+        asked = await client.call_tool("ask", {"sql": sql, "epsilon": "0.0141"})
+        again = await client.call_tool("ask", {"sql": sql, "epsilon": "0.0141"})
+        refused = await client.call_tool("ask", {"sql": sql, "epsilon": "0.19"})
+        free = await client.call_tool("ask", {"sql": sql})
+        budget = await client.call_tool("budget", {})
+        return listed, asked, again, refused, free, budget
+
+    listed, asked, again, refused, free, budget = _over_http(service, "ana", talk)
+    assert listed == {"tables", "preview", "ask", "budget", "explain"}
+    assert not asked.is_error, asked
+    assert len(json.loads(asked.content[0].text)["rows"]) == 1
+    assert again.content[0].text == asked.content[0].text
+    assert refused.is_error
+    assert "0.1859" in refused.content[0].text  # what is left of this conversation's 0.2
+    assert free.is_error
+    assert "one of epsilon and within" in free.content[0].text
+    assert "budget of ana" in json.loads(budget.content[0].text)["says"]
+    lines = service("GET", "/v1/ledger", who="auditor").json()["result"]["lines"]
+    assert lines[-2]["analyst"] == "ana"
+
+
+@pytest.mark.races
+def test_assistants_need_a_key_and_a_role(service):
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    for who in (None, "dk_000000000000_" + "A" * 43):
+        for path in ("/mcp", "/mcp/"):
+            said = service.client.post(
+                path, json=body, follow_redirects=True,
+                headers={} if who is None else {"Authorization": f"Bearer {who}"},
+            )  # fmt: skip
+            assert (said.status_code, said.json()["error"]) == (401, "unauthenticated")
+
+    async def talk(client):
+        return await client.call_tool(
+            "ask", {"sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "0.0142"}
+        )
+
+    refused = _over_http(service, "auditor", talk)
+    assert refused.is_error
+    assert "auditor" in refused.content[0].text

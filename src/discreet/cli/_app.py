@@ -420,6 +420,12 @@ def serve(
     proxy: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A reverse proxy to believe.")
     ] = None,
+    cap: Annotated[
+        str, typer.Option(metavar="NUMBER", help="ε for one conversation of an assistant.")
+    ] = "0.2",
+    oidc: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rules of sign-in by OpenID Connect.")
+    ] = None,
     people: Annotated[int, typer.Option(min=200, max=4000, help="People of --demo.")] = 4000,
     as_json: Json = False,
 ) -> None:
@@ -429,7 +435,7 @@ def serve(
         lambda: module("_serve").run(
             policies or [], demo=demo, home=home, as_json=as_json, people=people, host=host,
             port=port, ledger=ledger, source=source, workers=workers, memory=memory,
-            spill=spill, undeclared=tick, proxy=proxy,
+            spill=spill, undeclared=tick, proxy=proxy, cap=cap, oidc=oidc,
         ),
         as_json=as_json,
     )  # fmt: skip

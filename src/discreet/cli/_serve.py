@@ -91,7 +91,8 @@ def offer_tools(where: Where, cap: str) -> Reply:
             "assistants need one more package", hint='pip install "discreet[mcp]"'
         ) from None
     with whoever(where, spend=True) as opened:
-        server(Tools(opened, cap)).run(transport="stdio")
+        tools = Tools(opened, cap)
+        server(lambda _: tools).run(transport="stdio")
     return Reply(None, lambda _: None)
 
 

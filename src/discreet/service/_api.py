@@ -24,6 +24,7 @@ from discreet.service._errors import (
 )
 from discreet.service._http import from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
+from discreet.service._oidc import Provider
 from discreet.service._orders import Order
 from discreet.service._public import entry
 from discreet.service._rehearsal import Rehearsal
@@ -43,21 +44,31 @@ class House:
     desks: Mapping[str, Desk]
     signer: Signer
     sessions: Sessions
+    cap: str = "0.2"
+    """ε that one conversation of an assistant may spend."""
+    oidc: Provider | None = None
+    """Who signs people in, beside keys."""
     draft: Callable[[str, str], str] | None = None
     """Drafts a policy from a table's name and its columns' names and types."""
 
     def actor(self, request: Request) -> Actor:
         """Say who asks: by the key in the header, and by nothing else."""
         given = request.headers.get("authorization", "")
-        kind, _, key = given.partition(" ")
-        found = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
         if not given and request.method == "GET":
             # a browser that has signed in may read the twin of a page; it changes nothing
             session = self.sessions.find(request.cookies.get("discreet_session", "-"))
-            found = None if session is None else session.actor
+            if session is not None:
+                return session.actor
+        return self.caller(given)
+
+    def caller(self, given: str) -> Actor:
+        """Say whose key an Authorization header carries."""
+        kind, _, key = given.partition(" ")
+        found = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
         if found is None:
             raise UnknownCallerError(
-                "this needs a key that is in force", hint="Authorization: Bearer dk_…"
+                "this needs a key that is in force; the owner of the data gives and revokes them",
+                hint="Authorization: Bearer dk_…",
             )
         return found
 

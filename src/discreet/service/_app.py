@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +17,12 @@ from discreet.errors import DiscreetError
 from discreet.service import _schema
 from discreet.service._api import Api, House
 from discreet.service._errors import INTERNAL, GoneError, RequestError, envelope, status_of
-from discreet.service._http import App, Door, to_json
+from discreet.service._http import App, Door, Receive, Scope, Send, to_json
 from discreet.service._owner import OwnerPages
 from discreet.service._pages import Pages
+
+if TYPE_CHECKING:
+    from discreet.service._talk import Talk
 
 _SILENT: Final[Any] = {"tracing": False, "metrics": False, "logs": False,
                        "operation_spans": False, "auto_configure": False}  # fmt: skip
@@ -27,12 +31,14 @@ _SILENT: Final[Any] = {"tracing": False, "metrics": False, "logs": False,
 
 def build(house: House) -> App:
     """Make the application of a service."""
+    talk = _talk(house)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         for desk in house.desks.values():
             await desk.start()
-        yield
+        async with talk.running() if talk is not None else nullcontext():
+            yield
         for desk in house.desks.values():
             await desk.close()
 
@@ -51,7 +57,21 @@ def build(house: House) -> App:
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_exception_handler(Exception, _fail)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI says to
-    return Door(app)
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        talks = scope["type"] == "http" and scope["path"] in ("/mcp", "/mcp/")
+        await (talk if talk is not None and talks else app)(scope, receive, send)
+
+    return Door(routed)
+
+
+def _talk(house: House) -> Talk | None:
+    """Offer tools to assistants, where the package for it is installed."""
+    if importlib.util.find_spec("mcp") is None:
+        return None
+    from discreet.service._talk import Talk  # noqa: PLC0415 - an extra
+
+    return Talk(house, house.cap)
 
 
 async def _health() -> Response:

@@ -39,6 +39,9 @@ _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS raises (
         id TEXT NOT NULL PRIMARY KEY, policy TEXT NOT NULL, totals TEXT NOT NULL,
         reason TEXT NOT NULL, by TEXT NOT NULL, asked TEXT NOT NULL, state TEXT NOT NULL) STRICT""",
+    """CREATE TABLE IF NOT EXISTS signins (
+        id TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, nonce TEXT NOT NULL,
+        verifier TEXT NOT NULL, made REAL NOT NULL) STRICT""",
     f"PRAGMA user_version = {_VERSION}",
 )
 

@@ -62,12 +62,7 @@ class Keys:
     def add(self, name: str, role: Role | str, policies: tuple[str, ...] = ()) -> str:
         """Make a key; the text that is returned is not kept and cannot be shown again."""
         who, part = _checked(name), Role(role)
-        listed = [a for a in self.all() if a.name == who and a.revoked is None]
-        if any(a.role is not part for a in listed):
-            raise ParameterError(
-                f"{quote(who)} has a key as {listed[0].role}: one name has one role",
-                hint="revoke the old key first, or choose another name",
-            )
+        self._check_role(who, part)
         public, secret = secrets.token_hex(6), secrets.token_bytes(32)
         text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
         row = (public, who, part.value, _hash(text), " ".join(policies), _now())
@@ -75,6 +70,33 @@ class Keys:
             "INSERT INTO keys (id, name, role, hash, policies, made) VALUES (?, ?, ?, ?, ?, ?)", row
         )
         return f"dk_{public}_{text}"
+
+    def _check_role(self, who: str, role: Role, but: str = "") -> None:
+        listed = [a for a in self.all() if a.name == who and a.revoked is None and a.key != but]
+        if any(a.role is not role for a in listed):
+            raise ParameterError(
+                f"{quote(who)} has a key as {listed[0].role}: one name has one role",
+                hint="revoke the old key first, or choose another name",
+            )
+
+    def enrol(self, name: str, role: Role, public: str, *, listed: bool) -> Actor:
+        """Enter somebody whom a provider signs in: without a secret, so that no key fits.
+
+        A name that the owner has not `listed` must be nobody else's.
+        """
+        who = _checked(name)
+        if not listed and any(a.name == who and a.key != public for a in self.all()):
+            raise ParameterError("somebody else has this name here")
+        self._check_role(who, role, but=public)
+        self._home.write(
+            "INSERT INTO keys (id, name, role, hash, policies, made) VALUES (?, ?, ?, '-', '', ?) "
+            "ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role",
+            (public, who, role.value, _now()),
+        )
+        found = self.by_id(public)
+        if found is None:
+            raise ParameterError("the owner of the data has revoked this sign-in")
+        return found
 
     def all(self) -> list[Actor]:
         """Everybody who has or had a key, oldest first."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -96,50 +96,62 @@ def _offer(epsilon: Number | None, within: Mapping[str, Number] | None) -> dict[
     return {"epsilon": epsilon} if within is None else {"within": within}
 
 
-def server(tools: Tools) -> Any:
-    """Offer the tools by the Model Context Protocol."""
+Find = Callable[[Mapping[str, str] | None], Tools]
+"""Gives the tools of whoever sent a message, by its headers; over standard input it has none."""
+
+
+def server(find: Find) -> Any:
+    """Offer tools by the Model Context Protocol."""
     from mcp.server import MCPServer  # noqa: PLC0415 - an extra
+    from mcp.server.mcpserver import Context  # noqa: PLC0415 - as above
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 - as above
 
     made = MCPServer("discreet")
+    # it would hand durations to whatever telemetry the process has
+    made.middleware[:] = [m for m in made.middleware if "Telemetry" not in type(m).__name__]
 
-    def refusing(work: Any) -> str:
+    def refusing(ctx: Any, work: Callable[[Tools], Any]) -> str:
         failed = ""
         try:
-            return json.dumps(plain(work()), ensure_ascii=False)
+            return json.dumps(plain(work(find(ctx.headers))), ensure_ascii=False)
         except DiscreetError as refusal:
             failed = str(refusal)
         except Exception:  # noqa: BLE001 - whatever it says could depend on the data
             failed = "discreet has failed in a way it should not; the cause is not shown"
         raise ToolError(failed)
 
-    @made.tool()
-    def tables() -> str:
+    def tables(ctx: Any) -> str:
         """List the tables, their columns with public domains, and whom they protect. Free."""
-        return refusing(tools.tables)
+        return refusing(ctx, Tools.tables)
 
-    @made.tool()
     def preview(
-        sql: str, epsilon: str | float | None = None, within: dict[str, float] | None = None
+        ctx: Any,
+        sql: str,
+        epsilon: str | float | None = None,
+        within: dict[str, float] | None = None,
     ) -> str:
         """Price one SELECT without reading data: cost and expected error. Free."""
-        return refusing(lambda: tools.preview(sql, epsilon, within))
+        return refusing(ctx, lambda tools: tools.preview(sql, epsilon, within))
 
-    @made.tool()
     def ask(
-        sql: str, epsilon: str | float | None = None, within: dict[str, float] | None = None
+        ctx: Any,
+        sql: str,
+        epsilon: str | float | None = None,
+        within: dict[str, float] | None = None,
     ) -> str:
         """Ask one SELECT and pay for it: state epsilon, or margins per column in within."""
-        return refusing(lambda: tools.ask(sql, epsilon, within))
+        return refusing(ctx, lambda tools: tools.ask(sql, epsilon, within))
 
-    @made.tool()
-    def budget() -> str:
+    def budget(ctx: Any) -> str:
         """Say what is left of the privacy budget, in all and in this conversation. Free."""
-        return refusing(tools.budget)
+        return refusing(ctx, Tools.budget)
 
-    @made.tool()
-    def explain(epsilon: str | float) -> str:
+    def explain(ctx: Any, epsilon: str | float) -> str:
         """Say what an epsilon means for one person in the data. Free."""
-        return refusing(lambda: tools.explain(epsilon))
+        return refusing(ctx, lambda tools: tools.explain(epsilon))
 
+    for tool in (tables, preview, ask, budget, explain):
+        # the library gives its own object to the parameter of this type
+        tool.__annotations__["ctx"] = Context
+        made.tool()(tool)
     return made

@@ -31,11 +31,12 @@ from discreet.service._errors import (
     status_of,
 )
 from discreet.service._http import to_json
-from discreet.service._keys import Role
+from discreet.service._keys import Actor, Role
 from discreet.service._orders import Order
 from discreet.service._sessions import IDLE, Session, Sessions
 
 _COOKIE: Final = "discreet_session"
+_ATTEMPT: Final = "discreet_signin"
 _CHOICE: Final = "discreet_policy"
 _BLANK: Final = {
     "sql": "", "table": "", "statistic": "count", "of": "", "by": "", "where": "",
@@ -72,6 +73,9 @@ class Pages:
         ):  # fmt: skip
             self.add(method, path, page)
         self.router.add_api_route("/login", self._login, methods=["GET", "POST"])
+        if house.oidc is not None:
+            self.router.add_api_route("/login/oidc", self._leave_to_sign_in, methods=["GET"])
+            self.router.add_api_route("/login/oidc/return", self._returned, methods=["GET"])
         self.router.add_api_route("/public", self._public, methods=["GET"])
         self.router.add_api_route("/static/{name}", _static, methods=["GET"])
 
@@ -116,6 +120,10 @@ class Pages:
             await _api.until_first_tick(request)
             said = {"message": "This key is not in force.", "hint": None}
             return self.show("login.html", request, None, 401, title="Sign in", refusal=said)
+        return self._begun(request, actor)
+
+    def _begun(self, request: Request, actor: Actor) -> Response:
+        """Sign somebody in under a new name, whatever name the browser came with."""
         old = request.cookies.get(_COOKIE)
         if old:
             self._sessions.end(old)
@@ -125,6 +133,33 @@ class Pages:
             samesite="lax", secure=request.url.scheme == "https",
         )  # fmt: skip
         return response
+
+    async def _leave_to_sign_in(self, request: Request) -> Response:
+        assert self._house.oidc is not None
+        try:
+            url, name = await self._house.oidc.begin()
+        except DiscreetError as refusal:
+            return await self._not_signed_in(request, refusal)
+        response = redirect(url)
+        response.set_cookie(_ATTEMPT, name, max_age=600, httponly=True, samesite="lax",
+                            secure=request.url.scheme == "https")  # fmt: skip
+        return response
+
+    async def _returned(self, request: Request) -> Response:
+        assert self._house.oidc is not None
+        try:
+            attempt = request.cookies.get(_ATTEMPT, "-")[:100]
+            actor = await self._house.oidc.finish(attempt, dict(request.query_params))
+        except DiscreetError as refusal:
+            return await self._not_signed_in(request, refusal)
+        response = self._begun(request, actor)
+        response.delete_cookie(_ATTEMPT)
+        return response
+
+    async def _not_signed_in(self, request: Request, refusal: DiscreetError) -> Response:
+        await _api.until_first_tick(request)
+        return self.show("login.html", request, None, status_of(refusal), title="Sign in",
+                         refusal=envelope(refusal))  # fmt: skip
 
     async def _logout(self, _: Request, session: Session) -> Response:
         self._sessions.end(session.name)
@@ -149,7 +184,8 @@ class Pages:
                 nav.append(("/owner", "Owner"))
         shared = {
             "session": session, "nav": nav, "refresh": None, "twin": None, "refusal": None,
-            "note": None, "secret": None, "policies": self._policies(session),
+            "note": None, "secret": None, "oidc": self._house.oidc is not None,
+            "policies": self._policies(session),
             "policy": None if desk is None else desk.name,
             "left": None if desk is None or session is None
             else desk.counter.left(session.actor.name),

@@ -15,6 +15,7 @@ import uvicorn
 
 from discreet import engines
 from discreet import policy as pol
+from discreet._exact import decimal, show
 from discreet.curator import Counter, open_curator
 from discreet.errors import ParameterError
 from discreet.service._api import House
@@ -23,6 +24,7 @@ from discreet.service._desk import UNDECLARED, Desk
 from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
+from discreet.service._oidc import Provider, rules
 from discreet.service._pool import Place, Worker
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
@@ -40,7 +42,8 @@ class Options:
     ``workers`` is the number of processes that read the data of each policy, ``memory`` their
     limit in MiB, ``spill`` what they may write to disk; ``undeclared`` the seconds after
     which answers leave where no size is declared. ``proxy`` names the address of a proxy
-    whose word about addresses is believed.
+    whose word about addresses is believed. ``cap`` is the ε of one assistant's conversation,
+    ``oidc`` a file with rules of sign-in.
     """
 
     host: str = "127.0.0.1"
@@ -52,6 +55,8 @@ class Options:
     ledger: str | None = None
     source: str | None = None
     proxy: str | None = None
+    cap: str = "0.2"
+    oidc: Path | None = None
 
 
 @contextmanager
@@ -69,7 +74,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
                 raise ParameterError(f"two policies are called {desk.name!r}")
             desks[desk.name] = desk
         keys = Keys(home)
-        yield House(keys, desks, Signer(home.signing_key()), Sessions(home, keys))
+        house = House(keys, desks, Signer(home.signing_key()), Sessions(home, keys))
+        house.cap = show(decimal(options.cap, "cap"))
+        if options.oidc is not None:
+            house.oidc = Provider(rules(options.oidc), home, keys)
+        yield house
 
 
 def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:

@@ -1,0 +1,133 @@
+"""Made-up data on every endpoint, UNION ALL through the service, and what is free is shown so."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+import discreet as dc
+from discreet.cli import app
+
+pytestmark = pytest.mark.races
+
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+UNION = (
+    "SELECT 'north' AS place, COUNT(*) AS n FROM visits WHERE region = 'north' "
+    "UNION ALL SELECT 'all' AS place, COUNT(*) AS n FROM visits ORDER BY 2 DESC"
+)
+
+
+def spent(service):
+    return service("GET", "/v1/budget").json()["result"]["whole"]
+
+
+def test_every_endpoint_rehearses_for_free_and_says_so(service):
+    before = spent(service)
+    price = service("POST", "/v1/preview?dummy=1", {"sql": COUNT, "epsilon": "0.5"})
+    assert price.json()["result"]["dummy"] is True
+    body = {"sql": BY_REGION, "epsilon": "1.9"}
+    for _ in range(3):  # more than the budget holds: nothing is debited
+        made = service("POST", "/v1/answers?dummy=1", body)
+        assert made.status_code == 200, made.text
+    result = made.json()["result"]
+    assert result["dummy"] is True
+    assert "signature" not in result
+    assert len(result["rows"]) == 4
+    assert "made-up" in result["record"]["statement"]["policy"]
+    place = f"/v1/answers/{result['id']}"
+    assert service("GET", place).json()["result"] == result
+    assert service("GET", place, who="ben").status_code == 404
+    record = service("GET", f"{place}/record").json()["result"]
+    assert record["dummy"] is True
+    assert service("GET", place, Accept="text/csv").text.startswith("region,n")
+    batch = {"questions": [{"sql": COUNT}, {"sql": BY_REGION}], "epsilon": "0.5"}
+    answers = service("POST", "/v1/batches?dummy=1", batch).json()["result"]
+    assert (answers["dummy"], len(answers["answers"])) == (True, 2)
+    assert spent(service) == before
+    lines = service("GET", "/v1/ledger", who="auditor").text
+    assert "made-up" not in lines
+
+
+def test_rehearsals_refuse_as_the_real_thing_does(service):
+    wrong = service("POST", "/v1/answers?dummy=1", {"sql": "SELECT * FROM visits", "epsilon": "1"})
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "unsupported-query")
+    auditor = service("POST", "/v1/answers?dummy=1", {"sql": COUNT, "epsilon": "1"}, who="auditor")
+    assert auditor.status_code == 403
+
+
+def test_the_worker_of_rehearsals_opens_no_source():
+    """Its tables are made up, whatever source it is started with."""
+    from discreet.service._worker import Setup, _tables
+
+    policy = dc.policy.Policy(
+        [dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)], source="secret.parquet")],
+        dc.policy.Budget("1"), name="there",
+    )  # fmt: skip
+    tables = _tables(Setup(policy.rehearsed(), "secret.parquet", 0, "", 0, "", dummy=True))
+    assert set(tables) == {"people"}
+    assert tables["people"].num_rows > 0
+
+
+def test_the_page_offers_made_up_data(service):
+    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+        page = client.post("/login", data={"key": service.keys["ana"]}).text
+        token = page.split('name="token" value="')[1].split('"')[0]
+        form = {"sql": BY_REGION, "epsilon": "0.5", "token": token, "action": "rehearse"}
+        shown = client.post("/ask", data=form).text
+        assert "Made-up data." in shown
+        assert "signed by" not in shown
+
+
+def test_union_all_is_one_question(service):
+    price = service("POST", "/v1/preview", {"sql": UNION, "epsilon": "0.0131"}).json()["result"]
+    assert set(price["error"]) == {"n", "n (2)"}
+    before = spent(service)["epsilon"]["spent"]
+    result = service.ask(UNION, "0.0131")
+    assert {row["place"] for row in result["rows"]} == {"north", "all"}
+    numbers = [row["n"] for row in result["rows"]]
+    assert numbers == sorted(numbers, reverse=True)
+    assert spent(service)["epsilon"]["spent"] != before
+    again = service.ask(UNION, "0.0131")
+    assert (again["cached"], again["rows"]) == (True, result["rows"])
+    text = service("GET", f"/v1/answers/{result['id']}", Accept="text/csv").text
+    assert len(text.splitlines()) == 3
+    batch = service("POST", "/v1/answers?dummy=1", {"sql": UNION, "epsilon": "0.1"}).json()
+    assert len(batch["result"]["rows"]) == 2
+    with dc.connect(service.url, key=service.keys["ana"]) as curator:
+        answer = curator.sql(UNION, epsilon="0.0131")
+        assert answer.to_dicts() == result["rows"]
+        assert len(answer.branches) == 2
+
+
+def test_what_is_stored_is_shown_as_free(service, monkeypatch):
+    first = service.ask(BY_REGION, "0.0132")
+    assert first["paid"] == {"epsilon": "33/2500"}
+    quote = service("POST", "/v1/preview", {"sql": BY_REGION, "epsilon": "0.0132"}).json()["result"]
+    assert (quote["stored"], quote["pays"]) == (True, {"epsilon": "0"})
+    again = service.ask(BY_REGION, "0.0132")
+    assert again["paid"] == {"epsilon": "0"}
+    listed = service("GET", "/v1/answers").json()["result"]["answers"]
+    by_id = {row["id"]: row for row in listed}
+    assert by_id[again["id"]]["paid"] == {"epsilon": "0"}
+    assert by_id[again["id"]]["cached"]
+    assert by_id[first["id"]]["paid"] == {"epsilon": "33/2500"}
+    with dc.connect(service.url, key=service.keys["ana"]) as curator:
+        assert "cost    free: answered before" in repr(curator.preview(BY_REGION, epsilon="0.0132"))
+        assert "cost    ε 0.1981\n" in repr(curator.preview(BY_REGION, epsilon="0.1981"))
+    monkeypatch.setenv("DISCREET_URL", service.url)
+    monkeypatch.setenv("DISCREET_KEY", service.keys["ana"])
+    said = CliRunner().invoke(app, ["preview", BY_REGION, "-e", "0.0132"]).stdout
+    assert "free: answered before" in said
+    budget = CliRunner().invoke(app, ["budget"])
+    assert budget.exit_code == 0, budget.output
+    assert "budget of ana" in budget.stdout
+
+
+def test_a_budget_says_what_is_ones_own(service):
+    bens = service("GET", "/v1/budget", who="ben").json()["result"]
+    auditor = service("GET", "/v1/budget", who="auditor").json()["result"]
+    assert auditor["mine"]["epsilon"] == "0"
+    assert bens["draws_on"] == "the whole"
+    assert bens["whole"]["epsilon"]["spent"] != bens["mine"]["epsilon"]
