@@ -44,6 +44,7 @@ ROAD = (
     "release",
     "local",
     "audit",
+    "testing",
     "lab",
     "service",
     "cli",

@@ -12,6 +12,7 @@ import typer
 
 import discreet
 from discreet.cli._decide import budget_app
+from discreet.cli._engine import engine_app
 from discreet.cli._keys import HOME, HomeFolder, key_app
 from discreet.cli._ledger import ledger_app
 from discreet.cli._local import local_app
@@ -42,6 +43,7 @@ app.add_typer(budget_app, name="budget")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(key_app, name="key")
 app.add_typer(local_app, name="local")
+app.add_typer(engine_app, name="engine")
 
 
 class Relation(StrEnum):

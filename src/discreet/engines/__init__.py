@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from discreet.engines._connect import connect
 from discreet.engines._described import Described, Description, describe
+from discreet.engines._java import local_session
 from discreet.engines._protocol import SERVER, TIME_LIMIT, Engine, conceal_errors
 from discreet.engines._reference import Reference
 from discreet.verify import Table as Held
@@ -19,4 +20,5 @@ __all__ = [
     "conceal_errors",
     "connect",
     "describe",
+    "local_session",
 ]

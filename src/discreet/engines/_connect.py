@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from discreet import policy as pol
 from discreet.engines._protocol import Engine
 from discreet.errors import SchemaError
+
+SPARK: Final = "spark://"
+"""How a source begins that a Spark session reads: a table's name or a Parquet folder follows."""
 
 
 def connect(
@@ -26,9 +29,10 @@ def connect(
     ----------
     source
         Path or glob of Parquet or CSV files, a pandas, Polars or Arrow table, a
-        DuckDB file or connection, a PostgreSQL URL or connection; or a mapping
-        from table names to any of these; or None for each table's own source. An
-        :class:`Engine` that is open already is taken as it is.
+        DuckDB file or connection, a PostgreSQL URL or connection, a Spark session or
+        data frame, ``spark://table``; or a mapping from table names to any of these; or
+        None for each table's own source. An :class:`Engine` that is open already is
+        taken as it is.
     policy
         What is public about the tables.
     memory_limit
@@ -59,6 +63,12 @@ def connect(
     if all(callable(getattr(source, m, None)) for m in ("execute", "sql", "fanout", "close")):
         return cast("Engine", source)
     sources = _assign(source, policy)
+    if any(_is_spark(s) for s in sources.values()):
+        from discreet.engines._spark import open_spark  # noqa: PLC0415 - optional engine
+
+        if not all(_is_spark(s) for s in sources.values()):
+            raise SchemaError("tables of one policy must live in one Spark session")
+        return open_spark(sources, policy, timeout=timeout)
     databases = {name: s for name, s in sources.items() if _is_postgres(s)}
     if databases:
         from discreet.engines._postgres import open_postgres  # noqa: PLC0415 - optional engine
@@ -111,7 +121,8 @@ def is_database(source: Any) -> bool:
     """Whether a source holds several tables, found by name."""
     if isinstance(source, str | Path):
         return is_duckdb_file(source) or _is_postgres(source)
-    return _is_postgres(source) or module(source).startswith(("duckdb", "_duckdb"))
+    known = module(source).startswith(("duckdb", "_duckdb"))
+    return known or _is_postgres(source) or is_spark_session(source)
 
 
 def is_duckdb_file(source: str | Path) -> bool:
@@ -123,6 +134,17 @@ def _is_postgres(source: Any) -> bool:
     if isinstance(source, str):
         return source.startswith(("postgresql://", "postgres://"))
     return module(source).startswith("psycopg")
+
+
+def _is_spark(source: Any) -> bool:
+    if isinstance(source, str):
+        return source.startswith(SPARK)
+    return module(source).startswith("pyspark.sql.")
+
+
+def is_spark_session(source: Any) -> bool:
+    """Whether a source is a session and not a data frame."""
+    return _is_spark(source) and not isinstance(source, str) and hasattr(source, "sql")
 
 
 def module(value: Any) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from discreet import policy as pol
-from discreet.engines._dialect import Dialect, DuckDB, Postgres
+from discreet.engines._dialect import Dialect, DuckDB, Postgres, Spark
 from discreet.engines._protocol import Engine, Fanouts
 from discreet.engines._render import Source
 from discreet.engines._statements import Statements
@@ -21,7 +21,11 @@ from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
 from discreet.verify import Table
 
-_DIALECTS: Final[Mapping[str, type[Dialect]]] = {"duckdb": DuckDB, "postgresql": Postgres}
+_DIALECTS: Final[Mapping[str, type[Dialect]]] = {
+    "duckdb": DuckDB,
+    "postgresql": Postgres,
+    "spark": Spark,
+}
 
 
 @dataclass(frozen=True, slots=True)

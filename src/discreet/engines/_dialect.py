@@ -51,6 +51,8 @@ class Dialect(ABC):
     """Suffix of a bare SELECT below which the engine moves nothing."""
     barrier: ClassVar[str] = ""
     """Suffix that keeps a subquery from being merged into the query above."""
+    ranks_in_order: ClassVar[bool] = False
+    """Whether rows cannot be numbered without an order."""
     adds_early: ClassVar[bool] = True
     """Whether rows are added up by raw texts first, where that is possible."""
 
@@ -125,6 +127,10 @@ class Dialect(ABC):
             inside = f"{x} BETWEEN {first} AND {values[-1]}"
             return f"CASE WHEN {inside} THEN {x} - {self.integer(first)} END"
         return self.choose(x, values) if len(values) <= _FEW else self.lookup(x, values)
+
+    @abstractmethod
+    def shifted(self, x: str, by: int) -> str:
+        """Bits of an integer from some place on."""
 
     @abstractmethod
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
@@ -239,6 +245,10 @@ class Standard(Dialect):
     def collated(self, text: str) -> str:
         """Name the collation."""
         return f'({text} COLLATE "C")'
+
+    def shifted(self, x: str, by: int) -> str:
+        """Use the operator."""
+        return f"({x} >> {by})"
 
     def trimmed(self, x: str) -> str:
         """Trim each end; the signs to trim come second."""
@@ -466,6 +476,7 @@ class Spark(Dialect):
     narrow = frozenset({"boolean", "tinyint", "smallint", "int", "bigint"})
     # a condition that is not deterministic: neither moved nor passed by; OFFSET 0 is dropped
     fence = " WHERE monotonically_increasing_id() >= 0"
+    ranks_in_order = True
     adds_early = False  # sums of limbs would have to be split once more
 
     def quote(self, *names: str) -> str:
@@ -492,12 +503,17 @@ class Spark(Dialect):
             return f"sum({x})"
         far = max(abs(low), abs(high)) >= 2**44
         pieces = [(f"{x} & {_PIECE - 1}", 0)]
-        pieces += [(f"({x} >> 22) & {_PIECE - 1}", 22), (f"{x} >> 44", 44)] if far else [
-            (f"{x} >> 22", 22)
-        ]  # fmt: skip
+        if far:
+            pieces.append((f"{self.shifted(x, 22)} & {_PIECE - 1}", 22))
+        last = 44 if far else 22
+        pieces.append((self.shifted(x, last), last))
         return " + ".join(
             f"CAST(sum({sql}) AS {self.wide})" + (f" * {2**at}" if at else "") for sql, at in pieces
         )
+
+    def shifted(self, x: str, by: int) -> str:
+        """Call the function: once a statement has said "map", its operator is two signs."""
+        return f"shiftright({x}, {by})"
 
     def part(self, name: str) -> str:
         """Name the day of the week as Spark does."""

@@ -26,7 +26,7 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import TIME_LIMIT, check_joins, check_tables, conceal_errors
+from discreet.engines._protocol import check_joins, check_tables, conceal_errors, time_limit
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
@@ -177,7 +177,7 @@ class DuckDBEngine(Statements):
         """Add up over disjoint sets of units: less memory, the same integers."""
         keys = len(aggregate.keys)
         groups: Groups = {}
-        with self._snapshot(aggregate), _limited(self._connection, self._timeout):
+        with self._snapshot(aggregate), time_limit(self._connection.interrupt, self._timeout):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
                 for row in self._rows(self._filled(aggregate, salt, chunk)):
@@ -211,26 +211,6 @@ class DuckDBEngine(Statements):
         sql, (lock, connection) = self._repeats(public, columns), self._public
         with lock:
             return conceal_errors(lambda: int(connection.execute(sql).fetchall()[0][0]))
-
-
-@contextmanager
-def _limited(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Cancel whatever runs on a connection once the time is over, again and again until the end."""
-    over = threading.Event()
-
-    def watch() -> None:
-        wait = seconds
-        while not over.wait(wait):
-            connection.interrupt()
-            wait = 0.05
-
-    watcher = threading.Thread(target=watch, name=TIME_LIMIT, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def _divisible(aggregate: Aggregate) -> bool:

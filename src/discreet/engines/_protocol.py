@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
 from discreet import policy as pol
@@ -141,6 +143,26 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
         or (own.public and {type(known), type(column)} == {pol.Text, pol.Category})
         for name, column in table.columns.items()
     )
+
+
+@contextmanager
+def time_limit(interrupt: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Cancel whatever runs once the time is over, again and again until the end."""
+    over = threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        while not over.wait(wait):
+            interrupt()
+            wait = 0.05
+
+    watcher = threading.Thread(target=watch, name=TIME_LIMIT, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def conceal_errors(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

@@ -145,7 +145,7 @@ def _encoded(dialect: Dialect, item: Item) -> str:
 
 def _decoded(dialect: Dialect, word: str, below: int, item: Item) -> str:
     t = item.type
-    shifted = f"({word} >> {below})" if below else word
+    shifted = dialect.shifted(word, below) if below else word
     code = f"({shifted} & {dialect.integer(2**item.bits - 1)})"
     if t.nullable:
         code = f"NULLIF({code}, {dialect.integer(t.size)})"

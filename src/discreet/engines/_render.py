@@ -317,6 +317,8 @@ class _Statement:
         upto: str | None = None,
     ) -> str:
         rank = self.fresh("n")
+        if not order and self.dialect.ranks_in_order:
+            order = partition[:1]  # the same for all rows of a window
         ranked = _ranked(body, function, partition, order, rank)
         few = "" if upto is None else f" AND {rank} <= {upto}"
         # not "<=": DuckDB would rewrite that into one heap per unit, slow and out of memory

@@ -103,7 +103,7 @@ class Statements:
         self, aggregate: Aggregate, salt: Salt, chunk: tuple[int, int] | None = None
     ) -> str:
         """Write the statement over some of the units (None: all), ready to run."""
-        return fill(self._proved(aggregate, chunk)[0], salt)
+        return fill(self._proved(aggregate, chunk)[0], salt, self.name)
 
     def _proved(
         self, aggregate: Aggregate, chunk: tuple[int, int] | None = None

@@ -60,7 +60,7 @@ class Casts(Operators):
         if kind == "date" or kind in INSTANTS:
             at = _moment(text, kind)
             return out._replace(lo=at, hi=at)
-        if kind == "json" and not self.duck:
+        if kind == "json" and self.post:
             return _object(text, out)
         if kind == "text":
             return out._replace(literal=True, form=("literal", text))
@@ -78,7 +78,7 @@ class Casts(Operators):
         if kind == "text":
             whole = v.type in INTEGERS or v.type in ("uuid", "enum", "text")
             # PostgreSQL's enumerations have names of their own
-            whole = whole or (v.type == "other" and not self.duck)
+            whole = whole or (v.type == "other" and self.post)
             if not (v.number or whole):
                 raise Unproven(f"the text of {v.type}")
             form = ("number", v.lo, v.hi, v.nan) if v.number else v.form if v.type == "text" else ()
@@ -114,12 +114,18 @@ class Casts(Operators):
             self.fail(f"may leave {out.type}", node, v)
             return out._replace(lo=lo, hi=hi)
         same = v.type in INTEGERS or v.whole
-        ends = (v.lo, v.hi) if same else (_rounded(v.lo, -1, v), _rounded(v.hi, 1, v))
+        ends = (v.lo, v.hi) if same else (self.rounded(v.lo, -1, v), self.rounded(v.hi, 1, v))
         out = out._replace(lo=ends[0], hi=ends[1])
         if same:
             unit = v.unit and v.type in INTEGERS
             return out._replace(far=v.far, id=v.id, fields=v.fields, per=v.per, unit=unit)
         return self.fit(out, node, v)
+
+    def rounded(self, x: Number, way: int, v: Value) -> Number:
+        """End of a range after a cast: doubles to even, decimals away from zero."""
+        if v.type in ("f32", "f64"):
+            return round(x)
+        return math.floor(x) if way < 0 else math.ceil(x)
 
     def _to_double(self, v: Value, node: Node, out: Value) -> Value:
         if v.type == "text":
@@ -161,13 +167,6 @@ class Casts(Operators):
         if v.number and v.hi < INF:
             hi = max(min(hi, round(v.hi)), lo)
         return out._replace(lo=lo, hi=hi, whole=True)
-
-
-def _rounded(x: Number, way: int, v: Value) -> Number:
-    """End of a range after rounding: doubles to even, decimals away from zero."""
-    if v.type in ("f32", "f64"):
-        return round(x)
-    return math.floor(x) if way < 0 else math.ceil(x)
 
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?")

@@ -37,6 +37,7 @@ Number = Any
 INTEGERS: Final[dict[str, tuple[int, int]]] = {
     **{f"i{n}": (-(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in (8, 16, 32, 64, 128)},
     **{f"u{n}": (0, 2**n - 1) for n in (8, 16, 32, 64)},
+    "d38": (1 - 10**38, 10**38 - 1),  # Spark's DECIMAL(38,0)
 }
 _SHARED: Final = {
     "SMALLINT": "i16", "INTEGER": "i32", "BIGINT": "i64", "BOOLEAN": "bool", "DATE": "date",
@@ -55,12 +56,21 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "JSONB": "json",
         "BIT": "bit",
     },
+    "spark": {
+        "BOOLEAN": "bool", "TINYINT": "i8", "SMALLINT": "i16", "INT": "i32", "INTEGER": "i32",
+        "BIGINT": "i64", "FLOAT": "f32", "DOUBLE": "f64", "DECIMAL": "dec", "STRING": "text",
+        "DATE": "date", "TIMESTAMP": "tz", "TIMESTAMP_NTZ": "ts",
+    },
 }  # fmt: skip
 """Names of types, as engines print them and as statements spell them."""
 INSTANTS: Final = frozenset({"ts", "tz", "ts_s", "ts_ms", "ts_ns", "tz_ns"})
 TEXTS: Final = frozenset({"text", "enum"})
 NUMBERS: Final = frozenset(INTEGERS) | {"f32", "f64", "dec", "num"}
-DAYS: Final = {"duckdb": (-2147483646, 2147483646), "postgresql": (-2440588, 2145042905)}
+DAYS: Final = {
+    "duckdb": (-2147483646, 2147483646),
+    "postgresql": (-2440588, 2145042905),
+    "spark": (-(2**31), 2**31 - 1),
+}
 """Finite dates, in days since 1970."""
 EPOCH: Final = (-211_813_488_000 * 10**6, 9_224_318_016_000 * 10**6)
 """Finite instants of PostgreSQL, in microseconds since 1970."""
@@ -245,6 +255,8 @@ _NATIVE: Final = re.compile(r"([A-Z0-9_ ]+?)(?:\(([^()]*)\))?( WITH(?:OUT)? TIME
 def named_type(name: str, parameters: tuple[str, ...], dialect: str) -> tuple[str, tuple[Any, ...]]:
     """Type of a name in a statement or a catalogue, and what its parameters say."""
     kind = NAMES[dialect].get(name)
+    if kind is None and dialect == "spark" and name.startswith("STRING COLLATE "):
+        return "collated", ()  # a text that its own collation compares, until it is given another
     if kind is None:
         raise Unproven(f"type {name}")
     if kind == "enum":
@@ -253,6 +265,8 @@ def named_type(name: str, parameters: tuple[str, ...], dialect: str) -> tuple[st
         return kind, ("enum", len(parameters))
     if kind == "dec":
         width, scale = (int(p) for p in parameters or ("18", "3"))
+        if dialect == "spark" and (width, scale) == (38, 0):
+            return "d38", ()
         return kind, (width, scale)
     if kind == "bit":
         return kind, parameters

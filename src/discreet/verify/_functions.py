@@ -29,7 +29,7 @@ class Functions(Casts):
         part, inner = node.args
         v = self.value(inner, scope, facts)
         out = Value("i64" if self.duck else "num", null=v.null, dep=v.dep)
-        if part == "epoch" and not self.duck and v.type in ("ts", "tz"):
+        if part == "epoch" and self.post and v.type in ("ts", "tz"):
             lo, hi = (x if abs(x) == INF else Fraction(x, 10**6) for x in (v.lo, v.hi))
             return out._replace(lo=lo, hi=hi)
         if v.type != "date":
@@ -77,12 +77,15 @@ class Functions(Casts):
         if v.type not in INTEGERS and not (v.type == "num" and v.whole and v.size < INF):
             raise Unproven(f"the sum of {v.type}")
         per = v.per or (v.lo, v.hi)
-        kind = "i128" if self.duck else "i64" if v.type in ("i16", "i32") else "num"
-        lo, hi = min(per[0], 0) * ROWS, max(per[1], 0) * ROWS
+        lo, hi = min(per[0], 0) * self.most_rows, max(per[1], 0) * self.most_rows
         empty = "null" in v.form or (v.null and not v.per)
-        out = out._replace(type=kind, lo=lo, hi=hi, null=True, per=per,
+        out = out._replace(type=self.sum_of(v), lo=lo, hi=hi, null=True, per=per,
                            form=("sum", "null" if empty else ""))  # fmt: skip
         return self.fit(out, node, v)
+
+    def sum_of(self, v: Value) -> str:
+        """Type of a sum."""
+        return "i128" if self.duck else "i64" if v.type in ("i16", "i32") else "num"
 
     def _f_coalesce(self, values: list[Value], node: Node, out: Value) -> Value:
         v = self.chosen([(x, True) for x in values], node, out.dep)

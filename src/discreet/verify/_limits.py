@@ -43,11 +43,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from discreet.verify._domain import INF, INTEGERS, ROWS, Number, Value, column
+from discreet.verify._domain import INF, INTEGERS, Number, Value, column
 from discreet.verify._functions import Functions
 from discreet.verify._read import From, Join, Node, Select, Unproven
 from discreet.verify._rules import NOTHING, Scope
-from discreet.verify._walk import aggregates, all_of, is_fence, sums
+from discreet.verify._spark import Spark
+from discreet.verify._walk import aggregates, all_of, sums
 
 Tokens = frozenset[int]
 Columns = tuple[tuple[str, str, Value], ...]
@@ -218,7 +219,7 @@ class Statement:
         tables: Mapping[str, Table],
         fanouts: Mapping[tuple[str, frozenset[str]], int],
     ) -> None:
-        self.rules = Functions(dialect)
+        self.rules = Spark(dialect) if dialect == "spark" else Functions(dialect)
         self.dialect = dialect
         self.tables = tables
         self.fanouts = fanouts
@@ -336,11 +337,12 @@ class Statement:
 
     def select(self, select: Select) -> tuple[_Rows, list[Value] | None, list[Value]]:
         """Relation that a SELECT makes; its groups, if it adds up; its outputs."""
-        rows = self.source(select.source, fenced=is_fence(select))
+        fenced = self.rules.fence(select)
+        rows = self.source(select.source, fenced=fenced)
         for join in select.joins:
             rows = self.joined(rows, join)
         scope = Scope(rows.columns)
-        if select.where is not None:
+        if select.where is not None and not fenced:
             before, rows = rows.columns, self.filtered(rows, select.where, scope)
             scope = scope if rows.columns is before else Scope(rows.columns)
         group = None
@@ -523,7 +525,8 @@ class Statement:
         per = [self.rules.value(n, scope, NOTHING) for n in partition]
         by = [self.rules.value(n, scope, NOTHING) for n in order]
         token = self.token()
-        v = Value("i64", 1, ROWS, null=False, whole=True, id=token, dep=frozenset((token,)),
+        kind, most = self.rules.rank
+        v = Value(kind, 1, most, null=False, whole=True, id=token, dep=frozenset((token,)),
                   form=("rank",))  # fmt: skip
         if not rows.private:
             return rows, v, None

@@ -130,7 +130,7 @@ class Operators(Rules):
             self.fail("division by zero", node, a, b)
             return unknown
         if INF in (-x[0], x[1], -y[0], y[1]):
-            if not self.duck:
+            if self.post:
                 self.fail("a double may overflow", node, a, b)
             return unknown
         match sign:
@@ -144,7 +144,7 @@ class Operators(Rules):
                 ends = [p / q for p in x for q in y]
             case _:
                 raise Unproven(f"{sign} of doubles")
-        if not self.duck:
+        if self.post:
             self._flow(sign, a, b, max(*ends, *(-e for e in ends)), node)
         return out._replace(lo=min(ends), hi=max(ends))
 
@@ -175,7 +175,7 @@ class Operators(Rules):
         if a.type not in ("i32", "i64") or b.type not in ("i32", "i64"):
             raise Unproven(f"{a.type} {sign} {b.type}")
         if sign == "#":
-            if self.duck:
+            if not self.post:
                 raise Unproven("# is not an operator here")
             return self._xor(a, b, node, out)
         if sign == "&":

@@ -37,7 +37,7 @@ def prove(
     sql
         The statement, with placeholders (``:salt0``, ``:offset``) for the salt.
     dialect
-        ``"duckdb"`` or ``"postgresql"``.
+        ``"duckdb"``, ``"postgresql"`` or ``"spark"``.
     tables
         The sources, by their names exactly as they stand in the statement.
     fanouts
@@ -51,7 +51,7 @@ def prove(
         statement and on types alone.
     """
     try:
-        readings = Statement(dialect, tables, fanouts or {}).readings(read(sql))
+        readings = Statement(dialect, tables, fanouts or {}).readings(read(sql, dialect))
     except Unproven as why:
         reason = str(why)
     except Exception as why:  # noqa: BLE001 - what the rules did not foresee is not proved

@@ -19,17 +19,27 @@ from typing import Any, Final, NoReturn, Protocol
 PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""
 
-_TOKEN: Final = re.compile(
-    r"""[ \n]*(?:
-      (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
-    | (?P<string>'(?:[^']|'')*')
-    | (?P<quoted>"(?:[^"]|"")+")
-    | (?P<hole>:[a-z][a-z0-9_]*)
-    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<sign>->>|<=|>=|<>|\|\||>>|<<|//|[-+*/%&\#=<>(),.\[\]:])
-    )""",
-    re.VERBOSE | re.ASCII,
-)
+
+def _tokens(string: str, quoted: str, signs: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"""[ \n]*(?:
+          (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
+        | (?P<string>{string})
+        | (?P<quoted>{quoted})
+        | (?P<hole>:[a-z][a-z0-9_]*)
+        | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+        | (?P<sign>{signs}|<=|>=|<>|>>|<<|[-+*/%&=<>(),.])
+        )""",
+        re.VERBOSE | re.ASCII,
+    )
+
+
+_STANDARD: Final = _tokens(
+    r"'(?:[^']|'')*'", r'"(?:[^"]|"")+"', r"->>|\|\||//|[\#\[\]:]"
+)  # fmt: skip
+# in Spark a backslash escapes, and whatever a dollar sign begins is replaced before it is read
+_SPARK: Final = _tokens(r"'(?:[^'\\$]|\\[\\']|\\u0024)*'", r"`(?:[^`$]|``)+`", r"\^")
+_ESCAPED: Final = re.compile(r"\\(u0024|.)")
 _KEYWORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -39,9 +49,9 @@ _KEYWORDS: Final = frozenset(
     )
 )
 _COMPARISONS: Final = frozenset({"=", "<>", "<", ">", "<=", ">="})
-_BITS: Final = frozenset({">>", "<<", "&", "#", "||", "->>"})
+_BITS: Final = frozenset({">>", "<<", "&", "#", "^", "||", "->>"})
 _SUMS: Final = frozenset({"+", "-"})
-_PRODUCTS: Final = frozenset({"*", "/", "//", "%"})
+_PRODUCTS: Final = frozenset({"*", "/", "//", "%", "div"})
 _OPERATORS: Final = _COMPARISONS | _BITS | _SUMS | _PRODUCTS
 _SPECIAL: Final = frozenset(
     re.findall(
@@ -103,9 +113,9 @@ class Select:
     """Whether it ends with ``OFFSET 0``: nothing from above is moved below it."""
 
 
-def read(sql: str) -> Select:
+def read(sql: str, dialect: str = "duckdb") -> Select:
     """Read one statement, whole."""
-    return _Reader(sql).statement()
+    return _Reader(sql, dialect).statement()
 
 
 class Numbers(Protocol):
@@ -114,7 +124,7 @@ class Numbers(Protocol):
     def __getitem__(self, name: str, /) -> int: ...
 
 
-def fill(sql: str, values: Numbers) -> str:
+def fill(sql: str, values: Numbers, dialect: str = "duckdb") -> str:
     """Put numbers in place of the placeholders of a proved statement.
 
     What runs is then the text that was proved, but for numbers that the proof
@@ -124,7 +134,7 @@ def fill(sql: str, values: Numbers) -> str:
     'SELECT u * CAST(5 AS BIGINT) FROM t'
     """
     written, end = [], 0
-    for kind, text, start, stop in _scan(sql):
+    for kind, text, start, stop in _scan(sql, dialect):
         if kind != "hole":
             continue
         value = values[text[1:]]
@@ -135,9 +145,9 @@ def fill(sql: str, values: Numbers) -> str:
     return "".join([*written, sql[end:]])
 
 
-def _scan(sql: str) -> list[tuple[str, str, int, int]]:
+def _scan(sql: str, dialect: str) -> list[tuple[str, str, int, int]]:
     out, last, operator = [], 0, False
-    for found in _TOKEN.finditer(sql):
+    for found in (_SPARK if dialect == "spark" else _STANDARD).finditer(sql):
         kind = found.lastgroup
         assert kind is not None
         if found.start() != last:
@@ -155,14 +165,16 @@ def _scan(sql: str) -> list[tuple[str, str, int, int]]:
 
 
 class _Reader:
-    def __init__(self, sql: str) -> None:
+    def __init__(self, sql: str, dialect: str) -> None:
+        self.spark = dialect == "spark"
         self.texts = []
         self.kinds = []
-        for kind, text, _, _ in _scan(sql):
+        for kind, text, _, _ in _scan(sql, dialect):
             # a sign or a keyword is its own kind
             if kind == "word":
                 upper = text.upper()
-                self.kinds.append(upper if upper in _KEYWORDS else kind)
+                sign = self.spark and text == "div"
+                self.kinds.append(upper if upper in _KEYWORDS else text if sign else kind)
             else:
                 self.kinds.append(text if kind == "sign" else kind)
             self.texts.append(text)
@@ -201,6 +213,12 @@ class _Reader:
         near = " ".join(self.texts[self.at : self.at + 4])
         raise Unproven(f"cannot read on at: {near[:80]}")
 
+    def plain(self, text: str) -> str:
+        """Text that a string literal stands for."""
+        if self.spark:
+            return _ESCAPED.sub(lambda m: "$" if m[1] == "u0024" else m[1], text[1:-1])
+        return text[1:-1].replace("''", "'")
+
     def need(self, found: bool) -> None:
         if not found:
             self.fail()
@@ -209,7 +227,7 @@ class _Reader:
         kind, text = self.kinds[self.at], self.texts[self.at]
         # engines fold the case of bare names in different ways
         if kind == "quoted":
-            text = text[1:-1].replace('""', '"')
+            text = text[1:-1].replace(text[0] * 2, text[0])
         elif kind != "word" or not _NAME.fullmatch(text) or text in _SPECIAL:
             self.fail()
         self.at += 1
@@ -318,7 +336,7 @@ class _Reader:
                 "and", self.node("compare", ">=", left, low), self.node("compare", "<=", left, high)
             )
         if self.take("LIKE"):
-            pattern = self.text("string")[1:-1].replace("''", "'")
+            pattern = self.plain(self.text("string"))
             self.need(self.take("ESCAPE") and self.text("string") == "'!'")
             return self.node("like", left, pattern)
         if self.take("IN"):
@@ -340,6 +358,8 @@ class _Reader:
         found, loose = self.sum()
         while (sign := self.kinds[self.at]) in _BITS:
             self.at += 1
+            # what these mean in Spark depends on the words before them
+            self.need(not (self.spark and sign in (">>", "<<")))
             right, also = self.sum()
             if loose or also:
                 raise Unproven("bit and arithmetic operators mixed without parentheses")
@@ -374,7 +394,8 @@ class _Reader:
                 self.need(self.take("]"))
                 found = self.node("call", "substr", found, first, last)
             elif self.take("COLLATE"):
-                self.need(self.text("quoted") == '"C"')
+                name = self.text("word" if self.spark else "quoted")
+                self.need(name == ("UTF8_BINARY" if self.spark else '"C"'))
                 found = self.node("collate", found)
             else:
                 return found
@@ -387,7 +408,7 @@ class _Reader:
         if kind == "number":
             return self.node("number", text)
         if kind == "string":
-            return self.node("string", text[1:-1].replace("''", "'"))
+            return self.node("string", self.plain(text))
         if kind == "hole":
             return self.node("hole", text[1:])
         if kind == "(":
@@ -460,6 +481,8 @@ class _Reader:
         if distinct:
             name += " distinct"
         if not self.take("OVER"):
+            if self.spark and name == "shiftright" and len(arguments) == 2:
+                return self.node("bit", ">>", *arguments)
             return self.node("call", name, *arguments)
         self.need(not arguments and self.take("("))
         self.need(self.take("PARTITION", "BY"))
@@ -487,7 +510,7 @@ class _Reader:
                 kind = self.kinds[self.at]
                 self.need(kind in ("number", "string"))
                 text = self.text(kind)
-                parameters.append(text[1:-1].replace("''", "'") if kind == "string" else text)
+                parameters.append(self.plain(text) if kind == "string" else text)
                 if not self.take(","):
                     break
             self.need(self.take(")"))

@@ -19,6 +19,7 @@ from typing import Any, Final
 from discreet.verify._domain import (
     INF,
     INTEGERS,
+    ROWS,
     TEXTS,
     VOID,
     Fact,
@@ -28,7 +29,8 @@ from discreet.verify._domain import (
     meet,
     narrowed,
 )
-from discreet.verify._read import PRIME, Node, Unproven
+from discreet.verify._read import PRIME, Node, Select, Unproven
+from discreet.verify._walk import bare
 
 _FLIPPED: Final = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>"}
 _OPPOSITE: Final = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "=": "<>", "<>": "="}
@@ -58,10 +60,14 @@ class Scope:
 class Rules:
     """Evaluates leaves, conditions and CASE in the domain of :mod:`discreet.verify._domain`."""
 
+    most_rows: int = ROWS
+    """Rows that sums are shown to hold."""
+    rank: tuple[str, int] = ("i64", ROWS)
+    """Type of the number of a row in its window, and the largest."""
+
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
-        self.duck = dialect == "duckdb"
-        self.cut = "//" if self.duck else "/"  # the quotient of integers
+        self.duck, self.post = dialect == "duckdb", dialect == "postgresql"
         self.dead = False
         self.work = 0
         self.constants: dict[Node, Value] = {}
@@ -76,6 +82,20 @@ class Rules:
             "isnull": self._isnull,
             "like": self._like,
         }
+
+    @property
+    def cut(self) -> str:
+        """The quotient of integers."""
+        return "//" if self.duck else "/"
+
+    @property
+    def integers(self) -> tuple[str, ...]:
+        """Types of integers in which two of them meet, narrow ones first."""
+        return ("i16", "i32", "i64", "i128")[: 4 if self.duck else 3]
+
+    def fence(self, select: Select) -> bool:
+        """Whether a SELECT hands on columns behind a fence, and does nothing else."""
+        return select.fence and select.where is None and bare(select)
 
     def value(self, node: Node, scope: Scope, facts: Facts) -> Value:
         """Value of an expression where `facts` hold."""
@@ -149,15 +169,15 @@ class Rules:
     def _number(self, node: Node, scope: Scope, facts: Facts) -> Value:  # noqa: ARG002 - one face
         text = node.args[0]
         if not text.lstrip("-").isdigit():
-            if self.duck:
+            if not self.post:
                 raise Unproven("a literal with a point")
             exact = Fraction(text)
             return Value("num", exact, exact, null=False, far=abs(exact), literal=True)
         n = int(text)
-        fitting = [k for k in ("i32", "i64", "i128") if INTEGERS[k][0] <= n <= INTEGERS[k][1]]
-        if self.duck and not fitting:
-            raise Unproven("a literal beyond 128 bits")
-        kind = fitting[0] if fitting and (self.duck or fitting[0] != "i128") else "num"
+        fitting = [k for k in self.integers[1:] if INTEGERS[k][0] <= n <= INTEGERS[k][1]]
+        if not (fitting or self.post):
+            raise Unproven("a literal beyond the widest integers")
+        kind = fitting[0] if fitting else "num"
         return Value(kind, n, n, null=False, far=abs(n), whole=True, literal=True)
 
     def _column(self, node: Node, scope: Scope, facts: Facts) -> Value:  # noqa: ARG002 - one face
@@ -200,7 +220,7 @@ class Rules:
         """Two values as they are compared or chosen from, and their common type."""
         if "null" in (a.type, b.type):
             return a, b, a.type if b.type == "null" else b.type
-        if not self.duck and a.type != b.type:
+        if self.post and a.type != b.type:
             # PostgreSQL reads a bare string as whatever stands beside it
             if b.type == "text" and b.literal:
                 b = self.parsed(b.form[1], a.type, node)
@@ -242,7 +262,7 @@ class Rules:
             for x, y in ((a, b), (b, a)):
                 if x.literal and INTEGERS[y.type][0] <= x.lo and x.hi <= INTEGERS[y.type][1]:
                     return y.type
-        for kind in ("i16", "i32", "i64", "i128")[: 4 if self.duck else 3]:
+        for kind in self.integers:
             if all(INTEGERS[kind][0] <= INTEGERS[k][0] and INTEGERS[k][1] <= INTEGERS[kind][1]
                    for k in kinds):  # fmt: skip
                 return kind

@@ -5,10 +5,10 @@ from __future__ import annotations
 from discreet.verify._read import Node, Select
 
 
-def is_fence(select: Select) -> bool:
-    """Whether a SELECT hands on columns behind a fence, and does nothing else."""
-    bare = all(node.kind in ("column", "number") for node, _ in select.items)
-    return select.fence and bare and not (select.joins or select.where or select.group)
+def bare(select: Select) -> bool:
+    """Whether a SELECT computes, joins and adds up nothing."""
+    plain = all(node.kind in ("column", "number") for node, _ in select.items)
+    return plain and not (select.joins or select.group)
 
 
 def all_of(node: Node) -> list[Node]:

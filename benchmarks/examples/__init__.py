@@ -1,0 +1,1 @@
+"""Worked examples that are too large for the tests."""

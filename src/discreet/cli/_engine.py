@@ -1,0 +1,58 @@
+"""``discreet engine``: the conformance kit on an engine that a URL names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from discreet.cli._options import Json
+from discreet.cli._outcome import Reply, deliver
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+engine_app = typer.Typer(
+    help="Engines: does one give the reference's integers?",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+
+@engine_app.callback()
+def _group() -> None:
+    """Keep the group a group, though it has one command."""
+
+
+@engine_app.command()
+def check(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL", help="duckdb:, postgresql://…, spark://, sc://HOST, or module:function."
+        ),
+    ],
+    *,
+    rows: Annotated[int, typer.Option(min=1, help="Made-up rows.")] = 400,
+    every: Annotated[int, typer.Option(min=1, help="Ask every n-th case only.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Put made-up rows into an engine, ask everything, and compare with the reference."""
+    deliver("engine check", lambda: _checked(url, rows, every), as_json=as_json)
+
+
+def _checked(url: str, rows: int, every: int) -> Reply:
+    from discreet import testing  # noqa: PLC0415 - only for this command
+    from discreet.cli._console import grid, say, show_table, working  # noqa: PLC0415 - as above
+
+    with working("asking the engine and the reference"):
+        report = testing.check_url(url, rows=rows, every=every)
+    found = [{"check": c.name, "passed": c.passed, "words": c.words} for c in report.checks]
+
+    def show(console: Console) -> None:
+        lines = [["pass" if c.passed else "FAIL", c.name, c.words] for c in report.checks]
+        show_table(console, grid(["", "check", "what was seen"], lines, keys=2))
+        console.print()
+        say(console, "nothing found" if report.ok else f"{len(report.failures)} found")
+
+    return Reply({"ok": report.ok, "checks": found}, show, found=not report.ok)

@@ -1,0 +1,265 @@
+# ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
+"""Spark: the engine for data that one machine does not hold.
+
+Whatever runs is a text handed to ``session.sql`` and collected by ``toArrow``: no JVM
+object, no RDD and no function of ours on the workers. So classic sessions, Spark Connect and
+servers that offer nothing else work alike. Limits per unit are windows; no row of a
+private table is collected.
+
+A statement is written so that it means the same with ``spark.sql.ansi.enabled`` and without.
+Two things it takes from the session. Its clock is set to UTC for the time of each statement.
+Whether a backslash escapes in a string is tried when the engine is opened.
+
+Plain are Parquet folders and tables of the catalogue in a file format that stores types. A
+view or a data frame may do anything while it is read: it is read behind a fence, and once as
+a whole when opened. Public tables are collected when opened: what was measured of them stays
+true.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any, Final
+
+from discreet import policy as pol
+from discreet.engines._connect import SPARK, is_spark_session
+from discreet.engines._dialect import Spark
+from discreet.engines._java import local_session
+from discreet.engines._physical import Found, Physical, families
+from discreet.engines._privately import no_core_dumps
+from discreet.engines._protocol import SERVER, check_tables, conceal_errors, time_limit
+from discreet.engines._statements import Statements
+from discreet.errors import SchemaError
+from discreet.plan import Aggregate, Groups, Salt, Scan
+
+_SQL: Final = Spark()
+_ZONE: Final = "spark.sql.session.timeZone"
+_FAMILIES: Final = families(
+    {
+        Physical.INTEGER: "tinyint, smallint, int, bigint",
+        Physical.FLOAT: "float, double",
+        Physical.DECIMAL: "decimal",
+        Physical.TEXT: "string, varchar, char",
+        Physical.BOOLEAN: "boolean",
+        Physical.DATE: "date",
+        Physical.TIMESTAMP: "timestamp, timestamp_ntz",
+    }
+)
+_STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
+_KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
+_LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+"""One for each session: its clock must not be set back while another engine reads it."""
+
+
+class SparkEngine(Statements):
+    """Executes aggregates in Spark.
+
+    Parameters
+    ----------
+    session
+        A session, classic or Connect.
+    policy
+        Tables and their public domains.
+    tables
+        SQL name of each table of the policy, and whether it is computed while it is read.
+    cleanup
+        Called when the engine is closed.
+    places
+        What private tables are read from.
+    timeout
+        Seconds after which a question is cancelled.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        session: Any,
+        policy: pol.Policy,
+        tables: Mapping[str, tuple[str, bool]],
+        cleanup: Callable[[], None],
+        *,
+        places: tuple[str, ...] = (),
+        timeout: float = 600.0,
+    ) -> None:
+        self._dialect = _SQL
+        self._session = session
+        self._timeout = timeout
+        self._cleanup = weakref.finalize(self, cleanup)
+        self.places = places
+        found = {n: (sql, columns_of(session, n, sql), c) for n, (sql, c) in tables.items()}
+        self._hold(policy, found)
+
+    def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        """Return one tuple of exact integers per group."""
+        check_tables(aggregate, self._policy)
+        sql, keys = self._filled(aggregate, salt), len(aggregate.keys)
+        rows = conceal_errors(lambda: self._rows(sql))
+        groups = {row[:keys]: tuple(int(v) for v in row[keys:]) for row in rows}
+        return dict(sorted(groups.items()))
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with _limited(self._session, self._timeout):
+            return collected(self._session, sql)
+
+    def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
+        return conceal_errors(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
+
+
+def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
+    """Rows of a statement, with the session's clock at UTC."""
+    with _utc(session):
+        table = session.sql(sql).toArrow()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@contextmanager
+def _utc(session: Any) -> Iterator[None]:
+    with _LOCKS.setdefault(session, threading.RLock()):
+        before = session.conf.get(_ZONE)
+        if before != "UTC":
+            session.conf.set(_ZONE, "UTC")
+        try:
+            yield
+        finally:
+            if before != "UTC":
+                session.conf.set(_ZONE, before)
+
+
+@contextmanager
+def _limited(session: Any, seconds: float) -> Iterator[None]:
+    """Cancel what this thread runs once the time is over."""
+    tag = f"discreet-{secrets.token_hex(8)}"
+    session.addTag(tag)
+    try:
+        with time_limit(partial(session.interruptTag, tag), seconds):
+            yield
+    finally:
+        session.removeTag(tag)
+
+
+def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
+    """Physical columns of what can be read under a name."""
+    fields = None
+    with suppress(Exception):  # whatever it says, the table is not there
+        fields = session.sql(f"SELECT * FROM {sql}").schema.fields
+    if fields is None:
+        raise SchemaError(
+            f"the Spark session has no table {name!r} that it can read",
+            hint=f'source = "spark://catalog.schema.{name}"',
+        )
+    found = {
+        f.name: Found(f.name, family(f.dataType.simpleString()), f.dataType.simpleString())
+        for f in fields
+    }
+    folded = [n.lower() for n in found]
+    twice = next((n for n in found if folded.count(n.lower()) > 1), None)
+    if twice is not None:
+        raise SchemaError(f"column {twice!r} of table {name!r}: Spark takes its capitals for small")
+    variable = next((n for n in (*found, sql) if "$" in n), None)
+    if variable is not None:
+        raise SchemaError(f"the name {variable!r} has a dollar sign, which Spark may replace")
+    return found
+
+
+def family(native: str) -> Physical:
+    """Family of a Spark type, by its short name."""
+    return _FAMILIES.get(re.split(r"[( ]", native, maxsplit=1)[0], Physical.OTHER)
+
+
+def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) -> SparkEngine:
+    """Open tables of the catalogue, folders and data frames of one session."""
+    if any(table.numbers for table in policy.tables.values()):
+        raise SchemaError("numbers says how a CSV file writes them; this source is Spark")
+    session = _session_of(given)
+    _understood(session)
+    with ExitStack() as stack:
+        stack.enter_context(no_core_dumps())
+        tables: dict[str, tuple[str, bool]] = {}
+        places: list[str] = []
+        for name, source in given.items():
+            table = policy.tables[name]
+            sql, computed, place = _named(session, table, source, stack)
+            if table.public:
+                sql, computed = _copied(session, table, sql, stack), False
+            elif place:
+                places.append(place)
+            tables[name] = sql, computed
+        later = stack.pop_all()
+        stack.callback(later.close)
+        engine = SparkEngine(
+            session, policy, tables, later.close, places=tuple(places), timeout=timeout
+        )
+        stack.pop_all()
+    return engine
+
+
+def _session_of(given: Mapping[str, Any]) -> Any:
+    own = [s if is_spark_session(s) else s.sparkSession for s in given.values()
+           if not isinstance(s, str)]  # fmt: skip
+    if any(session is not own[0] for session in own):
+        raise SchemaError("tables of one policy must live in one Spark session")
+    return own[0] if own else local_session()
+
+
+def _understood(session: Any) -> None:
+    """See that the session reads a statement as it is meant."""
+    version, sign = collected(session, r"SELECT version(), '\\'")[0]
+    if int(version.split(".")[0]) < 4:
+        raise SchemaError(f"Spark {version.split(' ')[0]} is too old; from 4.0 on it is an engine")
+    if sign != "\\":
+        raise SchemaError(
+            "the Spark session reads backslashes in strings as they stand",
+            hint='spark.conf.set("spark.sql.parser.escapedStringLiterals", "false")',
+        )
+
+
+def _named(
+    session: Any, table: pol.Table, source: Any, stack: ExitStack
+) -> tuple[str, bool, str | None]:
+    """SQL name of a source, whether it is computed, and what it is read from."""
+    if not isinstance(source, str) and not is_spark_session(source):
+        return _viewed(session, source, stack), True, None
+    text = source if isinstance(source, str) else table.source or table.name
+    text = text.removeprefix(SPARK)
+    if "/" in text:
+        return f"parquet.{_SQL.quote(text)}", False, None if "://" in text else text
+    sql = _SQL.quote(*text.split("."))
+    told = {}
+    with suppress(Exception):  # reported when its columns are asked for
+        told = {row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")}
+    stored = told.get("Type") in _KINDS and str(told.get("Provider")).lower() in _STORED
+    place = told.get("Location") if stored else None
+    return sql, not stored, f"{SERVER}{place}" if place else None
+
+
+def _viewed(session: Any, frame: Any, stack: ExitStack) -> str:
+    """Name a data frame."""
+    name = f"discreet_{secrets.token_hex(8)}"
+    frame.createTempView(name)
+    stack.callback(_forget, weakref.ref(session), name)
+    return _SQL.quote(name)
+
+
+def _forget(session: weakref.ref[Any], name: str) -> None:
+    """Drop a view, unless its session is gone, and the view with it."""
+    held = session()
+    if held is not None:
+        held.catalog.dropTempView(name)
+
+
+def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
+    """Hold the rows of a public table as they are now."""
+    found = columns_of(session, table.name, sql)
+    needed = ", ".join(_SQL.quote(c) for c in table.columns if c in found) or "1 AS nothing"
+    with suppress(Exception), _utc(session):  # engine messages are nobody's business
+        query = session.sql(f"SELECT {needed} FROM {sql}")
+        frame = session.createDataFrame(query.toArrow(), schema=query.schema)
+        return _viewed(session, frame, stack)
+    raise SchemaError(f"the source of table {table.name!r} cannot be read")

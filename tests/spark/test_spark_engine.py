@@ -1,0 +1,196 @@
+"""Spark gives the integers of the reference, and reads what it is given as it is meant."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import discreet as dc
+from discreet import audit, engines, plan
+from discreet import policy as pol
+from discreet.audit import _nasty
+from discreet.audit._engine_kit import SALT, _expected, _refused, cases
+from discreet.errors import SchemaError, UnsupportedQueryError
+from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
+from discreet.plan import expr as ex
+
+ONE = Measure(MeasureKind.SUM, ex.Constant.number(1))
+
+
+def check_cases(kit, sources, every, start=0, size=40):
+    """Every n-th case of the kit, many to a statement, against the reference."""
+    chosen = [c for c in enumerate(cases()) if c[0] % every == start]
+    seen = 0
+    for key in {tuple(sorted(c.choices.items())) for _, c in chosen}:
+        engine = engines.connect(sources, _nasty.policy(**dict(key)))
+        own = [(i, c.aggregate) for i, c in chosen if tuple(sorted(c.choices.items())) == key]
+        own = [(i, a) for i, a in own if not _refused(engine, a)]
+        for part in itertools.batched(own, size) if hasattr(itertools, "batched") else [own]:
+            answers = kit.together(engine, [a for _, a in part])
+            for (index, asked), found in zip(part, answers, strict=True):
+                assert found == _expected(400, index), engine.sql(asked)
+            seen += len(part)
+        engine.close()
+    return seen
+
+
+@pytest.mark.usefixtures("spark")
+def test_cases_of_every_kind_agree(kit, nasty_folders):
+    assert check_cases(kit, nasty_folders, every=53, start=3) > 12
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("start", range(8))
+def test_all_cases_agree(kit, nasty_folders, start):
+    assert check_cases(kit, nasty_folders, every=8, start=start) > 90
+
+
+def test_the_kit_runs_on_data_frames(spark):
+    """A data frame is computed while it is read: a fence, and one look at all of it."""
+    frames = {}
+
+    def connect(held, policy):
+        if not frames:
+            frames.update({n: spark.createDataFrame(t).cache() for n, t in held.arrow().items()})
+        return engines.connect(frames, policy)
+
+    report = audit.check_engine(connect, rows=60, every=211)
+    assert report.ok, report
+
+
+COLUMNS = [
+    pol.Category("c", ["it's", "a\\b", "${x}", 'say "x"', "é"], other="-"),
+    pol.Real("x", -100, 100, "0.5"),
+    pol.Integer("big", -(2**62) + 1, 2**62 - 1),
+    pol.Integer("mid", -(2**40), 2**40),
+    pol.Date("d", "1960-01-01", "2030-12-31"),
+    pol.Timestamp("t", "1960-01-01", "2030-12-31", 60),
+    pol.Timestamp("z", "1960-01-01", "2030-12-31", 60),
+    pol.Integer("p", 0, 9),
+    pol.Text("w"),
+]
+_DAY = dt.datetime(2024, 2, 29, 23, 59, 30)  # noqa: DTZ001 - naive on purpose
+ROWS = [
+    {"id": i % 5, "c": c, "x": x, "big": big, "mid": big % 2**40 - 2**39, "d": _DAY.date(),
+     "t": _DAY, "z": _DAY.replace(tzinfo=dt.UTC), "p": Decimal("2.500"), "w": w}
+    for i, (c, x, big, w) in enumerate([
+        ("it's", 0.25, 2**62, "A"), ("a\\b", 0.75, 2**62, "a"), ("${x}", -0.25, 2**62, " a "),
+        ('say "x"', 2.25, 2**63 - 1, "b"), ("é", float("nan"), 2**63 - 1, None),
+        ("E\u0301", float("inf"), -(2**63), "a"), (None, -0.0, -(2**62), "ä"),
+    ])
+]  # fmt: skip
+SCHEMA = pa.schema({
+    "id": pa.int64(), "c": pa.string(), "x": pa.float64(), "big": pa.int64(), "mid": pa.int64(),
+    "d": pa.date32(), "t": pa.timestamp("us"), "z": pa.timestamp("us", "UTC"),
+    "p": pa.decimal128(38, 3), "w": pa.string(),
+})  # fmt: skip
+
+
+def frame():
+    return pa.Table.from_pylist(ROWS, SCHEMA)
+
+
+def policy(**choices):
+    return pol.Policy([pol.Table("t", COLUMNS, **choices)], pol.Budget("9"))
+
+
+def asked(**choices):
+    relation = Scan(policy(**choices).tables["t"])
+    c = {n: ex.Column(n, t) for n, t in relation.schema.items()}
+    exprs = [c["x"], c["big"], c["mid"], c["d"], c["t"], c["z"], c["p"],
+             ex.DatePart("weekday", c["d"]), ex.Length(ex.Trim(c["w"])),
+             ex.OneOf(c["w"], ("a", "b"))]  # fmt: skip
+    measures = [Measure(MeasureKind.SUM, e) for e in exprs]
+    measures.append(Measure(MeasureKind.DISTINCT, c["w"]))
+    key = Key("c", c["c"], tuple(range(6)))
+    return aggregate(relation, (key,), tuple(measures), Limits(rows=1 if choices else 7))
+
+
+@pytest.mark.parametrize("choices", [{}, {"unit": "id", "max_rows_per_unit": 1}])
+def test_what_engines_read_differently_is_read_alike(spark, tmp_path, kit, choices):
+    """Quotes, backslashes, variables, halves, sums beyond 64 bits, weekdays, decimals, UTC."""
+    question = asked(**choices)
+    expected = plan.run(question, {"t": ROWS}, SALT)
+    spark.createDataFrame(frame()).createOrReplaceTempView("t")
+    sources = [spark, {"t": spark.table("t")}, kit.written(tmp_path, {"t": frame()})]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for ansi, zone in (("true", "Asia/Tokyo"), ("false", "America/St_Johns")):
+            spark.conf.set("spark.sql.ansi.enabled", ansi)
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            for source in sources:
+                engine = engines.connect(source, policy(**choices))
+                assert engine.execute(question, SALT) == expected, engine.sql(question)
+                engine.close()
+            assert spark.conf.get("spark.sql.session.timeZone") == zone
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+def test_a_column_with_a_collation_is_compared_by_bytes(spark):
+    held = spark.sql("SELECT w COLLATE UNICODE_CI AS w FROM VALUES ('a'), ('A'), ('á') AS t(w)")
+    table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))
+    relation = Scan(table.tables["t"])
+    w = ex.Column("w", relation.schema["w"])
+    question = aggregate(relation, (Key("w", w, None),), (ONE,), Limits(rows=1))
+    engine = engines.connect({"t": held}, table)
+    assert engine.execute(question, SALT) == {("A",): (1,), ("a",): (1,), ("á",): (1,)}
+    engine.close()
+
+
+def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    good = spark.sql("SELECT 6 div id AS n FROM range(3) WHERE id > 0")
+    relation = Scan(table.tables["t"])
+    n = ex.Column("n", relation.schema["n"])
+    question = aggregate(relation, (), (Measure(MeasureKind.SUM, n),), Limits(rows=1))
+    engine = engines.connect({"t": good}, table)
+    assert engine.execute(question, SALT) == {(): (9,)}
+    assert "monotonically_increasing_id" in engine.sql(question)
+    engine.close()
+    with pytest.raises(SchemaError, match="cannot be read on every row"):
+        engines.connect({"t": spark.sql("SELECT 6 div id AS n FROM range(3)")}, table)
+
+
+def test_names_that_spark_cannot_tell_apart_are_refused(spark):
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    with pytest.raises(SchemaError, match="capitals"):
+        engines.connect({"t": spark.sql("SELECT 1 AS n, 2 AS N")}, table)
+    with pytest.raises(SchemaError, match="no table"):
+        engines.connect({"t": "spark://nowhere.to_be_found"}, table)
+    with pytest.raises(SchemaError, match="one Spark session"):
+        two = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)]),
+                          pol.Table("u", [pol.Integer("n", 0, 9)])], pol.Budget("1"))  # fmt: skip
+        engines.connect({"t": spark.range(2), "u": pa.table({"n": [1]})}, two)
+
+
+def test_regular_expressions_are_refused_by_name_before_anything_is_paid(spark):
+    held = spark.sql("SELECT 'a' AS w")
+    table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))
+    with dc.open({"t": held}, table, ledger=":memory:") as curator:
+        with pytest.raises(UnsupportedQueryError, match="regular expressions"):
+            curator.sql("SELECT COUNT(*) FROM t WHERE regexp_matches(w, 'a+')", epsilon="1")
+        assert curator.budget.spent == 0
+        answer = curator.sql("SELECT COUNT(*) AS n FROM t WHERE w LIKE 'a%'", epsilon="1")
+        assert len(answer.to_dicts()) == 1
+
+
+def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
+    """One unit owns nearly all rows; its limit holds, and no group loses anybody else."""
+    held = spark.sql(
+        "SELECT CASE WHEN id < 1000000 THEN 7 ELSE id END AS u, id % 3 AS k FROM range(1001000)"
+    )
+    table = pol.Table("t", [pol.Category("k", [0, 1, 2])], unit="u", max_rows_per_unit=5)
+    relation = Scan(table)
+    k = ex.Column("k", relation.schema["k"])
+    question = aggregate(relation, (Key("k", k, (0, 1, 2)),), (ONE,), Limits(rows=5))
+    engine = engines.connect({"t": held}, pol.Policy([table], pol.Budget("1")))
+    found = engine.execute(question, SALT)
+    assert sum(n for (n,) in found.values()) == 1005
+    engine.close()
