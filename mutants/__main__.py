@@ -42,7 +42,7 @@ CRITICAL = {
     "sensitivities": ("plan/_stability.py", "plan/_relation.py", "plan/_vectors.py",
                       "plan/_trees.py", "plan/_picks.py", "mechanisms/_lattice.py",
                       "mechanisms/_linear.py", "mechanisms/_additive.py"),
-    "limits": ("plan/_assemble.py", "engines/_ranking.py", "verify/_limits.py"),
+    "limits": ("plan/_assemble.py", "engines/_ranking.py", "verify/_limits.py", "verify/_readings.py"),
     "pricing": ("plan/_price.py", "plan/_parts.py", "curator/_batch.py", "privacy/_calibrate.py"),
     "composition": ("privacy/_compose.py", "privacy/_combine.py", "privacy/_filters.py",
                     "privacy/_account.py", "privacy/_convert.py"),

@@ -60,8 +60,9 @@ discreet.errors.UnprovenStatementError: the statement is not proved safe on ever
 
 from __future__ import annotations
 
-from discreet.verify._limits import Reach, Reading, Table
+from discreet.verify._limits import Table
 from discreet.verify._prove import Proof, prove
 from discreet.verify._read import fill
+from discreet.verify._readings import Reach, Reading
 
 __all__ = ["Proof", "Reach", "Reading", "Table", "fill", "prove"]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from discreet.errors import UnprovenStatementError
-from discreet.verify._limits import Reading, Statement, Table
+from discreet.verify._limits import Statement, Table
 from discreet.verify._read import Unproven, read
+from discreet.verify._readings import Reading
 
 
 @dataclass(frozen=True, slots=True)
