@@ -294,6 +294,41 @@ def test_a_join_on_other_columns_is_refused_with_the_key_to_join_on(on):
     sql.parse(mended, policy())
 
 
+LISTED = """
+[tables.wards]
+public = true
+[tables.wards.columns]
+ward = { type = "category", values = ["ER", "ICU"] }
+beds = { type = "integer", min = 0, max = 9 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("ward IN (SELECT ward FROM wards)", "ward IN ('ER', 'ICU')"),
+        ("ward NOT IN (SELECT ward FROM wards)", "ward NOT IN ('ER', 'ICU')"),
+    ],
+)
+def test_a_public_column_is_a_list(text, same):
+    own = pol.loads(TEXT.format(relation="add-remove") + LISTED)
+    asked = "SELECT COUNT(*) AS n FROM visits WHERE "
+    assert sql.parse(asked + text, own).query.hash == sql.parse(asked + same, own).query.hash
+
+
+def test_a_public_table_with_a_condition_is_joined_where_its_values_are_unique():
+    own = pol.loads(TEXT.format(relation="add-remove") + LISTED)
+    text = "SELECT COUNT(*) AS n FROM visits WHERE ward IN (SELECT ward FROM wards WHERE beds > 2)"
+    (aggregate,) = pl.lower(sql.parse(text, own, public_fanout={"wards": 1}).query).aggregates
+    data = next(worlds(1)) | {"wards": [{"ward": "ER", "beds": 1}, {"ward": "ICU", "beds": 5}]}
+    (plain,) = pl.lower(
+        sql.parse("SELECT COUNT(*) AS n FROM visits WHERE ward = 'ICU'", own).query
+    ).aggregates
+    assert Reference(data).execute(aggregate, SALT) == Reference(data).execute(plain, SALT)
+    with pytest.raises(UnsupportedQueryError, match="join the table"):
+        sql.parse(text, own, public_fanout={"wards": 2})
+
+
 # --- the verifier ----------------------------------------------------------------------------
 
 TABLES = {

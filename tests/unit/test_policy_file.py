@@ -276,3 +276,20 @@ def test_values_of_a_category_come_from_a_public_file(tmp_path):
         policy.write_text(start + f'code = {{ type = "category", values = {wrong} }}\n')
         with pytest.raises(PolicyError):
             load(policy)
+
+
+def test_a_category_takes_the_list_of_a_public_table():
+    text = """
+[budget]
+epsilon = 1
+[tables.regions]
+public = true
+columns = { code = { type = "category", values = ["n", "s"] }, name = { type = "text" } }
+[tables.t.columns]
+region = { type = "category", values = { table = "regions", column = "code" } }
+"""
+    assert pol.loads(text).table("t").column("region").values == ("n", "s")
+    for old, new in (('column = "code"', 'column = "name"'), ("public = true", "public = false"),
+                     ('table = "regions"', 'table = "t"')):  # fmt: skip
+        with pytest.raises(PolicyError, match="a column of a public table"):
+            pol.loads(text.replace(old, new, 1))

@@ -18,6 +18,8 @@ from discreet.verify._patterns import compiles
 
 POLICY = Policy([Table("t", [Text("name"), Category("c", ["Bern", "Basel", "Chur"])])], Budget("1"))
 TEXTS = [
+    "a\0b",
+    "\0",
     "",
     "a",
     "b",

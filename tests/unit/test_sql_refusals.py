@@ -185,3 +185,32 @@ def test_the_hint_for_a_star_can_be_pasted():
             sql.parse(question, own)
         assert [o.name for o in sql.parse(refused.value.hint, own).query.outputs] == ["n"]
     assert refusal("SELECT * FROM visits").hint == "SELECT COUNT(*) AS n FROM visits"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT DISTINCT sex FROM people",
+        "SELECT sex, age FROM people LIMIT 5",
+        "SELECT AVG(age) AS a FROM people WHERE age > (SELECT AVG(age) FROM people)",
+    ],
+)
+def test_a_question_about_rows_is_answered_with_one_that_works(text):
+    sql.parse(refusal(text).hint, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("SELECT AVG(CAST(income AS INTEGER)) AS p FROM people", "CAST(income AS INTEGER)"),
+        ("SELECT KURTOSIS(income) AS k FROM people", "KURTOSIS(income)"),
+        ("SELECT ANY_VALUE(sex) AS s FROM people", "ANY_VALUE(sex)"),
+    ],
+)
+def test_a_hint_pasted_in_its_place_works(text, part):
+    sql.parse(text.replace(part, refusal(text).hint), POLICY)
+
+
+def test_top_is_refused_by_its_name():
+    hint = refusal("SELECT TOP 3 sex, COUNT(*) AS n FROM people GROUP BY sex").hint
+    sql.parse(f"SELECT sex, COUNT(*) AS n FROM people GROUP BY sex {hint}", POLICY)

@@ -157,10 +157,16 @@ class Answer:
         unit = self._record.statement.get("unit")
         facts += [
             f"only keys shown whose noisy {part.selects} of {unit}s reached {part.reached}"
+            + (", fewer than LIMIT asks for" if self._is_short() else "")
             for part in self._record.parts
             if isinstance(part, Numbers) and part.threshold is not None
         ]
         return tuple(visible(fact) for fact in facts)
+
+    def _is_short(self) -> bool:
+        """Whether fewer rows are shown than LIMIT asks for."""
+        limit = self._record.limit
+        return limit is not None and len(self._rows) < limit
 
     @property
     def chosen(self) -> tuple[str, ...]:

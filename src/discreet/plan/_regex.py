@@ -29,6 +29,7 @@ _CLASSES: Final = {
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
     "s": ((9, 13), (32, 32)),
 }
+_FIRST: Final = 0  # PostgreSQL's text holds no such character; elsewhere it is one like others
 _LAST: Final = 0x10FFFF
 _HINT: Final = "REGEXP_LIKE(city, '^B.*n$')"
 
@@ -193,7 +194,7 @@ class _Reader:
         if sign == "[":
             return self.members()
         if sign == ".":
-            return One(((1, _LAST),))
+            return One(((_FIRST, _LAST),))
         if sign == "\\":
             return self.folded(self.escape())
         if sign in _SPECIAL:
@@ -264,7 +265,7 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    found, at = [], 1
+    found, at = [], _FIRST
     for low, high in ranges:
         if at < low:
             found.append((at, low - 1))
@@ -311,7 +312,7 @@ def _sign(code: int) -> str:
 
 def _set(ranges: Ranges) -> str:
     """A class without any sign that engines could read as more than itself."""
-    if ranges == ((1, _LAST),):
+    if ranges == ((_FIRST, _LAST),):
         return "."
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _sign(ranges[0][0])

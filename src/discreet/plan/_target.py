@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from discreet._print import number
-from discreet.plan._expr import Capped, Expr, columns_of
+from discreet.plan._expr import Capped, Case, Expr, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinUnit
 from discreet.plan._parts import Part
@@ -99,6 +99,9 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     for each in aggregates:
         if each.measures and each.unit is not None:
             limits |= dict.fromkeys(_limits(each))
+    nodes = [n for each in aggregates if each.measures for n in each.relation.nodes]
+    if any(isinstance(n, LimitRows) and not n.by for n in nodes) and _chooses(query):
+        limits["rows kept are chosen after WHERE and before FILTER or CASE"] = None
     return list(dict.fromkeys([*limits, *_clamps(query), *_left_out(query)]))
 
 
@@ -117,6 +120,12 @@ def _limits(each: Aggregate) -> Iterator[str]:
                 yield f"at most {n} row{'s' * (n > 1)}{of} per {each.unit}{where} kept"
             case LimitGroups(_, n):
                 yield f"at most {n} group{'s' * (n > 1)} per {each.unit} kept"
+
+
+def _chooses(query: Query) -> bool:
+    """Whether a statistic leaves out rows by a condition of its own, as FILTER does."""
+    found = [e for s in query.statistics for e in s.exprs]
+    return any(isinstance(e, Case) and e.default.type.nullable for e in found)
 
 
 def _left_out(query: Query) -> Iterator[str]:

@@ -92,14 +92,39 @@ def loads(text: str, filename: str = "<policy>") -> Policy:
 
 
 def _read_values(raw: dict[str, Any], folder: Path) -> None:
-    """Put the lines of a public file in the place of ``values = { file = "codes.txt" }``."""
+    """Put the list itself in the place of where it stands: a public file, or another column.
+
+    ``values = { file = "codes.txt" }`` and ``values = { table = "regions", column = "code" }``.
+    """
     tables = raw.get("tables")
-    for name, table in (tables if isinstance(tables, Mapping) else {}).items():
-        columns = table.get("columns") if isinstance(table, Mapping) else None
-        for column, spec in (columns if isinstance(columns, Mapping) else {}).items():
-            given = spec.get("values") if isinstance(spec, Mapping) else None
-            if isinstance(given, Mapping):
-                spec["values"] = _lines_of(given, folder, ("tables", name, "columns", column))
+    columns = {
+        (name, column): spec
+        for name, table in (tables if isinstance(tables, Mapping) else {}).items()
+        for column, spec in _mapping(_mapping(table).get("columns")).items()
+        if isinstance(spec, dict) and isinstance(spec.get("values"), Mapping)
+    }
+    for (name, column), spec in columns.items():
+        if "file" in spec["values"]:
+            spec["values"] = _lines_of(spec["values"], folder, ("tables", name, "columns", column))
+    for (name, column), spec in columns.items():
+        if isinstance(spec["values"], Mapping):
+            spec["values"] = _values_of(spec["values"], tables, ("tables", name, "columns", column))
+
+
+def _mapping(given: object) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _values_of(given: Mapping[str, Any], tables: Any, path: tuple[str, ...]) -> list[Any]:
+    table = _mapping(tables.get(given.get("table")))
+    found = _mapping(_mapping(table.get("columns")).get(str(given.get("column")))).get("values")
+    if set(given) != {"table", "column"} or table.get("public") is not True:
+        found = None
+    if not isinstance(found, list):
+        raise refusal(f"column {quote(path[-1])}: values are a list, a file with one on each line, "
+                      "or a column of a public table that lists its own", *path,
+                      hint='values = { file = "codes.txt" }')  # fmt: skip
+    return list(found)
 
 
 def _lines_of(given: Mapping[str, Any], folder: Path, path: tuple[str, ...]) -> list[str]:
