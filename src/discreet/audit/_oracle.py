@@ -250,7 +250,7 @@ def _row(rng: random.Random, table: pol.Table) -> Row:
 def _person(rng: random.Random, policy: pol.Policy, main: pol.Table, unit: Any) -> Tables:
     """Rows of one unit, often many and often equal."""
     found: Tables = {}
-    for table in policy.tables.values():
+    for table in sorted(policy.tables.values(), key=_depth):
         if table.public:
             continue
         if main.unit is None or table.unit is None:
@@ -263,8 +263,30 @@ def _person(rng: random.Random, policy: pol.Policy, main: pol.Table, unit: Any) 
         for row in rows:
             if table.unit is not None:
                 row[str(table.unit)] = unit
-        found[table.name] = rows
+        found[table.name] = _named(rng, table, rows, unit, found)
     return found
+
+
+def _depth(table: pol.Table) -> int:
+    above = None if table.owner is None else table.owner.above
+    return 0 if above is None else 1 + _depth(above)
+
+
+def _named(
+    rng: random.Random, table: pol.Table, rows: list[Row], unit: Any, found: Tables
+) -> list[Row]:
+    """Rows that name each other within one unit; without an owner there are none."""
+    above = None if table.owner is None else table.owner.above
+    if table.owner is not None and above is not None:
+        names = [row[str(above.key)] for row in found[above.name]]
+        rows = rows if names else []
+        for row in rows:
+            row[table.owner.column] = rng.choice(names)
+    for row in rows if table.key is not None else ():
+        text = isinstance(table.columns.get(str(table.key)), pol.Text)
+        place = rng.randrange(3)
+        row[str(table.key)] = f"{unit} {place}" if text else 3 * (unit or 0) + place
+    return rows
 
 
 def limits_of(table: pol.Table) -> dict[str, int]:
