@@ -11,7 +11,7 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: docs notebooks help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
+.PHONY: docs notebooks tutorial help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -56,6 +56,9 @@ docs: $(STAMP)   ## the site, in build/docs; warnings are errors
 
 notebooks: $(STAMP)  ## run the notebooks of examples/ and store what they show
 	$(BIN)/python docs/_notebooks.py
+
+tutorial: $(STAMP)   ## follow the tutorial in a fresh environment, and time the first answer
+	$(BIN)/python docs/_tutorial.py
 
 format: $(STAMP) ## rewrite the sources in house style
 	$(BIN)/ruff check --fix .

@@ -18,7 +18,7 @@ project = "discreet"
 copyright = "the authors of discreet"  # noqa: A001 - Sphinx reads this name
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
-exclude_patterns = ["conf.py", "_generate.py", "_notebooks.py", "_templates"]
+exclude_patterns = ["conf.py", "_generate.py", "_notebooks.py", "_tutorial.py", "_templates"]
 templates_path = ["_templates"]
 
 html_math_renderer = "plain"  # the usual one loads a script from elsewhere
