@@ -340,6 +340,8 @@ def test_the_share_of_the_interval_is_charged_and_divides_the_price():
     both = "SELECT QUANTILE(x, 0.5, interval_share => 0.2) AS a, MEDIAN(x) AS b FROM t"
     assert lowered(both).parts[0].share == Fraction(1, 5)
     assert lowered(both).measured != lowered("SELECT MEDIAN(x) AS b FROM t").measured
+    with pytest.raises(errors.QueryError, match="twice"):
+        lowered("SELECT MEDIAN(x, interval_share => 0.2, interval_share => 0.3) AS b FROM t")
     for share in (0, 1, 7):
         with pytest.raises(errors.QueryError, match=r"interval_share => 0\.7"):
             lowered(asking([0.5], share) + " FROM t")
