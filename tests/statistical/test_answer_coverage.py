@@ -76,7 +76,7 @@ def check(covered, level, n=R):
     assert covered >= stats.binom.ppf(ALARM, n, level), f"{covered} of {n} at {level}"
 
 
-@pytest.mark.parametrize("n", [R, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [R, pytest.param(10_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("statistic", CASES)
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_statistics_of_groups(statistic, noise, n):

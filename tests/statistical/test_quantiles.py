@@ -277,18 +277,33 @@ def test_a_row_spread_over_two_slices_loses_as_one():
 
 @pytest.mark.parametrize("row", ["normal n=200", "normal n=1000, eps .1", "skewed n=1000, q=.9"])
 @pytest.mark.parametrize("offer", ["epsilon", "rho"])
-def test_intervals_cover(row, offer):
-    """300 releases at 80 % and 95 %: fewer than the 1e-11 quantile allows is refused."""
+@pytest.mark.parametrize("share", [None, "0.7"])
+@pytest.mark.parametrize("times", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_intervals_cover(row, offer, share, times):
+    """Releases at 80 % and 95 %: fewer than the 1e-11 quantile allows is refused.
+
+    The mutant takes counts for exact: it keeps the cells in which they cross the rank, which
+    covers in three cases of four; at 300 releases the point alone stands for it (one in three).
+    """
     kind, n, q, epsilon = ROWS[row]
-    counts = data(kind, n)
+    counts, at, truth = data(kind, n), Fraction(str(q)), exact(data(kind, n), q)
     price = {"epsilon": str(epsilon)} if offer == "epsilon" else {"rho": str(epsilon**2 / 8)}
-    found = releases(counts, [q], 300, **price)
-    for level in (0.8, 0.95):
-        box = found.interval(Fraction(str(q)), level)
-        inside = np.sum((box.low <= exact(counts, q)) & (exact(counts, q) <= box.high))
-        assert inside >= stats.binom.ppf(ALARM, 300, level)
-    estimate = found.quantile(Fraction(str(q)))
-    assert np.all((box.low <= estimate) & (estimate <= box.high))
+    inside, fooled = {0.8: 0, 0.95: 0}, 0
+    for _ in range(times // 100):
+        found = releases(counts, [q], 100, share=share, **price)
+        for level in inside:
+            box = found.interval(at, level)
+            inside[level] += int(np.sum((box.low <= truth) & (truth <= box.high)))
+        estimate = found.quantile(at)
+        assert np.all((box.low <= estimate) & (estimate <= box.high))
+        if times >= 10_000:
+            box = replace(found, law=DiscreteLaplace(Fraction(1, 10**6))).interval(at, 0.95)
+            fooled += int(np.sum((box.low <= truth) & (truth <= box.high)))
+        else:
+            fooled += int(np.sum(estimate == truth))
+    for level, covered in inside.items():
+        assert covered >= stats.binom.ppf(ALARM, times, level)
+    assert fooled < stats.binom.ppf(ALARM, times, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +340,8 @@ def test_the_share_of_the_interval_is_charged_and_divides_the_price():
     both = "SELECT QUANTILE(x, 0.5, interval_share => 0.2) AS a, MEDIAN(x) AS b FROM t"
     assert lowered(both).parts[0].share == Fraction(1, 5)
     assert lowered(both).measured != lowered("SELECT MEDIAN(x) AS b FROM t").measured
+    with pytest.raises(errors.QueryError, match="twice"):
+        lowered("SELECT MEDIAN(x, interval_share => 0.2, interval_share => 0.3) AS b FROM t")
     for share in (0, 1, 7):
         with pytest.raises(errors.QueryError, match=r"interval_share => 0\.7"):
             lowered(asking([0.5], share) + " FROM t")

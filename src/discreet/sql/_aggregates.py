@@ -311,7 +311,10 @@ class _Call:
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
         name, (kind, entry) = self.name, CALLS[self.name]
         named = {k.name.lower(): k.expression for k in kwargs if k.name.lower() in kind.by_name}
-        kwargs = [k for k in kwargs if k.name.lower() not in named]
+        rest = [k for k in kwargs if k.name.lower() not in named]
+        if len(rest) + len(named) < len(kwargs):
+            raise QueryError(f"{name} states {min(named)} twice", hint=f"{min(named)} => 0.7")
+        kwargs = rest
         if kwargs and not kind.bounded:
             raise refuse(f"{kwargs[0].name} in {name}", "SUM(x, contribution_bounds_per_row => …)")
         self.limits = read_bounds(kwargs, self.outputs.rows)
