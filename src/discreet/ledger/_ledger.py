@@ -142,7 +142,8 @@ class ChainedLedger(Decisions):
         self._units = None if policy is None else units_of(policy)
         if purpose in {"decide", "adopt"}:
             self._check_owner()
-        self.claims = bool(self._anchors) and purpose not in {"look", "try"}
+        self._spends = purpose not in {"look", "try"}
+        self.claims = bool(self._anchors) and self._spends
         """Whether data that are opened with it are entered as charged to it."""
         self._first = self._open(policy, purpose, {"by": by, "note": note})
 
@@ -193,7 +194,7 @@ class ChainedLedger(Decisions):
             opening["forgotten"] = past
         if policy is not None:  # before the locks: it may take a moment
             opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
-        with self._held() as anchors:
+        with self._held(adopting=purpose == "adopt") as anchors:
             marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
             create = makes and not marks
             self._store.prepare()
@@ -300,11 +301,18 @@ class ChainedLedger(Decisions):
         return next((anchor.afar for anchor in self._anchors if anchor.afar), "")
 
     @contextmanager
-    def _held(self) -> Iterator[list[AnyHeld]]:
-        """Hold all anchors, the one that copies of the ledger share before their own."""
+    def _held(self, *, adopting: bool = False) -> Iterator[list[AnyHeld]]:
+        """Hold all anchors, the one that copies of the ledger share before their own.
+
+        A witness may have been named since this handle was opened: whoever does not ask it
+        is refused here, before anything is written.
+        """
         with ExitStack() as stack:
             order = sorted(self._anchors, key=lambda anchor: anchor.durable)
-            yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+            held = [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+            if not adopting:
+                check_watch(self.where, order, [anchor.mark for anchor in held])
+            yield held
 
     def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where, self._witness)
@@ -356,6 +364,12 @@ class ChainedLedger(Decisions):
 
     def _write(self, work: Callable[[Turn], T]) -> T:
         """Do some work in a turn, together with whoever else waits for one."""
+        if not self._spends:
+            raise LedgerError(
+                f"the ledger {self.where!r} was opened to look at it: nothing is written through "
+                "this handle, and nothing charged",
+                hint=Hint("purpose", "ask"),
+            )
         group = group_of(self.where, self.identity, self._anchors)
         return group.write(work, self._writing, self._store.wait)
 
