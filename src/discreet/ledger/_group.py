@@ -18,6 +18,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -138,6 +139,12 @@ def _failed(together: list[Request], error: BaseException) -> None:
             # each thread raises its own: a traceback belongs to one of them
             again = isinstance(error, DiscreetError) and len(together) > 1
             request.error = cast("DiscreetError", error).with_hint(error.hint) if again else error  # type: ignore[attr-defined]  # checked
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Do some work in a thread of its own, which no interrupt reaches; wait for its end."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 _GROUPS: dict[Hashable, Group] = {}

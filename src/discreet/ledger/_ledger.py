@@ -71,7 +71,7 @@ from discreet.ledger._chain import (
     seals,
 )
 from discreet.ledger._decisions import Decisions, agree, check_units, consenting, owns, units_of
-from discreet.ledger._group import group_of
+from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
     KEYS,
     binding,
@@ -178,7 +178,8 @@ class ChainedLedger(Decisions):
             if complete:
                 raise LedgerError(f"the ledger {self.where!r} is in order: nothing to adopt")
         try:
-            return self._enter(policy, purpose, signed if adopting else None, makes=makes)
+            given = signed if adopting else None
+            return apart(lambda: self._enter(policy, purpose, given, makes=makes))
         except LedgerError as error:
             # who may not write the marks may still look; every debit will be refused
             if first is None or type(error) is not LedgerError:
@@ -373,6 +374,11 @@ class ChainedLedger(Decisions):
         group = group_of(self.where, self.identity, self._anchors)
         return group.write(work, self._writing, self._store.wait)
 
+    def _mark(self, head: Head) -> None:
+        """Move marks that a kill has left behind, before what they do not know is given out."""
+        if any(mark is None or mark.number < head.number for mark in self.marks()):
+            self._write(lambda _turn: None)
+
     def _head(self, tx: Transaction, *, known: bool = True) -> Head:
         head = tx.head()
         if head is None:
@@ -433,7 +439,10 @@ class ChainedLedger(Decisions):
             question = question_of(head.content, entry, cost_body(entry.cost))
             slot = slot_of(entry.analyst, entry.key)
             receipt = self._found(tx, head, entry, slot, question)
-        return receipt if receipt is not None and receipt.stored is not None else None
+        if receipt is None or receipt.stored is None:
+            return None
+        self._mark(head)
+        return receipt
 
     def _admit(self, state: State, entry: Entry, body: dict[str, Any], number: int) -> State:
         try:
@@ -555,7 +564,10 @@ class ChainedLedger(Decisions):
             debit = tx.line(number)
             if debit is None or debit.kind != "debit" or debit.hash != line:
                 raise damaged(number)
-            return outcome_of(tx, head, debit)
+            outcome = outcome_of(tx, head, debit)
+        if self._spends:
+            self._mark(head)
+        return outcome
 
     @property
     def entries(self) -> Sequence[Entry]:
