@@ -79,7 +79,7 @@ def place(state: str = "state") -> Iterator[Path]:
 
 def forget_connections() -> None:
     """The file under the name is another one now."""
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
 
 
 def filled(path: Path, settled: int) -> ledger.ChainedLedger:

@@ -27,7 +27,7 @@ def book(path, given):
 
 def lose(path, *endings):
     """The ledger, or more, is gone."""
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     for ending in endings or ("",):
         Path(f"{path}{ending}").unlink()
 
@@ -75,7 +75,7 @@ def test_an_older_backup_is_refused_or_all_that_was_left_is_spent(path, given, b
 def test_the_lost_ledger_is_refused_when_it_turns_up(path, given, book, folder):
     ledger.backup(book, folder / "kept")
     book.debit(given.entry("0.1", plan="late"))
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     shutil.move(path, folder / "lost")
     ledger.restore(folder / "kept", path, older=True)
     with pytest.raises(errors.LedgerIntegrityError):

@@ -29,14 +29,13 @@ def together(book, works):
             results[i] = error
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(len(works))]
-    group.busy = True
+    # one that seems to write keeps the others waiting
+    group.thread = threading.current_thread()
     for thread in threads:
         thread.start()
     while len(group.queue) < len(works):
         pass
-    with group.guard:
-        group.queue[0].leads = True
-        group.queue[0].awake.set()
+    threading.Thread(target=group._serve).start()
     for thread in threads:
         thread.join()
     return results
@@ -98,45 +97,70 @@ def test_what_undoes_the_transaction_is_told_to_everybody(path, given, monkeypat
     assert book.verify().debits == 0
 
 
-def test_an_interrupt_of_the_one_who_writes_is_told_to_the_others():
-    group, other = Group(), Request(lambda _: None)
-    group.queue.append(other)
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_ends_the_waiting_and_holds_up_nobody(path, given, monkeypatch, begun):
+    """A turn that has begun goes on without its writer; one that has not never will."""
+    book = ledger.open_ledger(path, given.policy())
+    group = group_of(book.where, book.identity, book._anchors)
+    thread = None if begun else threading.current_thread()
+    group.thread = thread
+    with monkeypatch.context() as m:
+        m.setattr(Group, "_give_up", None)  # not reached
+        m.setattr(Request, "__init__", waited(Request.__init__, begun=begun))
+        with pytest.raises(KeyboardInterrupt):
+            book.debit(given.entry(plan="a"))
+    group.thread = None
+    book.debit(given.entry(plan="b"))
+    assert [e.plan for e in book.entries] == (["a", "b"] if begun else ["b"])
+    assert not group.queue
+
+
+def waited(init, *, begun):
+    """Make requests whose waiting is interrupted, before or after their turn has begun."""
+
+    class Waiting(threading.Event):
+        def wait(self, timeout=None):
+            if begun:
+                super().wait(timeout)
+            raise KeyboardInterrupt
+
+    def made(self, work, writing):
+        init(self, work, writing, Waiting())
+
+    return made
+
+
+def test_what_is_raised_while_writing_is_raised_where_it_was_asked_for():
+    group = Group()
 
     def writing():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         group.write(lambda _: None, writing, 5)
-    assert other.awake.is_set()
-    assert "is not known" in str(other.error)
-    assert not group.busy
+    assert group.write(lambda turn: turn.head, lambda: nullcontext(SimpleNamespace(head=1)), 5) == 1
 
 
-@pytest.mark.parametrize("leads", [False, True])
-def test_an_interrupt_of_one_who_waits_holds_up_nobody(leads, monkeypatch):
-    group, other = Group(busy=True), Request(lambda _: None)
+def test_without_another_thread_a_writer_writes_itself(path, given, monkeypatch):
+    book = ledger.open_ledger(path, given.policy())
 
-    def interrupted(_event, _wait=None):
-        group.queue[0].leads = leads
-        group.queue.append(other)
-        raise KeyboardInterrupt
+    def full(_thread):
+        raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as m:
-        m.setattr(threading.Event, "wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            group.write(lambda _: None, None, 5)
-    assert (list(group.queue), other.leads) == ([other], leads)
+    monkeypatch.setattr(threading.Thread, "start", full)
+    assert book.debit(given.entry()).charged
 
 
 def test_waiting_for_a_turn_has_a_limit(path, given):
     book = ledger.open_ledger(path, given.policy(), wait=0.05)
     group = group_of(book.where, book.identity, book._anchors)
-    group.busy = True
+    group.thread = threading.current_thread()
     with pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
-        book.debit(given.entry())
+        book.debit(given.entry(plan="a"))
+    group.thread = None
+    book.debit(given.entry(plan="b"))
+    assert [e.plan for e in book.entries] == ["b"]
     assert not group.queue
-    group.busy = False
-    book.debit(given.entry())
 
 
 def test_a_fork_inherits_no_held_turn(path, given):

@@ -158,7 +158,7 @@ def test_verify_finds_an_index_that_does_not_fit_its_table(path, book):
         sql = "UPDATE sqlite_master SET sql = replace(sql, '(question)', '(hash)')"
         connection.execute(f"{sql} WHERE name = 'discreet_questions'")
     connection.close()
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     with pytest.raises(errors.LedgerIntegrityError, match="pages or indices"):
         book.verify()
 
@@ -462,7 +462,7 @@ def test_a_newer_format_is_refused_by_name(path, given, book, folder):
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT + 1}")
     connection.close()
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     said = rf"is of format {FORMAT + 1}, written by a newer discreet"
     for use in (lambda: ledger.open_ledger(path, given.policy()), book.verify):
         with pytest.raises(errors.LedgerError, match=said) as no:
@@ -473,7 +473,7 @@ def test_a_newer_format_is_refused_by_name(path, given, book, folder):
         path,
         f"""UPDATE discreet_heads SET state = replace(state, '"format":{FORMAT}', '"format":9')""",
     )
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     with pytest.raises(errors.LedgerError):
         book.verify()
 
@@ -493,7 +493,7 @@ def content(path):
 @pytest.mark.parametrize("stride", [97, pytest.param(13, marks=pytest.mark.long)])
 def test_f_flip(path, given, book, stride):
     """A flipped bit is found, or it was where nothing is stored."""
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     raw, was, found, idle = path.read_bytes(), content(path), 0, 0
     asked = asks(given)
     answers = {k: (r.stored, r.failed, r.number) for k in asked if (r := book.debit(asked[k]))}
@@ -501,7 +501,7 @@ def test_f_flip(path, given, book, stride):
         spoilt = bytearray(raw)
         spoilt[place] ^= 1 << place % 8
         path.write_bytes(spoilt)
-        _sqlite._THREADS.kept.clear()
+        _sqlite._IDLE.clear()
         try:
             again = ledger.open_ledger(path, given.policy())
             again.verify()

@@ -25,7 +25,7 @@ FORK = multiprocessing.get_context("fork")
 
 def copies(path, folder, count):
     """The ledger and its anchor, `count` times."""
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     places = []
     for k in range(count):
         place = folder / f"copy {k}"
@@ -182,7 +182,7 @@ def test_looking_needs_no_write_access(given, tmp_path, known):
     path = tmp_path / "people.ledger"
     book = ledger.open_ledger(path, given.policy())
     book.settle(book.debit(given.entry("0.2")), "[]")
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     state = Path(_anchor.of_user("people").path)
     touched = [path, Path(f"{path}.anchor"), state, state.parent, tmp_path]
     modes = [f.stat().st_mode for f in touched]
@@ -245,7 +245,7 @@ if user and os.geteuid() == 0:
     for command in wanted[:-1]:  # modules are read while we may
         with contextlib.suppress(SystemExit):
             main([*command, "--json"])
-    _sqlite._THREADS.kept.clear()
+    _sqlite._IDLE.clear()
     os.setgid(user)
     os.setuid(user)
 for command in wanted:

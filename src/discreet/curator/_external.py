@@ -51,7 +51,8 @@ def external_job(
     private = [t for t in named if not t.public]
     if not private:
         raise ParameterError(f"table {table!r} is public: it has no budget")
-    for own in {t.neighbours for t in private}:
+    # add-remove first: what says nothing about it is refused, whatever the order of a set
+    for own in sorted({t.neighbours for t in private}, key=lambda own: own.value):
         loss = _under(loss, own)
     try:
         cost = charge([loss], _claim(policy, loss, delta))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -154,10 +154,16 @@ def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:
         if place.startswith(engines.SERVER):
             names.append(place)
             continue
-        names.append(os.path.realpath(place))
-        with suppress(OSError):
+        try:
             found = os.stat(place)  # noqa: PTH116 - the path is text everywhere here
-            (names if found.st_nlink > 1 else inodes).append(f"inode {found.st_dev} {found.st_ino}")
+        except OSError:
+            raise LedgerIntegrityError(
+                "a private table is read from something that is no file here, so nobody can tell "
+                "whether it has a budget already; it is not shown, as it may hold a password",
+                hint="open the file itself, or the server by its postgresql:// URL",
+            ) from None
+        names.append(os.path.realpath(place))
+        (names if found.st_nlink > 1 else inodes).append(f"inode {found.st_dev} {found.st_ino}")
     return names, inodes
 
 

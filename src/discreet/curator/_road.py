@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Final
 
 from discreet import noise
@@ -55,24 +56,48 @@ class Outcome:
     cached: bool
 
 
+class _Watch:
+    """A handler of interrupts that notes when the one before it has raised.
+
+    Left in place by accident it does what that one does. While it is taken away it only
+    keeps the interrupt, so that this is done whole.
+    """
+
+    def __init__(self, before: Callable[..., object]) -> None:
+        self.before = before
+        self.raised = self.leaving = self.late = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.leaving:
+            self.late = True
+            return
+        try:
+            self.before(number, frame)
+        except BaseException:
+            self.raised = True
+            raise
+
+
 @contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Note interrupts from the keyboard, also those that an engine hides in its own errors."""
-    seen: list[int] = []
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield seen
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Tell whether an interrupt has raised, also where an engine hides it in its own error."""
+    before = signal.getsignal(signal.SIGINT)
+    while isinstance(before, _Watch):
+        before = before.before
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
         return
-
-    def note(number: int, _frame: object) -> None:
-        seen.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
+    watch = _Watch(before)
+    signal.signal(signal.SIGINT, watch)
     try:
-        yield seen
+        yield lambda: watch.raised
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        watch.leaving = True  # no call: nothing can come between
+        if signal.getsignal(signal.SIGINT) is watch:  # else the caller has set another one
+            signal.signal(signal.SIGINT, before)
+        watch.leaving = False
+        if watch.late:
+            before(signal.SIGINT, None)
 
 
 @dataclass(frozen=True)
@@ -86,6 +111,27 @@ class Paid:
 
 _LIVE: Final[set[str]] = set()
 """Debits whose runs go on in this process, by the hashes of their lines."""
+
+
+class _Asking(set[str]):
+    """Debits whose runs go on, for one who asks; its own is entered while it waits for it."""
+
+    gone = False
+
+    def __contains__(self, debit: object) -> bool:
+        return debit in _LIVE
+
+    def add(self, debit: str) -> None:
+        """Enter the debit that was made or taken up, unless nobody waits for it any more."""
+        super().add(debit)
+        _LIVE.add(debit)
+        if self.gone:
+            _LIVE.discard(debit)
+
+    def leave(self) -> None:
+        """Wait no longer: whatever was or will be entered has no run."""
+        self.gone = True
+        _LIVE.difference_update(self)
 
 
 def leave(paid: Paid) -> None:
@@ -106,31 +152,42 @@ class Road:
 
     def travel(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Outcome:
         """Debit, run, settle; give what is stored."""
-        paid = self.pay(job, key=key, fresh=fresh)
+        asking = _Asking()
         try:
+            paid = self.pay(job, key=key, fresh=fresh, asking=asking)
             if paid.outcome is not None:
                 return paid.outcome
             if not paid.receipt.charged:
                 self.meter(paid)
             return self._finish(job, paid.receipt)
         finally:
-            leave(paid)
+            asking.leave()
 
-    def pay(self, job: Job, *, key: str | None = None, fresh: bool = False) -> Paid:
+    def pay(
+        self,
+        job: Job,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        asking: _Asking | None = None,
+    ) -> Paid:
         """Debit a job durably, or find what it has been paid for; nothing runs here.
 
         Whoever calls it runs the job unless there is an outcome, after :meth:`meter` if an
         earlier debit is taken up, then calls :meth:`settle`, and :func:`leave` at the end.
         """
-        entry = self._entry(job, key=key, fresh=fresh)
+        asking = _Asking() if asking is None else asking  # an empty one is false
+        entry = replace(self._entry(job, key=key, fresh=fresh), live=asking)
         try:
             receipt = self.ledger.debit(entry)
-        except LedgerError as refusal:
-            # its words are about files and lines, never about data
-            note("ledger refused", refusal, policy=self.policy, said=refusal.message)
+        except BaseException as refusal:
+            asking.leave()  # there may be a debit, but no run
+            if isinstance(refusal, LedgerError):
+                # its words are about files and lines, never about data
+                note("ledger refused", refusal, policy=self.policy, said=refusal.message)
             raise
         if receipt.failed:
-            _LIVE.discard(receipt.hash)
+            asking.leave()
             raise EngineError(
                 "the question that this key paid for failed; it cannot run under this key again",
                 hint="use a new key",
@@ -161,7 +218,7 @@ class Road:
                 text = conceal_errors(job.run, but=(DiscreetError,))
             except Exception as error:  # noqa: BLE001 - raised again below
                 failure = error
-        if failure is not None and interrupted:
+        if failure is not None and interrupted():
             # an engine turned it into an error of its own; the run has no outcome
             raise KeyboardInterrupt from None
         if failure is not None:
@@ -204,5 +261,4 @@ class Road:
             key=key,
             fresh=fresh,
             external=job.external,
-            live=_LIVE,
         )

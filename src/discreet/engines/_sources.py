@@ -115,13 +115,14 @@ def _on_connection(
         stack.callback(cursor.close)
     # else registered frames or temporary tables, visible on the connection itself only
     computed = {n for n in policy.tables if not is_stored(connection, *n.split("."))}
-    attached = connection.execute("SELECT path FROM duckdb_databases() WHERE path IS NOT NULL")
-    places = [path for (path,) in attached.fetchall()]
+    places = _attached(connection)
     private = [n for n in sorted(computed) if not policy.tables[n].public]
     unseen = [f"view {n}" for n in private if _reads_elsewhere(connection, tables[n])]
+    files = [place for place in places if Path(place).exists()]
+    unseen += ["an attached database that is no file here"] * (len(files) < len(places))
     return DuckDBEngine(
         connection, policy, tables, stack.close, live=True, timeout=timeout,
-        computed=computed, places=places, unseen=unseen,
+        computed=computed, places=files, unseen=unseen,
     )  # fmt: skip
 
 
@@ -144,6 +145,13 @@ def _leaves(node: Mapping[str, Any]) -> Iterator[str]:
         yield str(node["name"]).strip()
     for child in node["children"]:
         yield from _leaves(child)
+
+
+def _attached(connection: duckdb.DuckDBPyConnection, alias: str | None = None) -> list[str]:
+    """Paths of the databases that are open, as the engine understood them: one has many names."""
+    sql = "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL"
+    named = "" if alias is None else f" AND database_name = {_SQL.text(alias)}"
+    return [path for (path,) in connection.execute(sql + named).fetchall()]
 
 
 class _Opener:
@@ -195,7 +203,7 @@ class _Opener:
             alias = f"source{len(self._databases)}"
             self._run(table, f"ATTACH {_SQL.text(path)} AS {alias} (READ_ONLY)")
             self._databases[path] = alias
-        self.places += () if table.public else [path]
+        self.places += () if table.public else _attached(self._connection, self._databases[path])
         names = (self._databases[path], *table.name.split("."))
         if not (table.public or is_stored(self._connection, *names)):
             self.computed.add(table.name)
@@ -208,6 +216,7 @@ class _Opener:
         self._load(table, held, reader.columns, reader.batches())
 
     def _parquet(self, table: pol.Table, held: str, files: list[str]) -> None:
+        self._literal(table, files)
         listed = ", ".join(_SQL.text(f) for f in files)
         read = f"read_parquet([{listed}], hive_partitioning = false, utf8_validation = 'replace')"
         self._run(table, f"CREATE VIEW {held} AS SELECT * FROM {read}")
@@ -230,6 +239,17 @@ class _Opener:
             self._load(table, held, "*", self._guarded(table, lambda: frames.parquet(table, files)))
         else:
             self._files += files
+
+    def _literal(self, table: pol.Table, files: list[str]) -> None:
+        """Refuse a name that the engine would take for a pattern: it would read other files."""
+        sql = f"SELECT file FROM glob([{', '.join(map(_SQL.text, files))}])"
+        meant = self._guarded(table, lambda: self._connection.execute(sql).fetchall())
+        if sorted(meant) != sorted((path,) for path in files):
+            raise SchemaError(
+                f"a file of table {table.name!r} has a name with characters of a pattern, which "
+                "may stand for other files",
+                hint="a name without *, ? and [",
+            )
 
     def _load(self, table: pol.Table, held: str, columns: str, reader: Any) -> None:
         self._connection.register("loaded once", reader)

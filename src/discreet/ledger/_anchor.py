@@ -329,14 +329,19 @@ class AnyAnchor(Protocol):
 def check_watch(where: str, anchors: Sequence[AnyAnchor], marks: Sequence[Mark | None]) -> None:
     """Refuse to go on without a witness that a ledger is known to have had.
 
-    A witness that has never seen the ledger is none either. The owner gives one up by
-    adopting the ledger, on record.
+    A witness that has never seen the ledger is none either, nor one that only watched before
+    the latest. One server has many names: it is the same if its own mark has the name that is
+    known here, or is not behind. The owner gives a witness up by adopting the ledger, on record.
     """
-    known = next((mark.witness for mark in marks if mark is not None and mark.witness), "")
-    seen = any(mark and anchor.afar for anchor, mark in zip(anchors, marks, strict=True))
-    if known and not seen:
+    pairs = [(a, mark) for a, mark in zip(anchors, marks, strict=True) if mark is not None]
+    here = [mark for anchor, mark in pairs if mark.witness and not anchor.afar]
+    latest = max(here, key=lambda mark: mark.number, default=None)
+    if latest is None:
+        return
+    known, afar = latest.witness, [mark for anchor, mark in pairs if anchor.afar]
+    if not any(mark.witness == known or mark.number >= latest.number for mark in afar):
         named = any(anchor.afar for anchor in anchors)
-        why = "the one that is named now has not seen it" if named else "none is named now"
+        why = "the one that is named now has not seen it as it is" if named else "none is named now"
         raise LedgerIntegrityError(
             f"the ledger {where!r} was watched by a witness at {known!r}, and {why}: a copy on "
             "another host could be used as well",

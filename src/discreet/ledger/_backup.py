@@ -22,6 +22,7 @@ amount is entered that no later budget in that currency will hold.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -34,6 +35,7 @@ from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
 from discreet.ledger._chain import RESTORED, Head, Line, check_links, reached
+from discreet.ledger._group import apart
 from discreet.ledger._ledger import ChainedLedger, foreign, settle_in
 from discreet.ledger._open import anchors_of, holds, is_server, open_ledger, witness_of
 from discreet.ledger._outcomes import check_store, debit_body, question_of
@@ -58,20 +60,36 @@ def backup(ledger: ChainedLedger, to: str | os.PathLike[str]) -> int:
     """
     where = os.path.realpath(to)
     if Path(where).exists():
-        raise LedgerError(f"{where!r} is there already: a backup is a new file")
-    part = f"{where}.part"
-    Path(part).unlink(missing_ok=True)
-    target = SqliteStore(part, ledger.identity, backup=True)
-    with ledger.reading() as (tx, head):
-        lines = _checked(tx, head)
-        with target.writing(create=True) as copy:
-            _copy(tx, lines, head, copy)
-    with target.reading() as copy:
-        _checked(copy, head)
-    target.drop()
-    Path(part).rename(where)
+        raise _there(where)
+    folder, name = os.path.split(where)
+    # a new name, for its owner's eyes: what has a name that we could guess is not ours
+    try:
+        file, part = tempfile.mkstemp(".part", f"{name}.", folder)
+    except OSError:
+        raise LedgerError(f"the backup {where!r} cannot be written") from None
+    os.close(file)
+    try:
+        target = SqliteStore(part, ledger.identity, backup=True)
+        with ledger.reading() as (tx, head):
+            lines = _checked(tx, head)
+            with target.writing(create=True) as copy:
+                _copy(tx, lines, head, copy)
+        with target.reading() as copy:
+            _checked(copy, head)
+        target.drop()
+        try:
+            os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise _there(where) from None
+        Path(part).rename(where)  # in the place of the empty file that we made
+    finally:
+        Path(part).unlink(missing_ok=True)
     _sync_folder(where)
     return len(lines)
+
+
+def _there(where: str) -> LedgerError:
+    return LedgerError(f"{where!r} is there already: a backup is a new file")
 
 
 def restore(
@@ -131,7 +149,8 @@ def restore(
         if head is None:
             raise LedgerError(f"there is no ledger in {str(source)!r}")
         lines = _checked(tx, head)
-        _put(tx, lines, head, place, anchors, older=older, lost=lost, by=by, file=str(source))
+        said: dict[str, Any] = {"older": older, "lost": lost, "by": by, "file": str(source)}
+        apart(lambda: _put(tx, lines, head, place, anchors, **said))
     known = policy or (identity if server else None)
     return open_ledger(where, known, witness=witness, purpose="decide")
 

@@ -1,10 +1,15 @@
 """Writers of one process who wait for the same ledger share one transaction and one sync.
 
-Whoever comes first leads: it takes everybody who waits into its transaction, one after
-another, each seeing what those before it wrote. Nobody is told anything before the
+A thread writes for everybody who waits, one after another, each seeing what those before
+it wrote; it lives as long as somebody waits. Nobody is told anything before the
 commit is durable and the marks are moved. A refusal concerns its own writer alone,
 because it comes before that writer has written; whatever else goes wrong undoes the
 transaction for all of them.
+
+Python delivers signals to the main thread alone. So an interrupt from the keyboard, or
+whatever a handler of the caller's raises, never falls between a lock and its release, a
+commit and its marks, or a debit and its seal: it ends the waiting, and the turn goes on
+without the one who waited, or does not begin.
 """
 
 from __future__ import annotations
@@ -13,15 +18,17 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
-from discreet.errors import DiscreetError, LedgerBusyError, LedgerError
+from discreet.errors import DiscreetError, LedgerBusyError
 from discreet.ledger._store import RolledBackError
 from discreet.ledger._turn import Turn
 
 T = TypeVar("T")
+Writing = Callable[[], AbstractContextManager[Turn]]
 MOST: Final = 256
 """Writers in one transaction."""
 _TRIES: Final = 5
@@ -32,99 +39,86 @@ class Request:
     """One writer's work, and what has become of it."""
 
     work: Callable[[Turn], Any]
-    awake: threading.Event = field(default_factory=threading.Event)
-    leads: bool = False
+    writing: Writing
+    done: threading.Event = field(default_factory=threading.Event)
+    wanted: bool = True
+    begun: bool = False
     result: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Those who wait for one ledger in this process, and whether one of them writes."""
+    """Those who wait for one ledger in this process, and the thread that writes for them."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     queue: deque[Request] = field(default_factory=deque)
-    busy: bool = False
+    thread: threading.Thread | None = None
 
-    def write(
-        self,
-        work: Callable[[Turn], T],
-        writing: Callable[[], AbstractContextManager[Turn]],
-        wait: float,
-    ) -> T:
+    def write(self, work: Callable[[Turn], T], writing: Writing, wait: float) -> T:
         """Do some work in a turn that others may share; give its result once it is durable."""
-        request = Request(work)
-        with self.guard:
-            self.queue.append(request)
-            request.leads, self.busy = not self.busy, True
+        request = Request(work, writing)
         try:
-            if not request.leads and not request.awake.wait(wait):
-                self._leave(request, wait)
-            if request.leads:
-                self._lead(writing, request)
+            self._put(request)
+            while not request.done.wait(wait):
+                self._give_up(request, wait)
         except BaseException:
-            with self.guard:
-                if request in self.queue:  # an interrupt: nobody may wait for us
-                    self._next(request)
+            request.wanted = False
             raise
         if request.error is not None:
             raise request.error
         return cast("T", request.result)
 
-    def _leave(self, request: Request, wait: float) -> None:
-        """Give up waiting, unless somebody has us in a transaction, which will end."""
+    def _put(self, request: Request) -> None:
+        """Wait with the others; if nobody writes for them, begin a thread that does."""
+        thread = threading.Thread(target=self._serve, name="discreet ledger")
         with self.guard:
-            if request in self.queue and not request.leads:
-                self.queue.remove(request)
+            self.queue.append(request)
+            if self.thread is not None and self.thread.is_alive():
+                return
+            self.thread = thread
+        try:
+            # a second one, begun before the first has started, waits for it at the store
+            thread.start()
+        except RuntimeError:  # there are no more threads to be had
+            self._serve()
+
+    def _give_up(self, request: Request, wait: float) -> None:
+        """Stop waiting, unless a transaction has us: it will end."""
+        with self.guard:
+            if not request.begun:
+                request.wanted = False
                 raise LedgerBusyError(f"the ledger was in use for {wait:g} s; nothing was charged")
-        request.awake.wait()
 
-    def _lead(self, writing: Callable[[], AbstractContextManager[Turn]], own: Request) -> None:
-        """Write for everybody who waits, ourselves included, and hand over to the next."""
-        others: list[Request] = []
-        try:
+    def _serve(self) -> None:
+        """Write for everybody who waits, until nobody does."""
+        while True:
             with self.guard:
-                self.queue.remove(own)
-                others += [self.queue.popleft() for _ in range(min(MOST - 1, len(self.queue)))]
-            _together(writing, [own, *others])
-        except BaseException:
-            for other in others:
-                if other.error is None:
-                    other.error = LedgerError(
-                        "the writer who wrote for us was interrupted: whether this was recorded is "
-                        "not known, and nothing was released",
-                        hint="ask the same question again: it takes up a debit that is there",
-                    )
-            raise
-        finally:
-            with self.guard:
-                self._next(own)
-            for other in others:
-                other.awake.set()
-
-    def _next(self, own: Request) -> None:
-        """Leave the queue; if we were to lead, the next one does."""
-        if own in self.queue:
-            self.queue.remove(own)
-        if own.leads:
-            self.busy = bool(self.queue)
-            if self.queue:
-                self.queue[0].leads = True
-                self.queue[0].awake.set()
-            own.leads = False
+                waiting = [self.queue.popleft() for _ in range(min(MOST, len(self.queue)))]
+                together = [request for request in waiting if request.wanted]
+                for request in together:
+                    request.begun = True
+                if not waiting:
+                    self.thread = None
+                    return
+            try:
+                _together(together)
+            finally:
+                for request in together:
+                    request.done.set()
 
 
-def _together(writing: Callable[[], AbstractContextManager[Turn]], together: list[Request]) -> None:
-    for tries_left in reversed(range(_TRIES)):
+def _together(together: list[Request]) -> None:
+    for tries_left in reversed(range(_TRIES if together else 0)):
         try:
-            with writing() as turn:
+            with together[0].writing() as turn:
                 for request in together:
                     _one(turn, request)
         except RolledBackError as error:
             if tries_left:
                 continue
             _failed(together, error)
-        except Exception as error:  # noqa: BLE001 - handed to each of them
+        except BaseException as error:  # noqa: BLE001 - handed to each of them
             _failed(together, error)
         return
 
@@ -139,12 +133,18 @@ def _one(turn: Turn, request: Request) -> None:
         request.error = error
 
 
-def _failed(together: list[Request], error: Exception) -> None:
+def _failed(together: list[Request], error: BaseException) -> None:
     for request in together:
         if request.error is None:
             # each thread raises its own: a traceback belongs to one of them
             again = isinstance(error, DiscreetError) and len(together) > 1
             request.error = cast("DiscreetError", error).with_hint(error.hint) if again else error  # type: ignore[attr-defined]  # checked
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Do some work in a thread of its own, which no interrupt reaches; wait for its end."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 _GROUPS: dict[Hashable, Group] = {}
@@ -153,12 +153,12 @@ _GROUPS: dict[Hashable, Group] = {}
 def group_of(where: str, policy: str, anchors: Hashable) -> Group:
     """Give the group of a ledger in this process.
 
-    Whoever leads moves the marks for all of them, so they all have the same anchors: a
-    handle without a witness must not write for one with it.
+    Marks are moved for all of them at once, so they all have the same anchors: a handle
+    without a witness must not write for one with it.
     """
     return _GROUPS.setdefault((where, policy, anchors), Group())
 
 
 if hasattr(os, "register_at_fork"):
-    # a lock that another thread holds would never be released in the child
+    # neither a lock that another thread holds nor the thread that writes is there in the child
     os.register_at_fork(after_in_child=_GROUPS.clear)

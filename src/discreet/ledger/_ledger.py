@@ -71,7 +71,7 @@ from discreet.ledger._chain import (
     seals,
 )
 from discreet.ledger._decisions import Decisions, agree, check_units, consenting, owns, units_of
-from discreet.ledger._group import group_of
+from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
     KEYS,
     binding,
@@ -142,7 +142,8 @@ class ChainedLedger(Decisions):
         self._units = None if policy is None else units_of(policy)
         if purpose in {"decide", "adopt"}:
             self._check_owner()
-        self.claims = bool(self._anchors) and purpose not in {"look", "try"}
+        self._spends = purpose not in {"look", "try"}
+        self.claims = bool(self._anchors) and self._spends
         """Whether data that are opened with it are entered as charged to it."""
         self._first = self._open(policy, purpose, {"by": by, "note": note})
 
@@ -177,7 +178,8 @@ class ChainedLedger(Decisions):
             if complete:
                 raise LedgerError(f"the ledger {self.where!r} is in order: nothing to adopt")
         try:
-            return self._enter(policy, purpose, signed if adopting else None, makes=makes)
+            given = signed if adopting else None
+            return apart(lambda: self._enter(policy, purpose, given, makes=makes))
         except LedgerError as error:
             # who may not write the marks may still look; every debit will be refused
             if first is None or type(error) is not LedgerError:
@@ -193,7 +195,7 @@ class ChainedLedger(Decisions):
             opening["forgotten"] = past
         if policy is not None:  # before the locks: it may take a moment
             opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
-        with self._held() as anchors:
+        with self._held(adopting=purpose == "adopt") as anchors:
             marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
             create = makes and not marks
             self._store.prepare()
@@ -300,11 +302,18 @@ class ChainedLedger(Decisions):
         return next((anchor.afar for anchor in self._anchors if anchor.afar), "")
 
     @contextmanager
-    def _held(self) -> Iterator[list[AnyHeld]]:
-        """Hold all anchors, the one that copies of the ledger share before their own."""
+    def _held(self, *, adopting: bool = False) -> Iterator[list[AnyHeld]]:
+        """Hold all anchors, the one that copies of the ledger share before their own.
+
+        A witness may have been named since this handle was opened: whoever does not ask it
+        is refused here, before anything is written.
+        """
         with ExitStack() as stack:
             order = sorted(self._anchors, key=lambda anchor: anchor.durable)
-            yield [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+            held = [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+            if not adopting:
+                check_watch(self.where, order, [anchor.mark for anchor in held])
+            yield held
 
     def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where, self._witness)
@@ -356,8 +365,19 @@ class ChainedLedger(Decisions):
 
     def _write(self, work: Callable[[Turn], T]) -> T:
         """Do some work in a turn, together with whoever else waits for one."""
+        if not self._spends:
+            raise LedgerError(
+                f"the ledger {self.where!r} was opened to look at it: nothing is written through "
+                "this handle, and nothing charged",
+                hint=Hint("purpose", "ask"),
+            )
         group = group_of(self.where, self.identity, self._anchors)
         return group.write(work, self._writing, self._store.wait)
+
+    def _mark(self, head: Head) -> None:
+        """Move marks that a kill has left behind, before what they do not know is given out."""
+        if any(mark is None or mark.number < head.number for mark in self.marks()):
+            self._write(lambda _turn: None)
 
     def _head(self, tx: Transaction, *, known: bool = True) -> Head:
         head = tx.head()
@@ -419,7 +439,10 @@ class ChainedLedger(Decisions):
             question = question_of(head.content, entry, cost_body(entry.cost))
             slot = slot_of(entry.analyst, entry.key)
             receipt = self._found(tx, head, entry, slot, question)
-        return receipt if receipt is not None and receipt.stored is not None else None
+        if receipt is None or receipt.stored is None:
+            return None
+        self._mark(head)
+        return receipt
 
     def _admit(self, state: State, entry: Entry, body: dict[str, Any], number: int) -> State:
         try:
@@ -541,7 +564,10 @@ class ChainedLedger(Decisions):
             debit = tx.line(number)
             if debit is None or debit.kind != "debit" or debit.hash != line:
                 raise damaged(number)
-            return outcome_of(tx, head, debit)
+            outcome = outcome_of(tx, head, debit)
+        if self._spends:
+            self._mark(head)
+        return outcome
 
     @property
     def entries(self) -> Sequence[Entry]:

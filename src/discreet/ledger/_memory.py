@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from discreet.errors import Hint, LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
@@ -15,15 +15,37 @@ from discreet.ledger._store import Transaction
 
 @dataclass
 class _Book:
-    """Lines of one policy in this process; also its own transaction."""
+    """Lines of one policy in this process; also its own transaction.
+
+    What stands after the `committed` head belongs to a transaction that goes on, or that did
+    not end: the next one drops it.
+    """
 
     owner: int = field(default_factory=os.getpid)
     chain: list[Line] = field(default_factory=list)
     end: Head | None = None
+    committed: Head | None = None
     slots: dict[str, int] = field(default_factory=dict)
     questions: dict[str, list[int]] = field(default_factory=dict)
     outcomes: dict[int, str | None] = field(default_factory=dict)
     settlements: dict[int, int] = field(default_factory=dict)
+
+    def upto_commit(self) -> _Book:
+        """Give a copy of what is committed; it needs no lock, for that only grows."""
+        end = self.committed
+        last = 0 if end is None else end.number
+        settled = {debit: n for debit, n in dict(self.settlements).items() if n <= last}
+        return replace(
+            self,
+            chain=self.chain[:last],
+            end=end,
+            slots={slot: n for slot, n in dict(self.slots).items() if n <= last},
+            questions={
+                q: [n for n in past if n <= last] for q, past in dict(self.questions).items()
+            },
+            outcomes={n: told for n, told in dict(self.outcomes).items() if n in settled},
+            settlements=settled,
+        )
 
     def head(self) -> Head | None:
         return self.end
@@ -42,8 +64,8 @@ class _Book:
         question: str | None = None,
         settles: int | None = None,
     ) -> None:
+        self.end = head  # first: it says that there may be something to drop
         self.chain.append(line)
-        self.end = head
         if slot is not None:
             self.slots[slot] = line.number
         if question is not None:
@@ -129,21 +151,27 @@ class MemoryStore:
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
-        """Begin a transaction that excludes all others."""
+        """Begin a transaction that excludes all other writers."""
         with _LOCK:
-            book = _BOOKS.get(self.policy) or (_Book() if create else None)
-            if book is None or not self.owner == book.owner == os.getpid():
-                raise LedgerIntegrityError(
-                    "a ledger in memory belongs to the process that opened it; elsewhere it "
-                    "would be a second budget",
-                    hint=Hint("ledger", "people.ledger"),
-                )
+            book = self._book(_Book() if create else None)
+            if book.end is not book.committed:
+                book = book.upto_commit()
             yield book
+            book.committed = book.end
             # only with its first line: an empty one would look like a ledger that was emptied
             _BOOKS[self.policy] = book
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """Begin a transaction that excludes all others."""
-        with self.writing() as book:
-            yield book
+        """Begin a transaction that sees one committed state."""
+        yield self._book(None).upto_commit()
+
+    def _book(self, new: _Book | None) -> _Book:
+        book = _BOOKS.get(self.policy) or new
+        if book is None or not self.owner == book.owner == os.getpid():
+            raise LedgerIntegrityError(
+                "a ledger in memory belongs to the process that opened it; elsewhere it "
+                "would be a second budget",
+                hint=Hint("ledger", "people.ledger"),
+            )
+        return book

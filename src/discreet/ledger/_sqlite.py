@@ -6,7 +6,7 @@ disk (file and folder) when a commit returns, and a killed writer's half-written
 transaction is rolled back by the next opener. The write-ahead log is not used:
 versions of SQLite in wide use can corrupt it.
 
-A handle holds no connection. Each thread of each process keeps one per file, and
+A handle holds no connection. A process lends each one to one thread at a time, and
 drops it after any error, after a fork, and when the file under the name is no
 longer the one that was opened: threads, forks, copies and pickles of a handle
 share nothing but the file.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +37,8 @@ PRAGMAS: Final = {
 }
 
 _MODE: Final = 0o600
+_SPARE: Final = 8
+"""Connections to one file that are kept open while nobody uses them."""
 _BACKUP: Final = 0x64636B70
 _CHANGES: Final = ("UPDATE", "DELETE")
 _SCHEMA: Final = (
@@ -119,12 +121,16 @@ class _SqliteTransaction(SqlTransaction):
 class _Kept:
     """A connection, and the process and file it belongs to."""
 
+    connection: sqlite3.Connection | None = None  # until an interrupt lets it be made
+
     def __init__(self, connection: sqlite3.Connection, file: tuple[int, int] | None) -> None:
-        self.connection = connection
-        self.file = file
         self.process = os.getpid()
+        self.file = file
+        self.connection = connection
 
     def __del__(self) -> None:
+        if self.connection is None:
+            return
         if self.process == os.getpid():
             self.connection.close()
         else:
@@ -132,15 +138,9 @@ class _Kept:
             _INHERITED.append(self.connection)
 
 
-class _Threads(threading.local):
-    """What this thread has open, by path."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, _Kept] = {}
-
-
 _INHERITED: Final[list[sqlite3.Connection]] = []
-_THREADS: Final = _Threads()
+_IDLE: Final[defaultdict[str, deque[_Kept]]] = defaultdict(lambda: deque(maxlen=_SPARE))
+"""Connections that nobody uses now, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class SqliteStore:
                 os.close(os.open(self.where, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _MODE))
         mode = "rwc" if create else "rw"
         uri = f"file:{quote(self.where)}?mode={mode}"
-        # a thread's end may close it from another thread; it is used by one alone
+        # threads use it one after another, never two at once
         connection = sqlite3.connect(
             uri, timeout=self.wait, isolation_level=None, uri=True, check_same_thread=False
         )
@@ -221,17 +221,21 @@ class SqliteStore:
 
     @contextmanager
     def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Lend this thread's connection to the file that now has this name."""
+        """Lend a connection to the file that now has this name."""
         with self._explained():
-            file, spare = self._file(), _THREADS.kept.pop(self.where, None)
+            file, idle = self._file(), _IDLE[self.where]
+            spare = None
+            with suppress(IndexError):
+                spare = idle.pop()
             usable = spare is not None and (spare.process, spare.file) == (os.getpid(), file)
-            if spare is None or file is None or create or not usable:
-                spare = _Kept(self.connect(create=create), file)
+            if spare is None or spare.connection is None or file is None or create or not usable:
+                spare = _Kept(connection := self.connect(create=create), file)
             else:
-                spare.connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
-            yield spare.connection
+                connection = spare.connection
+                connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
+            yield connection
             if file is not None:
-                _THREADS.kept[self.where] = spare
+                idle.append(spare)
 
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
@@ -268,8 +272,8 @@ class SqliteStore:
                     connection.execute("ROLLBACK")
 
     def drop(self) -> None:
-        """Let go of this thread's connection."""
-        _THREADS.kept.pop(self.where, None)
+        """Let go of the connections that nobody uses."""
+        _IDLE.pop(self.where, None)
 
     def owner(self) -> str | None:
         """Identity of the policy that the file belongs to; None for an empty file."""

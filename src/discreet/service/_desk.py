@@ -187,16 +187,16 @@ class Desk:
         if not fresh:
             paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
         if paid is None:
-            await self.write(lambda: self.reserve(order, bill.cost))
+            day = await self.write(lambda: self.reserve(order, bill.cost))
             try:
                 paid = await self.write(
                     lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
                 )
             except BaseException:
-                self._spent(order.analyst, -order.price)
+                self._give_back(day, order)
                 raise
             if not paid.receipt.charged:
-                self._spent(order.analyst, -order.price)
+                self._give_back(day, order)
         # one that is taken up again may find the outcome of its own debit
         own = order.line == paid.receipt.number and not order.cached
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
@@ -289,8 +289,11 @@ class Desk:
 
     # -- limits -------------------------------------------------------------------------
 
-    def reserve(self, order: Order, cost: Cost) -> None:
-        """Refuse what a day's limit or a question that waits for an owner leaves no room for."""
+    def reserve(self, order: Order, cost: Cost) -> dict[str, Fraction]:
+        """Refuse what a day's limit or a question that waits for an owner leaves no room for.
+
+        Gives the account of the day that it was taken from.
+        """
         daily, analyst, price = self.counter.policy.service.daily, order.analyst, order.price
         with self._guard:
             spent = self._day()
@@ -304,6 +307,7 @@ class Desk:
                 )
             self._check_held(order, cost)
             spent[analyst] = already + price
+            return spent
 
     def _check_held(self, order: Order, cost: Cost) -> None:
         """Keep what waits for an owner out of reach, in every currency of the budget."""
@@ -326,10 +330,10 @@ class Desk:
         """Whose share somebody draws on: their own, or, None, the one that others draw on."""
         return analyst if analyst in self.ledger.state.limits.shares else None
 
-    def _spent(self, analyst: str, price: Fraction) -> None:
+    def _give_back(self, day: dict[str, Fraction], order: Order) -> None:
+        """Give back what was not charged, to the day that it was taken from."""
         with self._guard:
-            spent = self._day()
-            spent[analyst] = spent.get(analyst, Fraction(0)) + price
+            day[order.analyst] -= order.price
 
     def _day(self) -> dict[str, Fraction]:
         """What each analyst has spent today; read from the ledger once a day."""
@@ -350,8 +354,7 @@ class Desk:
         held = [o for o in self.waiting() if o.analyst == order.analyst]
         if len(held) >= _HELD:
             raise BusyError(f"{_HELD} of your questions wait for an owner already")
-        self.reserve(order, bill.cost)
-        self._spent(order.analyst, -order.price)
+        self._give_back(self.reserve(order, bill.cost), order)
         order.settle_by(bill)
         self.orders.keep(order)
 
