@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from discreet import engines, plan
 from discreet import policy as pol
 
+pytestmark = pytest.mark.races  # a session is a process, and talks through sockets
 _FILE = Path(__file__).parents[1] / "conformance" / "test_engine_generated.py"
 _SPEC = importlib.util.spec_from_file_location("generated_plans", _FILE)
 generated = importlib.util.module_from_spec(_SPEC)

@@ -33,7 +33,7 @@ from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._privately import no_core_dumps
-from discreet.engines._protocol import SERVER, check_tables, conceal_errors, time_limit
+from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, time_limit
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -99,6 +99,7 @@ class SparkEngine(Statements):
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
         check_tables(aggregate, self._policy)
+        check_joins(aggregate, self.fanout)
         sql, keys = self._filled(aggregate, salt), len(aggregate.keys)
         rows = conceal_errors(lambda: self._rows(sql))
         groups = {row[:keys]: tuple(int(v) for v in row[keys:]) for row in rows}

@@ -297,6 +297,9 @@ def column(native: str, dialect: str, token: int, *, unit: bool) -> Value:
     if kind == "dec":
         hi = Fraction(10 ** form[0] - 1, 10 ** form[1])
         lo = -hi
+    if kind == "collated" and unit:
+        # its collation may take two units for one, until it is given another
+        unit, form = False, ("unit",)
     return Value(
         kind, lo, hi, nan=kind in ("f32", "f64", "num"), whole=kind in INTEGERS,
         statistics=dialect == "duckdb", id=token, dep=frozenset((token,)), unit=unit, form=form,

@@ -351,7 +351,7 @@ class Statement:
         for part in all_of(where):
             if part.kind == "not" and part.args[0].kind == "isnull":
                 v = self.rules.value(part.args[0].args[0], scope, NOTHING)
-                rows = replace(rows, known=rows.known or v.unit)
+                rows = replace(rows, known=rows.known or v.unit or v.form == ("unit",))
                 rows = self.present(rows, v)
             if part.kind == "in":
                 v = self.rules.value(part.args[0], scope, NOTHING)

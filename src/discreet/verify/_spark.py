@@ -68,6 +68,8 @@ class Spark(Functions):
         if v.type not in ("text", "collated"):
             raise Unproven(f"collation of {v.type}")
         # texts that its own collation took for one are two from here on
+        if v.form == ("unit",):
+            return v._replace(type="text", unit=True, form=())
         return v._replace(type="text")
 
     # operators
