@@ -177,7 +177,7 @@ def test_the_policy_is_found_when_it_is_the_only_one(folder):
         (("ask", COUNT), 2, "parameter", "--epsilon 0.1"),
         (("ask", COUNT, "-e", "0"), 2, "parameter", "--epsilon 0.1"),
         (("ask", COUNT, "-e", "nan"), 2, "parameter", None),
-        (("ask", "SELECT nme FROM people", "-e", "1"), 1, "unknown-name", ...),
+        (("ask", "SELECT AVG(nme) AS a FROM people", "-e", "1"), 1, "unknown-name", ...),
         (("ask", "DROP TABLE people", "-e", "1"), 1, ..., ...),
         (("ask", "", "-e", "1"), 2, "usage", ...),
         (("ask", COUNT, "-f", "q.sql", "-e", "1"), 2, "usage", None),

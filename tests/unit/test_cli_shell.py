@@ -223,7 +223,7 @@ def test_the_prompt_prices_first_and_never_spends_unasked(tmp_path):
         ("[y/N] ", "n\n"),
         ("discreet> ", f"{count};\n"),
         ("[y/N] ", "y\n"),
-        ("discreet> ", "SELECT nothing FROM visits;\n"),
+        ("discreet> ", "SELECT AVG(nothing) AS a FROM visits;\n"),
         ("discreet> ", "\\epsilon 9\n"),
         ("discreet> ", f"{count};\n"),
         ("[y/N] ", "y\n"),

@@ -459,7 +459,9 @@ def register(
     statement: Annotated[
         bool, typer.Option("--statement", help="Instead: what holds, layer by layer.")
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.")
+    ] = None,
     ledger: LedgerPlace = None,
     as_json: Json = False,
 ) -> None:
