@@ -344,11 +344,9 @@ def test_an_answer_is_not_given_out_before_the_marks_know_it():
     """Killed between the commit of a settlement and its marks; a backup from before it is old."""
     Path("p.csv").write_text("age\n31\n")
 
-    def counter():
-        return Counter(dc.open("p.csv", people(), ledger="p.ledger", analyst="ana"))
-
-    first = counter()
-    paid = first.pay(first.bill(COUNT, "ana", epsilon="0.5"), "ana", key="k")
+    counter = Counter(dc.open("p.csv", people(), ledger="p.ledger", analyst="ana"))
+    bill = counter.bill(COUNT, "ana", epsilon="0.5")
+    paid = counter.pay(bill, "ana", key="k")
     backup(ledger.open_ledger("p.ledger", people(), purpose="look"), "bak")
     child = os.fork()
     if child == 0:
@@ -361,8 +359,7 @@ def test_an_answer_is_not_given_out_before_the_marks_know_it():
     assert [mark.number for mark in ledger.open_ledger("p.ledger", purpose="look").marks()] == [
         2
     ] * 2
-    again = counter()
-    assert again.stored(again.bill(COUNT, "ana", epsilon="0.5"), "ana", key="k") is not None
+    assert counter.stored(bill, "ana", key="k") is not None  # by a process that lives on
     os.rename("p.ledger", "p.broken")  # noqa: PTH104 - as a disk would do it
     with pytest.raises(errors.LedgerIntegrityError, match="misses 1 line"):
         restore("bak", "p.ledger")
