@@ -6,11 +6,14 @@ For a value v let B be the number of rows below v and A of rows at or above it, 
 :math:`D(v) = \beta B - \alpha A - o`, which never falls as v grows. The q-quantile has
 β = 1−q, α = q, o = 0 (times the denominator, so that all is integer); the j-th value from the top
 has β = 0, α = 1, o = −j; from the bottom β = 1, α = 0, o = j. A value is exact when
-:math:`D(v) \le 0 \le D(v^+)`, and its score is minus the distance from that,
-:math:`-\max(0, D(v), -D(v^+))`. Ties cost nothing: they are one candidate.
+:math:`D(v) \le 0 \le D(v^+)`. The score is :math:`-\max(D(v), -D(v^+))`: minus the distance from
+that for a value that is not exact; for one that is, how far its ties reach beyond the quantile
+on the nearer side. (A score of zero there would be as private, and is what is usually
+done; where several rows share a value it is two to three times less exact.)
 
-*One more row* moves D by β where it lies below and by −α elsewhere, so each score by at most
-Δ = max(α, β); see :mod:`discreet.plan._choices` for the price of all cells together.
+*One more row* moves D by β where it lies below and by −α elsewhere, so each score, being the
+larger of two such numbers, by at most Δ = max(α, β); see :mod:`discreet.plan._choices` for the
+price of all cells together.
 *Changing a unit* of at most k rows, where all rows are one cell: b ≤ k rows come, a ≤ k go,
 and D moves by at most :math:`\beta b + \alpha a \le k(\alpha+\beta)`. That is the smaller bound
 for q ≠ ½ (Smith 2011; the constants are worked out here).
@@ -149,7 +152,7 @@ class Rank:
         upto = np.cumsum(mass)
         left = self.at_edges(upto - mass, total, unit)
         right = self.at_edges(upto, total, unit)
-        scores: Ints = -np.maximum(np.maximum(left, -right), 0)
+        scores: Ints = -np.maximum(left, -right)
         return scores
 
     def at_edges(self, below: Ints, total: int, unit: int = 1) -> Ints:
