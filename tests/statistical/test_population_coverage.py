@@ -51,6 +51,10 @@ CASES = {
         "SELECT COUNT(*) FILTER (WHERE x > 240) / COUNT(*) FILTER (WHERE x < 200) AS v FROM t",
         lambda x: np.sum(x > 240) / np.sum(x < 200),
     ),
+    "sums": (
+        "SELECT SUM(x) / SUM(x + 100) AS v, COUNT(*) AS n FROM t",
+        lambda x: np.mean(x) / np.mean(x + 100),
+    ),
     "difference": (
         "SELECT AVG(x >= 240) - AVG(x >= 160) AS v FROM t",
         lambda x: np.mean(x >= 240) - np.mean(x >= 160),
@@ -177,5 +181,10 @@ def test_what_has_no_population_value_is_refused():
     del CASES["one"]
     with pytest.raises(ParameterError, match="how many rows"):
         count.interval(target="population")
+    CASES["sums alone"] = ("SELECT SUM(x) / SUM(x + 100) AS v FROM t", len)
+    (ratio,) = answers("sums alone", 1)
+    del CASES["sums alone"]
+    with pytest.raises(ParameterError, match="counted too"):
+        ratio.interval(target="population")
     with pytest.raises(ParameterError, match="not 'people'"):
         count.interval(target="people")

@@ -43,7 +43,7 @@ from discreet.plan import (
 
 if TYPE_CHECKING:
     from discreet import frame, release
-    from discreet.inference import ErrorEstimate, Logistic, Regression
+    from discreet.inference import ErrorEstimate, Logistic, Regression, Survey
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
 
@@ -300,18 +300,55 @@ class Curator:
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
-        def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
-            query = self._question(text).query
-            offer = read_offer(None, epsilon, delta, rho)
-            asked = query if change is None else change(query)
-            return self._ask(asked, offer, key=None, fresh=fresh)
-
         if family not in ("ols", "logistic"):
             raise ParameterError(
                 f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
             )
         fit = inference.least_squares if family == "ols" else inference.logistic
+        ask = self._asks(read_offer(None, epsilon, delta, rho), fresh=fresh)
         return fit(self, formula, table=table, where=where, ask=ask)
+
+    def survey(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        table: str | None = None,
+        where: str | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        fresh: bool = False,
+    ) -> Survey:
+        """Weighted count, total and mean of a population, with design-based intervals.
+
+        The policy declares which column is the survey weight (``weight = "w"``). All three
+        and their variances cost as much as one count; see :mod:`discreet.inference._survey`.
+
+        Parameters
+        ----------
+        column
+            The number (or truth value) that is asked about.
+        by
+            Columns to group by.
+        table, where, epsilon, delta, rho, fresh
+            As in :meth:`regression`.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        ask = self._asks(read_offer(None, epsilon, delta, rho), fresh=fresh)
+        return inference.survey(self, column, by=by, table=table, where=where, ask=ask)
+
+    def _asks(self, offer: Ask, *, fresh: bool) -> Callable[..., Answer]:
+        """What asks SQL at a price, after a change of the question that was read."""
+
+        def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
+            query = self._question(text).query
+            return self._ask(
+                query if change is None else change(query), offer, key=None, fresh=fresh
+            )
+
+        return ask
 
     def publication(
         self,

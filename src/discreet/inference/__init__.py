@@ -10,6 +10,7 @@ question                       function
 =============================  ============================================================
 where is the exact value?      interval, ratio_interval, combine(…).estimate(w).interval
 where is the population?       population_interval (every statistic of an answer),
+                               Curator.survey (with survey weights),
                                proportion_interval, ump_interval, mean_interval,
                                parametric_bootstrap, normal_mean_interval (private data)
 is a proportion p₀?            proportion_test, ump_test
@@ -60,6 +61,7 @@ from discreet.inference._sampling import (
     mean_interval,
     parametric_bootstrap,
 )
+from discreet.inference._survey import Survey, survey
 from discreet.inference._testoftests import test_of_tests, tuned_parts
 from discreet.inference._twosample import (
     Moments,
@@ -105,6 +107,7 @@ __all__ = [
     "NormalPlus",
     "Reconstruction",
     "Regression",
+    "Survey",
     "TestResult",
     "Tulap",
     "Usefulness",
@@ -145,6 +148,7 @@ __all__ = [
     "ratio_interval",
     "sample_size",
     "signed_rank_test",
+    "survey",
     "test_of_tests",
     "tuned_parts",
     "two_sample_test",

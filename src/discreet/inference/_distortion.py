@@ -28,10 +28,10 @@ from discreet.inference._inputs import Noisy, of_formula
 from discreet.inference._laws import Floats
 from discreet.plan import Box, statistics_of, windows_of
 
-_PLACES: Final = 33
+_PLACES: Final = 129
 """Values of the exact number, from one end of its interval to the other."""
 
-_MOST: Final = 20_001
+_MOST: Final = 4_001
 """Values of the noise that are added up; beyond, neighbours are taken together."""
 
 

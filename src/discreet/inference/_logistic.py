@@ -72,7 +72,7 @@ from discreet.inference._regression import (
     terms_of,
     where_known,
 )
-from discreet.inference._results import Coefficients, Intervals
+from discreet.inference._results import Coefficients, Intervals, preformatted
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -283,6 +283,9 @@ class Logistic:
 
     def __repr__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
 
 def logistic(

@@ -17,7 +17,8 @@ statistic    ψ                        Σψ² at most
 ===========  =======================  ==================================================
 AVG, share   x − θ                    Σ(x−θ)² where VAR or STDDEV of the column is asked
                                       too, and always n(hi−θ)(θ−lo) (Bhatia–Davis)
-A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts
+A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts;
+                                      else −n·min ψ·max ψ, where rows are counted too
 VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for each m of an
                                       interval of the mean (Berger–Boos)
 QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
@@ -244,7 +245,7 @@ class Sample:
         whole = (lo, hi), (least, most)
         if not self._enough(least, k, hi - lo, float(spread(np.array([middle]))[0])):
             return whole
-        kept = _score(weights, spread, values, laws, error - spare)
+        kept = score(weights, spread, values, laws, error - spare)
         return hull(kept, middle, lo, hi, _PLACES), (least, most)
 
     def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
@@ -274,7 +275,7 @@ class Sample:
             if not self._enough(least, k, widest**2, float(spread(np.array([guess]))[0])):
                 ends.append((0.0, (hi - lo) ** 2 / 4))
                 continue
-            kept = _score(weights, spread, values, laws, (1 - SHARE) * error)
+            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
             ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
@@ -287,11 +288,7 @@ class Sample:
         (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
         counts = (ly, hy, lx, hx) == (0, 1, 0, 1) or (lx == hx == 1)
         if not counts:
-            raise ParameterError(
-                "a ratio has a population interval where it divides by a count, or one count by "
-                "another; the spread of other sums is not known",
-                hint="AVG(x), or SUM(x) / COUNT(*)",
-            )
+            return self._quotient(top, bottom, error)
         lo, hi = (ly, hy) if lx == 1 else (0.0, math.inf)
 
         def ends(cell: int) -> tuple[float, float]:
@@ -313,11 +310,63 @@ class Sample:
             reach = hi - lo if math.isfinite(hi) else 1.0 + middle
             if not self._enough(least, k, reach, float(spread(np.array([middle]))[0])):
                 return lo, hi
-            kept = _score(weights, spread, values, laws, (1 - SHARE) * error)
+            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
             low, high = hull(kept, middle, lo, limit, _PLACES)
             return low, hi if high == limit else high
 
         return self._by_cell(ends)
+
+    def _quotient(self, top: int, bottom: int, error: float) -> Box:
+        """A sum over a sum: ψ = y − θx is bounded, and so is its spread by the number of rows."""
+        (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
+        sizes = self._sizes()
+        if sizes is None or lx < 0 or (lx == 0 > ly):
+            raise ParameterError(
+                "a ratio of sums has a population interval where all rows are counted too, what it "
+                "divides by is never negative, and the range of the quotient is known",
+                hint="SELECT SUM(y) / SUM(x) AS r, COUNT(*) AS n …",
+            )
+        sums = [self._sum(top) or {}, self._sum(bottom) or {}, sizes]
+        parts = sorted({p for combination in sums for p in combination})
+        k, laws = self.rows(parts), self._laws(parts)
+        above, below, count = (_weights(c, parts) for c in sums)
+        quotients = [y / x if x > 0 else math.inf for y in (ly, hy) for x in (lx, hx)]
+        lo, hi = (min(quotients), max(quotients)) if lx > 0 else (0.0, math.inf)
+
+        def ends(cell: int) -> tuple[float, float]:
+            values = self._values(parts, cell)
+            n, off = float(count @ values), float(margin(laws, count, SHARE * error))
+
+            def reach(theta: Floats) -> tuple[Floats, Floats]:
+                near, far = np.where(theta > 0, lx, hx), np.where(theta > 0, hx, lx)
+                return np.asarray(ly - theta * far), np.asarray(hy - theta * near)
+
+            def spread(theta: Floats) -> Floats:
+                low, high = reach(theta)
+                return k * np.maximum((n + off) * -low * high, 0.0)
+
+            def weights(theta: Floats) -> Floats:
+                return np.asarray(above - theta[:, None] * below)
+
+            under = float(below @ values)
+            middle = max(float(above @ values) / under, lo) if under > 0 else lo
+            limit = hi if math.isfinite(hi) else 100 * max(middle, hy / hx)
+            at = np.array([min(middle, limit)])
+            low, high = reach(at)
+            if not self._enough(n - off, k, float((high - low)[0]), float(spread(at)[0])):
+                return lo, hi
+            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
+            first, last = hull(kept, float(at[0]), lo, limit, _PLACES)
+            return first, hi if last == limit else last
+
+        return self._by_cell(ends)
+
+    def _sizes(self) -> Combination | None:
+        """A count of all rows among the statistics, where there is one."""
+        for index, formula in enumerate(self.record.formulas):
+            if formula.combination is not None and self._row(index) == (1.0, 1.0):
+                return formula.combination
+        return None
 
     def _row(self, index: int) -> tuple[float, float]:
         """Least and greatest number that one row adds to a statistic."""
@@ -385,19 +434,21 @@ def _weights(combination: Combination, parts: Sequence[int]) -> Floats:
     return np.array([float(combination.get(p, 0)) for p in parts])
 
 
-def _score(
+def score(
     weights: Callable[[Floats], Floats],
     spread: Callable[[Floats], Floats],
     values: Floats,
     laws: Sequence[Any],
     error: float,
+    *,
+    shift: float = 0.0,
 ) -> Callable[[Floats], Floats]:
-    """Which θ the sum T(θ) does not contradict."""
+    """Which θ the sum T(θ), less `shift` times θ, does not contradict."""
 
     def kept(theta: Floats) -> Floats:
         w = weights(theta)
         variance, scales, slack = split(laws, w)
         sd = np.sqrt(spread(theta) + variance)
-        return np.asarray(tail(np.abs(w @ values) - slack, sd, scales) >= error)
+        return np.asarray(tail(np.abs(w @ values - shift * theta) - slack, sd, scales) >= error)
 
     return kept

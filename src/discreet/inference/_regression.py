@@ -53,7 +53,7 @@ from discreet.errors import Hint, ParameterError, QueryError, TaintedNoiseError
 from discreet.inference._inputs import noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
-from discreet.inference._results import Coefficients, Intervals
+from discreet.inference._results import Coefficients, Intervals, preformatted
 from discreet.plan import MOMENTS, Pairwise, Query
 
 if TYPE_CHECKING:
@@ -323,6 +323,9 @@ class Regression:
 
     def __repr__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
 
 class Fitted(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
@@ -57,8 +58,23 @@ class Interval:
         """Say the interval in words."""
         return f"{self!r} covers {self.covers}"
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Give low and high on the last axis."""
+        ends = np.stack([np.asarray(self.low), np.asarray(self.high)], axis=-1)
+        return np.array(ends, dtype=dtype, copy=True if copy is None else copy)
+
+    def to_pandas(self, index: Any = None) -> pd.DataFrame:
+        """Return one row for each cell, named by `index`."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        rows = np.atleast_2d(np.asarray(self)).reshape(-1, 2)
+        return pd.DataFrame(rows, index=index, columns=["low", "high"])
+
     def __repr__(self) -> str:
         return f"[{_show(self.low)}, {_show(self.high)}] ({100 * self.confidence:.4g} %)"
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,9 @@ class TestResult:
         )
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.summary())}</pre>"
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(statistic={_show(self.statistic)}, "
@@ -148,6 +167,11 @@ class Intervals(dict[str, tuple[float, float]]):
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
         return pd.DataFrame(list(self.values()), index=list(self), columns=["low", "high"])
+
+
+def preformatted(shown: object) -> str:
+    """What prints as plain text, for a notebook."""
+    return f"<pre>{html.escape(repr(shown))}</pre>"
 
 
 def plain(x: Any) -> Any:

@@ -263,10 +263,14 @@ class Pairwise(Formula):
         """The one part that holds the cells."""
         return (self.tensor,)
 
+    def cells(self, releases: Releases) -> Floats:
+        """Noisy cells in rows, one line per group."""
+        cells = read(releases, self.tensor, Tensors).floats / float(self.whole)
+        return cells.reshape(-1, len(NINE))
+
     def moments(self, releases: Releases) -> Floats:
         """Noisy n, Σu, Σv, Σu², Σuv, Σv² of every cell, u and v in units of the ranges."""
-        cells = read(releases, self.tensor, Tensors).floats / float(self.whole)
-        return np.asarray(cells.reshape(-1, len(NINE)) @ MOMENTS.T)
+        return np.asarray(self.cells(releases) @ MOMENTS.T)
 
     def estimate(self, releases: Releases) -> Floats:
         """Plug the noisy moments in, inside what is possible."""

@@ -198,6 +198,9 @@ class Table:
     owner
         In place of `unit`: the table to whose rows, and so to whose units, the rows belong,
         and the column that names its key.
+    weight
+        Column of survey weights, a number that is never negative: how many people of the
+        population a row stands for. ``curator.survey`` reads it.
     """
 
     name: str
@@ -212,6 +215,7 @@ class Table:
     numbers: str | None = None
     key: str | None = None
     owner: Owner | None = None
+    weight: str | None = None
 
     def __init__(
         self,
@@ -228,6 +232,7 @@ class Table:
         numbers: str | None = None,
         key: str | None = None,
         owner: Owner | Mapping[str, str] | None = None,
+        weight: str | None = None,
     ) -> None:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
@@ -250,8 +255,26 @@ class Table:
             numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
             key=named,
             owner=above,
+            weight=None if weight is None else text(weight, subject, "weight", limit=255),
         )
+        if self.weight is not None:
+            self._check_weight(self.weight)
         self._check_public() if self.public else self._check_private()
+
+    def _check_weight(self, name: str) -> None:
+        subject, column = f"table {quote(self.name)}", self.columns.get(name)
+        if self.public or column is None or column.type not in ("integer", "real"):
+            raise refusal(
+                f"{subject}: weight must name a number that this private table declares",
+                "weight",
+                hint='weight = "w" and w = { type = "real", min = 0, max = 50, step = "0.01" }',
+            )
+        if not 0 <= getattr(column, "min", -1) < getattr(column, "max", 0):
+            raise refusal(
+                f"{subject}: the weight {quote(name)} must lie between zero and a greatest weight",
+                "weight",
+                hint=f"{name} = {{ min = 0, max = 50 }}",
+            )
 
     def _check_public(self) -> None:
         subject = f"table {quote(self.name)}"
@@ -499,6 +522,7 @@ def _table_mapping(table: Table) -> dict[str, object]:
     whose: dict[str, object] = {"unit": table.unit, "neighbours": table.neighbours.value}
     whose = {"public": True} if table.public else {"owner": owner} if owner else whose
     mapping = {"source": table.source, "numbers": table.numbers, "key": table.key, **whose}
+    mapping["weight"] = table.weight
     mapping |= {key: getattr(table, key) for key in LIMITS}
     mapping = {key: value for key, value in mapping.items() if value is not None}
     return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}

@@ -1,0 +1,265 @@
+r"""Survey weights: totals, means and counts of a population from a sample of unequal chances.
+
+What is released
+----------------
+The nine cells of two columns (:mod:`discreet.plan`, "moments"), the column that is asked about
+and the table's declared weight, group by group: all at the price of one count. They hold every
+sum of :math:`w^ax^b` with a, b ≤ 2, so weighted sums *and* their design-based variances.
+
+Inference
+---------
+A person with weight w stands for w people. With D a unit's own sum and units drawn
+independently, with unequal chances, a fixed number n of times, the Horvitz–Thompson total
+Σwx has variance at most :math:`\sum_u(D_u-\bar D)^2`, and the Hájek mean Σwx/Σw solves
+:math:`\sum w(x-\theta)=0`, whose variance is :math:`\sum_uD_u(\theta)^2`. A unit has at most k
+rows, so both are at most k times the sums over rows of :math:`w^2x^2` and of
+:math:`w^2(x-\theta)^2`; with one row each they are exact. θ is kept if the score, linear in what
+was released, is within the quantile of normal plus noise (:mod:`._population` has the same for
+equal chances). A tenth of the error allowed pays for an upper bound of the variance, which is a
+noisy sum itself.
+
+Weights are taken as known before the sample was drawn, or as if: what calibration to known totals
+gains is not counted, so intervals are at worst too wide. Cells with fewer than 30 units, or in
+which one unit could decide, get the whole public range. Values and weights are clamped to their
+public ranges, and rounded where these hold more than 8192 steps.
+
+References
+----------
+D. Horvitz, D. Thompson, JASA 1952; J. Hájek, "Comment on a paper by D. Basu", 1971; C.-E.
+Särndal, B. Swensson, J. Wretman, *Model assisted survey sampling*, 1992, sections 2.8 and 5.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from discreet import _exact
+from discreet._exact import Number
+from discreet._print import number
+from discreet.answer import Answer
+from discreet.errors import Hint, ParameterError, TaintedNoiseError
+from discreet.inference._inputs import rows_of
+from discreet.inference._laws import Floats
+from discreet.inference._mixture import margin
+from discreet.inference._pivot import hull
+from discreet.inference._population import FEWEST, SHARE, score
+from discreet.inference._regression import Ask, paid, quoted, table_of, where_known
+from discreet.inference._results import preformatted
+from discreet.plan import Pairwise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from discreet.curator import Curator
+
+WHAT: Final = ("count", "total", "mean")
+_POWERS: Final = (np.array([1.0, 1, 1]), np.array([0.0, 0.5, 1]), np.array([0.0, 0, 1]))
+_PLACES: Final = 150
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nine noisy cells of weight and value, and what is public about them."""
+
+    cells: Floats
+    law: Any
+    unit: float
+    """Rows that one step of the noise stands for."""
+    weight: tuple[float, float]
+    value: tuple[float, float]
+    rows: int
+
+    def sums(self, a: int, b: int) -> Floats:
+        """Coefficients of Σ wᵃxᵇ on the cells."""
+        return np.asarray(
+            np.kron(_power(*self.weight, a), _power(*self.value, b)), dtype=np.float64
+        )
+
+    def estimate(self, what: str) -> float:
+        """The weighted count, total or mean; inside what is possible."""
+        count, total = (float(self.sums(1, b) @ self.cells) for b in (0, 1))
+        if what != "mean":
+            return count if what == "count" else total
+        return float(np.clip(total / count, *self.value)) if count > 0 else math.nan
+
+    @property
+    def design_effect(self) -> float:
+        """Kish's n·Σw²/(Σw)²: how many times larger unequal weights make a variance."""
+        n, one, two = (float(self.sums(a, 0) @ self.cells) for a in range(3))
+        return max(n * two / one**2, 1.0) if one > 0 else math.nan
+
+    def interval(self, what: str, error: float) -> tuple[float, float]:
+        """Ends for the population's value."""
+        kept, low, high = self.kept(what, error)
+        if kept is None:
+            return low, high
+        middle = float(np.clip(self.estimate(what), low, high))
+        return hull(kept, middle, low, high, _PLACES)
+
+    def kept(
+        self, what: str, error: float
+    ) -> tuple[Callable[[Floats], Floats] | None, float, float]:
+        """Which values the score does not contradict (None: any), and their public range."""
+        laws = [self.law] * self.cells.size
+        spare, n = SHARE * error, self.sums(0, 0)
+        off = float(self._margin(n, spare / 2))
+        least, most = float(n @ self.cells) - off, float(n @ self.cells) + off
+        power = 0 if what == "count" else 1
+        top, bottom = self.sums(1, power), self.sums(1, 0)
+        squares = [self.sums(2, b) for b in range(3)]
+        low, high = self._range(what, most)
+
+        def weights(theta: Floats) -> Floats:
+            if what == "mean":
+                return np.asarray(top - theta[:, None] * bottom)
+            return np.broadcast_to(top, (theta.size, top.size))
+
+        def spread(theta: Floats) -> Floats:
+            if what == "mean":
+                t = theta[:, None]
+                w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
+            else:
+                w = np.broadcast_to(squares[2 * power], (theta.size, top.size))
+            found = np.maximum(w @ self.cells, 0) + self._margin(w, spare / 2)
+            if what != "mean" and self.rows == 1:
+                found = np.maximum(found - theta**2 / max(most, 1.0), 0.0)
+            return np.asarray(self.rows * found)
+
+        middle = np.array([self.estimate(what)])
+        heaviest = self.rows * self.weight[1] * (self.value[1] - self.value[0])
+        alone = what == "mean" and not heaviest**2 <= float(spread(middle)[0]) / 4
+        if alone or least / self.rows < FEWEST:
+            return None, low, high
+
+        def scaled(theta: Floats) -> Floats:
+            return weights(theta) * self.unit
+
+        shift = 0.0 if what == "mean" else 1.0
+        noisy, rest = self.cells / self.unit, error - spare
+        return score(scaled, spread, noisy, laws, rest, shift=shift), low, high
+
+    def _margin(self, weights: Floats, error: float) -> Floats:
+        return margin([self.law] * self.cells.size, weights * self.unit, error)
+
+    def _range(self, what: str, most: float) -> tuple[float, float]:
+        if what == "mean":
+            return self.value
+        ends = [w * v for w in self.weight for v in (self.value if what == "total" else (1.0,))]
+        return min(*ends, 0.0) * max(most, 0.0), max(*ends, 0.0) * max(most, 0.0)
+
+
+def _power(low: float, high: float, power: int) -> Floats:
+    """Coefficients of (low + (high − low)u)ᵖ on 1, u, u² of the cells."""
+    r = high - low
+    terms = ([1.0], [low, r], [low * low, 2 * low * r, r * r])[power]
+    return np.asarray(sum(c * _POWERS[i] for i, c in enumerate(terms)))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Weighted count, total and mean of a population, group by group.
+
+    Attributes
+    ----------
+    column, weight
+        What is asked about, and the weight that the policy declares.
+    answer
+        What was released, with its cost and record.
+    """
+
+    column: str
+    weight: str
+    answer: Answer
+    keys: tuple[dict[str, Any], ...]
+    groups: tuple[Group, ...]
+
+    def rows(self, confidence: Number = 0.95) -> list[dict[str, Any]]:
+        """Estimates with both ends: ``mean``, ``mean_low``, ``mean_high`` and so on."""
+        error = 1 - _exact.confidence(confidence)
+        found = []
+        for keys, group in zip(self.keys, self.groups, strict=True):
+            row = dict(keys)
+            for what in WHAT:
+                low, high = group.interval(what, error)
+                row |= {what: group.estimate(what), f"{what}_low": low, f"{what}_high": high}
+            found.append({**row, "design_effect": group.design_effect})
+        return found
+
+    @cached_property
+    def _shown(self) -> list[dict[str, Any]]:
+        return self.rows()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return estimates and ends as a DataFrame, the groups as its index."""
+        import pandas as pd  # noqa: PLC0415 - only for those who ask
+
+        frame = pd.DataFrame(self._shown)
+        names = list(self.keys[0]) if self.keys else []
+        return frame.set_index(names) if names else frame
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.column}, weighted by {self.weight}, noise and sampling accounted for"]
+        for keys, row in zip(self.keys, self._shown, strict=True):
+            name = ", ".join(str(v) for v in keys.values())
+            for what in WHAT:
+                low, high = row[f"{what}_low"], row[f"{what}_high"]
+                half = (high - low) / 2
+                shown = " ".join(number(x, half) for x in (low, high))
+                lines.append(f"{name:10} {what:6} {number(row[what], half):>12}  [{shown}]")
+        lines.append(f"{paid(self.answer)}; intervals cover the population's values (95 %)")
+        return "\n".join(lines)
+
+
+def survey(
+    curator: Curator,
+    column: str,
+    *,
+    by: Sequence[str] = (),
+    table: str | None = None,
+    where: str | None = None,
+    ask: Ask,
+) -> Survey:
+    """Ask for a weighted column and read it; see :meth:`Curator.survey`."""
+    own = table_of(curator, table)
+    if own.weight is None:
+        raise ParameterError(
+            f"table {own.name!r} declares no survey weight", hint=Hint("weight", "w")
+        )
+    names = [by] if isinstance(by, str) else list(by)
+    keys = ", ".join(quoted(n) for n in names)
+    tests = where_known([column, own.weight], where)
+    asked = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"
+    text = f"SELECT {keys}{', ' * bool(keys)}{asked} FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
+    answer = ask(text + (f" GROUP BY {keys}" if keys else ""))
+    return read_survey(answer, column, own.weight)
+
+
+def read_survey(answer: Answer, column: str, weight: str) -> Survey:
+    """Read groups off the nine cells of an answer."""
+    record = answer.full_record
+    if answer.tainted:
+        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    (formula,) = record.formulas
+    assert isinstance(formula, Pairwise)
+    law = record.parts[formula.tensor].noise
+    ends = [
+        (float(lo), float(lo + span))
+        for lo, span in ((formula.x, formula.x_range), (formula.y, formula.y_range))
+    ]
+    rows = rows_of(record, formula.tensor, one=True)[0] or 1
+    unit = 1 / float(formula.whole)
+    groups = tuple(
+        Group(line, law, unit, ends[0], ends[1], rows) for line in formula.cells(record.parts)
+    )
+    names = list(record.keys)
+    keys = tuple({n: record.keys[n][i] for n in names} for i in range(record.cells))
+    return Survey(column, weight, answer, keys, groups)
