@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import psycopg
 import pytest
-
 from tests.adversarial.test_service_races import COUNT, keys, write
 
 pytestmark = pytest.mark.races

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from tests.unit.test_service_pages import BY_REGION, browser, sign_in, story
 
 pytestmark = pytest.mark.races
@@ -15,7 +14,7 @@ __all__ = ["browser"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_keep_the_rules(browser, service, scheme):  # noqa: F811 - the fixture of the pages' tests
+def test_pages_keep_the_rules(browser, service, scheme):
     answer = service.ask(BY_REGION, "0.0151")["id"]
     context, page, _ = story(browser, color_scheme=scheme)
     page.goto(f"{service.url}/login")
@@ -35,7 +34,7 @@ def test_pages_keep_the_rules(browser, service, scheme):  # noqa: F811 - the fix
     context.close()
 
 
-def test_what_has_the_focus_can_be_seen(browser, service):  # noqa: F811 - as above
+def test_what_has_the_focus_can_be_seen(browser, service):
     context, page, _ = story(browser)
     sign_in(page, service, "ana")
     outlines = set()
@@ -65,7 +64,7 @@ def test_what_has_the_focus_can_be_seen(browser, service):  # noqa: F811 - as ab
         ("document.querySelector('button').tabIndex = 3", "order of its own"),
     ],
 )
-def test_the_rules_find_faults(browser, service, fault, rule):  # noqa: F811 - as above
+def test_the_rules_find_faults(browser, service, fault, rule):
     context, page, _ = story(browser)
     sign_in(page, service, "ana")
     page.evaluate(fault)
@@ -73,7 +72,7 @@ def test_the_rules_find_faults(browser, service, fault, rule):  # noqa: F811 - a
     context.close()
 
 
-def test_an_owner_drafts_a_policy_and_sees_it_checked_while_typing(browser, service):  # noqa: F811 - as above
+def test_an_owner_drafts_a_policy_and_sees_it_checked_while_typing(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "owner")
     page.get_by_label("Table", exact=True).fill("stays")
