@@ -125,6 +125,7 @@ def test_the_official_client_speaks_with_the_service_over_http(service):
     assert "budget of ana" in json.loads(budget.content[0].text)["says"]
     lines = service("GET", "/v1/ledger", who="auditor").json()["result"]["lines"]
     assert lines[-2]["analyst"] == "ana"
+    assert "INFO" not in service.log.read_text()  # the library prints nothing of it
 
 
 @pytest.mark.races

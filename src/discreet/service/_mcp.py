@@ -9,6 +9,7 @@ from the policy and from released numbers; labels are data, not instructions.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -106,7 +107,14 @@ def server(find: Find) -> Any:
     from mcp.server.mcpserver import Context  # noqa: PLC0415 - as above
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415 - as above
 
+    # it would print what every library of the process says, addresses and durations included
+    root, quiet = logging.getLogger(), logging.getLogger("mcp")
+    handlers, level = root.handlers[:], root.level
     made = MCPServer("discreet")
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet.propagate = False
+    quiet.addHandler(logging.NullHandler())
     # it would hand durations to whatever telemetry the process has
     made.middleware[:] = [m for m in made.middleware if "Telemetry" not in type(m).__name__]
 
