@@ -60,7 +60,7 @@ def test_the_kit_runs_on_data_frames(spark):
             frames.update({n: spark.createDataFrame(t).cache() for n, t in held.arrow().items()})
         return engines.connect(frames, policy)
 
-    report = audit.check_engine(connect, rows=60, every=211)
+    report = audit.check_engine(connect, rows=60, every=401)
     assert report.ok, report
 
 
