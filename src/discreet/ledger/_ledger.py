@@ -50,7 +50,6 @@ from discreet.errors import (
     BudgetExceededError,
     Hint,
     IdempotencyError,
-    LedgerBusyError,
     LedgerError,
     LedgerIntegrityError,
     ParameterError,
@@ -80,14 +79,13 @@ from discreet.ledger._outcomes import (
     outcome_of,
     question_of,
     same_question,
-    settling,
     slot_of,
     waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt, Verified
 from discreet.ledger._state import FORMAT, State, cost_body
 from discreet.ledger._store import Store, Transaction
-from discreet.ledger._turn import Turn, now
+from discreet.ledger._turn import Turn, asked_in, now, settle_in, unsettled
 from discreet.plan import Cost
 from discreet.policy import Policy
 
@@ -496,7 +494,7 @@ class ChainedLedger(Decisions):
         named = (paid.analyst, paid.key) if by is None else (by["analyst"], by["key"])
         if keyed and (slot_of(*named) != slot or (by and by["line"] != line.hash)):
             raise damaged(number)
-        first = line.content.get("question") or _asked_in(tx, number)
+        first = line.content.get("question") or asked_in(tx, number)
         same = same_question(head.content, entry, first) and paid.external == entry.external
         if keyed and not same:
             raise IdempotencyError(
@@ -521,7 +519,7 @@ class ChainedLedger(Decisions):
                 raise
             except LedgerError as error:
                 if not tries_left:
-                    raise _unsettled(error) from None
+                    raise unsettled(error) from None
         raise AssertionError("unreachable")
 
     # -- reading --------------------------------------------------------------------
@@ -596,37 +594,6 @@ class ChainedLedger(Decisions):
         self._write(
             lambda turn: turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
         )
-
-
-def settle_in(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
-    """Seal and store an outcome, unless one is stored; give the one that is."""
-    line = turn.tx.line(receipt.number)
-    if line is None or line.hash != receipt.hash or line.kind != "debit":
-        raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
-    outcome = outcome_of(turn.tx, turn.head, line)
-    if outcome is None:
-        # a debit of format 1 does not say its question
-        question = line.content.get("question") or _asked_in(turn.tx, line.number)
-        turn.append("settle", settling(line, question, record), settles=line.number)
-        turn.tx.settle(line.number, record)
-    return record if outcome is None else outcome[1]
-
-
-def _asked_in(tx: Transaction, number: int) -> str:
-    """Question that a debit of format 1 is found by."""
-    return next(question for n, _, question, _ in tx.index() if n == number) or ""
-
-
-def _unsettled(error: LedgerError) -> LedgerError:
-    """Say of an outcome that could not be stored what is true of it: it is paid for."""
-    note("outcome not stored", error, said=error.message)
-    kind = LedgerBusyError if isinstance(error, LedgerBusyError) else LedgerError
-    why = "is in use" if kind is LedgerBusyError else "cannot be written"
-    return kind(
-        f"the ledger {why}, so the outcome of this run could not be stored and is not released; "
-        "its debit stands, and the same question will be taken up under it",
-        hint="ask the same question again",
-    )
 
 
 def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet._canonical import digest
+from discreet._log import note
+from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 from discreet.ledger._chain import (
     GENESIS,
     Head,
@@ -18,7 +20,8 @@ from discreet.ledger._chain import (
     next_line,
     seals,
 )
-from discreet.ledger._outcomes import check_store, settling
+from discreet.ledger._outcomes import check_store, outcome_of, settling
+from discreet.ledger._protocol import Receipt
 from discreet.ledger._state import FORMAT, State, by_rho
 from discreet.ledger._store import Transaction
 
@@ -78,3 +81,34 @@ class Turn:
             elif line.kind == "debit" and by_rho(line.content):
                 body["by_rho"] = True
         self.append("format", body)
+
+
+def settle_in(turn: Turn, receipt: Receipt, record: str | None) -> str | None:
+    """Seal and store an outcome, unless one is stored; give the one that is."""
+    line = turn.tx.line(receipt.number)
+    if line is None or line.hash != receipt.hash or line.kind != "debit":
+        raise LedgerIntegrityError("the debit of this run is no longer in the ledger")
+    outcome = outcome_of(turn.tx, turn.head, line)
+    if outcome is None:
+        # a debit of format 1 does not say its question
+        question = line.content.get("question") or asked_in(turn.tx, line.number)
+        turn.append("settle", settling(line, question, record), settles=line.number)
+        turn.tx.settle(line.number, record)
+    return record if outcome is None else outcome[1]
+
+
+def asked_in(tx: Transaction, number: int) -> str:
+    """Question that a debit of format 1 is found by."""
+    return next(question for n, _, question, _ in tx.index() if n == number) or ""
+
+
+def unsettled(error: LedgerError) -> LedgerError:
+    """Say of an outcome that could not be stored what is true of it: it is paid for."""
+    note("outcome not stored", error, said=error.message)
+    kind = LedgerBusyError if isinstance(error, LedgerBusyError) else LedgerError
+    why = "is in use" if kind is LedgerBusyError else "cannot be written"
+    return kind(
+        f"the ledger {why}, so the outcome of this run could not be stored and is not released; "
+        "its debit stands, and the same question will be taken up under it",
+        hint="ask the same question again",
+    )
