@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -20,13 +20,14 @@ from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
 from discreet.curator._describe import Description
 from discreet.curator._external import external_job
+from discreet.curator._fits import Fits
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statement, check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measured
 from discreet.curator._road import Job, Outcome, Road
-from discreet.errors import BudgetExceededError, EngineError, Hint, ParameterError, QueryError
+from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, floor
 from discreet.plan import (
     Aggregate,
@@ -43,7 +44,7 @@ from discreet.plan import (
 
 if TYPE_CHECKING:
     from discreet import frame, release
-    from discreet.inference import ErrorEstimate, Logistic, Regression, Survey
+    from discreet.inference import ErrorEstimate
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
 
@@ -52,7 +53,7 @@ _REMEMBERED = 32
 """Lowered questions that are kept, each with its proof done."""
 
 
-class Curator:
+class Curator(Fits):
     """Holds private tables and answers questions about them within a budget.
 
     Made by :func:`discreet.open`. Safe to use from several threads.
@@ -265,90 +266,6 @@ class Curator:
         query, limit, least, most = coverage_query(self, self._question(question).query)
         offer = read_offer(None, epsilon, delta, rho)
         return Coverage(self._ask(query, offer, key=key, fresh=fresh), limit, least, most)
-
-    def regression(
-        self,
-        formula: str,
-        *,
-        table: str | None = None,
-        where: str | None = None,
-        family: Literal["ols", "logistic"] = "ols",
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        fresh: bool = False,
-    ) -> Regression | Logistic:
-        """Fit a line or log-odds, with inference that accounts for the noise.
-
-        Parameters
-        ----------
-        formula
-            ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
-            first value being the reference.
-        table, where
-            Which table (needed when the policy has several) and which rows, as in SQL.
-            Rows in which one of the columns is NULL are left out.
-        family
-            "ols": least squares. "logistic": log-odds of a truth value, or of the second
-            of two categories, from counts of values and, for up to three numbers, of splines.
-        epsilon, delta, rho, fresh
-            As in :meth:`sql`. With several predictors ``rho=`` is the better currency.
-
-        Notes
-        -----
-        Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
-        """
-        from discreet import inference  # noqa: PLC0415 - loaded when it is called
-
-        if family not in ("ols", "logistic"):
-            raise ParameterError(
-                f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
-            )
-        fit = inference.least_squares if family == "ols" else inference.logistic
-        ask = self._asks(read_offer(None, epsilon, delta, rho), fresh=fresh)
-        return fit(self, formula, table=table, where=where, ask=ask)
-
-    def survey(
-        self,
-        column: str,
-        *,
-        by: str | Sequence[str] = (),
-        table: str | None = None,
-        where: str | None = None,
-        epsilon: Number | None = None,
-        delta: Number | None = None,
-        rho: Number | None = None,
-        fresh: bool = False,
-    ) -> Survey:
-        """Weighted count, total and mean of a population, with design-based intervals.
-
-        The policy declares which column is the survey weight (``weight = "w"``). All three
-        and their variances cost as much as one count; see :mod:`discreet.inference._survey`.
-
-        Parameters
-        ----------
-        column
-            The number (or truth value) that is asked about.
-        by
-            Columns to group by.
-        table, where, epsilon, delta, rho, fresh
-            As in :meth:`regression`.
-        """
-        from discreet import inference  # noqa: PLC0415 - loaded when it is called
-
-        ask = self._asks(read_offer(None, epsilon, delta, rho), fresh=fresh)
-        return inference.survey(self, column, by=by, table=table, where=where, ask=ask)
-
-    def _asks(self, offer: Ask, *, fresh: bool) -> Callable[..., Answer]:
-        """What asks SQL at a price, after a change of the question that was read."""
-
-        def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
-            query = self._question(text).query
-            return self._ask(
-                query if change is None else change(query), offer, key=None, fresh=fresh
-            )
-
-        return ask
 
     def publication(
         self,

@@ -1,0 +1,108 @@
+"""Regression and surveys: questions whose answers are read by :mod:`discreet.inference`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, cast
+
+from discreet._exact import Number
+from discreet.answer import Answer
+from discreet.curator._offer import read_offer
+from discreet.errors import Hint, ParameterError
+from discreet.plan import Ask, Query
+
+if TYPE_CHECKING:
+    from discreet.curator._curator import Curator
+    from discreet.inference import Logistic, Regression, Survey
+
+
+class Fits:
+    """What a curator asks for statisticians."""
+
+    __slots__ = ()
+
+    def regression(
+        self,
+        formula: str,
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        family: Literal["ols", "logistic"] = "ols",
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        fresh: bool = False,
+    ) -> Regression | Logistic:
+        """Fit a line or log-odds, with inference that accounts for the noise.
+
+        Parameters
+        ----------
+        formula
+            ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
+            first value being the reference.
+        table, where
+            Which table (needed when the policy has several) and which rows, as in SQL.
+            Rows in which one of the columns is NULL are left out.
+        family
+            "ols": least squares. "logistic": log-odds of a truth value, or of the second
+            of two categories, from counts of values and, for up to three numbers, of splines.
+        epsilon, delta, rho, fresh
+            As in :meth:`sql`. With several predictors ``rho=`` is the better currency.
+
+        Notes
+        -----
+        Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        if family not in ("ols", "logistic"):
+            raise ParameterError(
+                f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
+            )
+        fit = inference.least_squares if family == "ols" else inference.logistic
+        own = cast("Curator", self)
+        ask = _asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh)
+        return fit(own, formula, table=table, where=where, ask=ask)
+
+    def survey(
+        self,
+        column: str,
+        *,
+        by: str | Sequence[str] = (),
+        table: str | None = None,
+        where: str | None = None,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+        fresh: bool = False,
+    ) -> Survey:
+        """Weighted count, total and mean of a population, with design-based intervals.
+
+        The policy declares which column is the survey weight (``weight = "w"``). All three
+        and their variances cost as much as one count; see :mod:`discreet.inference._survey`.
+
+        Parameters
+        ----------
+        column
+            The number (or truth value) that is asked about.
+        by
+            Columns to group by.
+        table, where, epsilon, delta, rho, fresh
+            As in :meth:`regression`.
+        """
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        own = cast("Curator", self)
+        ask = _asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh)
+        return inference.survey(own, column, by=by, table=table, where=where, ask=ask)
+
+
+def _asks(curator: Curator, offer: Ask, *, fresh: bool) -> Callable[..., Answer]:
+    """What asks SQL at a price, after a change of the question that was read."""
+
+    def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
+        query = curator._question(text).query  # noqa: SLF001 - part of it
+        asked = query if change is None else change(query)
+        return curator._ask(asked, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
+
+    return ask
