@@ -178,7 +178,7 @@ def test_regular_expressions_are_refused_by_name_before_anything_is_paid(spark):
     with dc.open({"t": held}, table, ledger=":memory:") as curator:
         with pytest.raises(UnsupportedQueryError, match="regular expressions"):
             curator.sql("SELECT COUNT(*) FROM t WHERE regexp_matches(w, 'a+')", epsilon="1")
-        assert curator.budget.spent == 0
+        assert curator.budget.spent == {"epsilon": 0}
         answer = curator.sql("SELECT COUNT(*) AS n FROM t WHERE w LIKE 'a%'", epsilon="1")
         assert len(answer.to_dicts()) == 1
 
