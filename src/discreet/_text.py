@@ -9,6 +9,7 @@ from typing import Final
 
 from discreet.errors import DiscreetError, ParameterError
 
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 OBEYED: Final = re.compile(
@@ -69,5 +70,17 @@ def quote(text: object) -> str:
 def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:
     """Find the known word that was probably meant, or None."""
     folded = {k.casefold(): k for k in known} if isinstance(word, str) else {}
-    found = difflib.get_close_matches(str(word)[:255].casefold(), folded, n=1, cutoff=cutoff)
-    return folded[found[0]] if found else None
+    given = str(word)[:255].casefold()
+    found = difflib.get_close_matches(given, folded, n=1, cutoff=cutoff)
+    begun = [k for k in folded if len(given) > 2 and k.startswith(given)]
+    meant = found or begun
+    return folded[meant[0]] if found or len(begun) == 1 else None
+
+
+def written(name: str) -> str:
+    """Write a name as a question must: in quotes unless it is a plain word.
+
+    >>> written("age"), written("hours-per-week")
+    ('age', '"hours-per-week"')
+    """
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

@@ -101,10 +101,10 @@ nearest, quote = _text.nearest, _text.quote
 def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     """Build the error for a name that the policy does not have, with the nearest one."""
     listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
-    near = nearest(name, known)
+    near = known[0] if len(known) == 1 else nearest(name, known)
     return UnknownNameError(
         f"there is no {what} {quote(name)}; known: {listed or 'none'}",
-        hint=known[0] if len(known) == 1 else near,
+        hint=near and _text.written(near),
     )
 
 
@@ -150,8 +150,9 @@ def _label_code(arg: Expr, operand: Operand) -> int:
         )
     words = [str(v) for v in labels]
     error = unknown(f"value of {name_of(arg)} called", str(wanted), words)
-    near = labels[words.index(error.hint)] if error.hint in words else labels[0]
-    raise UnknownNameError(error.message, hint=_example(arg, (near,)))
+    near = nearest(str(wanted), words)
+    hint = None if near is None else _example(arg, (labels[words.index(near)],))
+    raise UnknownNameError(error.message, hint=hint)
 
 
 def _example(arg: Expr, labels: tuple[str | int | bool, ...]) -> str:
@@ -215,9 +216,10 @@ def fit(operand: Operand, like: Expr) -> Expr:
             return date(operand.text)
         if kind is Kind.TIMESTAMP:
             return timestamp(operand.text, like.type.step)
+        bare = operand.text if operand.text.replace(".", "", 1).isdecimal() else None
         raise QueryError(
             f"{name_of(like)} is a {kind}, {quote(operand.text)} is text",
-            hint=f"{name_of(like)} = {'TRUE' if kind is Kind.BOOLEAN else operand.text[:20]}",
+            hint=f"{name_of(like)} = TRUE" if kind is Kind.BOOLEAN else bare,
         )
     if isinstance(operand, Span):
         raise QueryError("an interval is not compared with a value", hint="INTERVAL 30 DAY")

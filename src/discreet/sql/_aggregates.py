@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from discreet._text import written
 from discreet.errors import DiscreetError, QueryError
 from discreet.plan import (
     CALLS,
@@ -35,7 +36,7 @@ from discreet.plan import (
     statistic,
 )
 from discreet.sql._bounds import Bounds, read_bounds
-from discreet.sql._over import window
+from discreet.sql._over import over_rows, window
 from discreet.sql._rows import Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
@@ -53,6 +54,8 @@ _REFUSED: Final = {
     "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
 """What there is instead; {x} stands for the argument."""
+_ANY: Final = frozenset({"ANY_VALUE", "FIRST", "ARRAY_AGG", "STRING_AGG", "LISTAGG"})
+"""Of these, what stands for numbers is their median."""
 
 
 _SCALARS: Final = {
@@ -103,8 +106,7 @@ class Outputs:
         if name == "GROUPING":
             return self._grouping(node)
         if name in _REFUSED:
-            own = node.expressions[0].sql() if node.expressions else "x"
-            raise refuse(name or "", _REFUSED[name or ""].format(x=own))
+            raise refuse(name or "", self._instead(name or "", node))
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
             return out
         handler = _NODES.get(type(node))
@@ -121,6 +123,12 @@ class Outputs:
                 f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
             )
         return self._ungrouped(node)
+
+    def _instead(self, name: str, node: exp.Expr) -> str:
+        own = node.expressions[0].sql() if node.expressions else "x"
+        given = self._row(node.expressions[0]) if node.expressions else None
+        numeric = isinstance(given, Expr) and given.type.is_numeric
+        return f"MEDIAN({own})" if numeric and name in _ANY else _REFUSED[name].format(x=own)
 
     def _plain(self, node: exp.Expr) -> OutputExpr | None:
         """A key, an alias or a constant; None if the node must be taken apart first."""
@@ -154,10 +162,12 @@ class Outputs:
         return Number(constant(self.rows.lower(node), "an output"))
 
     def _ungrouped(self, node: exp.Expr) -> OutputExpr:
+        if (over := node.find_ancestor(exp.Window)) is not None:
+            raise over_rows(self.rows.scope, over)
         if isinstance(node, exp.Column):
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
-                hint=f"GROUP BY {node.name}",
+                hint=f"GROUP BY {written(node.name)}",
             )
         self.rows.lower(node)  # a row expression is refused by its own name first
         raise QueryError(
@@ -380,7 +390,7 @@ class _Call:
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
         if len(args) != 1:
-            raise refuse("COUNT(DISTINCT …) of several columns", "COUNT(DISTINCT sex)")
+            raise refuse("COUNT(DISTINCT …) of several columns", f"COUNT(DISTINCT {args[0].sql()})")
         if self._is_unit(args[0]):
             if self.test is not None:
                 raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
@@ -397,7 +407,8 @@ class _Call:
         """The aggregated expression, clamped to stated bounds, filtered."""
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):
-            raise refuse(f"{self.name}(DISTINCT …)", "COUNT(DISTINCT sex)")
+            own = ", ".join(a.sql() for a in arg.expressions)
+            raise refuse(f"{self.name}(DISTINCT …)", f"{self.name}({own})")
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)

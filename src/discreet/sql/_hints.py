@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from discreet import policy as pol
+from discreet._text import written
 from discreet.errors import QueryError
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -56,17 +57,13 @@ def rewritten(hint: str, policy: pol.Policy) -> str | None:
         return hint
     if "'" in hint:
         return None
-    names = {"people": _quoted(tables[0].name)} if "people" in strange else {}
+    names = {"people": written(tables[0].name)} if "people" in strange else {}
     for word in set(strange) - {"people"}:
         kind = _SAMPLES[word]
         fitting = [n for n, c in tables[0].columns.items() if kind and isinstance(c, kind)]
         if not fitting:
             return None
-        names[word] = _quoted(fitting[0])
+        names[word] = written(fitting[0])
     pieces = _SPLIT.split(hint)  # every second piece stands in quotes
     pieces[::2] = [_WORD.sub(lambda m: names.get(m[0], m[0]), piece) for piece in pieces[::2]]
     return "".join(pieces)
-
-
-def _quoted(name: str) -> str:
-    return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'

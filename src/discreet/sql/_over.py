@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
-from discreet.errors import QueryError
-from discreet.plan import KeyValue, Number, OutputExpr, Window, parts_of, windows_of
-from discreet.sql._text import function_name, label, only, refuse
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import KeyValue, Number, OutputExpr, Scope, Window, parts_of, windows_of
+from discreet.sql._text import function_name, identifier, label, only, refuse
 
 if TYPE_CHECKING:
     from discreet.sql._aggregates import Outputs
@@ -20,6 +20,7 @@ WINDOWS: Final = frozenset({*_RANKS, *_VALUES, "NTILE", "LAG", "LEAD", "COUNT"})
 """Functions that OVER may follow."""
 _MOST: Final = 1_000_000
 _EXAMPLE: Final = "SUM(COUNT(*)) OVER ()"
+_COUNT: Final = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
 
 
 def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
@@ -42,6 +43,29 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     if any(windows_of(part) for part in parts_of(made)):
         raise refuse("a window inside a window", _EXAMPLE)
     return made
+
+
+def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
+    """Refuse a window over rows of people: what it would give is theirs, row by row."""
+    select = node.find_ancestor(exp.Select)
+    start = None if select is None else select.args.get("from_")
+    given = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
+    keys = [k for k in given if not scope.is_unit(k.name, identifier(k.args.get("table")))]
+    hint = None
+    if select is not None and start is not None and isinstance(start.this, exp.Table):
+        name = function_name(node.this)
+        call = node.this.copy() if name in ("SUM", "AVG", "MIN", "MAX") else _COUNT.copy()
+        asked = exp.select(*(k.copy() for k in keys), exp.alias_(call, "n"))
+        for clause in ("from_", "joins", "where"):
+            asked.set(clause, select.args.get(clause))
+        if keys:
+            asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+        hint = asked.sql()
+    return UnsupportedQueryError(
+        "OVER is computed from the rows of the answer, which are keys and statistics; rows of the "
+        "table do not leave",
+        hint=hint,
+    )
 
 
 def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:

@@ -14,9 +14,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from discreet._text import plain_str
+from discreet._text import plain_str, written
 from discreet.errors import QueryError
 from discreet.plan import Expr, Null, Operand, Scope, Word, build, calendar, functions, words
+from discreet.sql._over import over_rows
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
@@ -24,7 +25,6 @@ _HINTS: Final = {
     exp.CurrentDate: "DATE '2024-01-31'",
     exp.CurrentTimestamp: "TIMESTAMP '2024-01-31 00:00:00'",
     exp.NullSafeEQ: "x = 3",
-    exp.Window: "GROUP BY sex",
     exp.Select: "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …",
     exp.Subquery: "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …",
 }
@@ -42,6 +42,8 @@ class Rows:
     def lower(self, node: exp.Expr) -> Operand:
         """Lower any allowed node."""
         handler = _NODES.get(type(node))
+        if isinstance(node, exp.Window):
+            raise over_rows(self.scope, node)
         if handler is None:
             raise refuse(label(node), _HINTS.get(type(node)))
         return handler(self, node)
@@ -98,7 +100,11 @@ class Rows:
     def identity(self, node: exp.Expr) -> Operand:
         """IS NULL, IS TRUE, IS FALSE, and their negations."""
         only(node, "this", "expression", "negate")
-        arg, other = self.lower(node.this), node.expression
+        try:
+            arg, other = self.lower(node.this), node.expression
+        except QueryError as error:
+            absent = _absent(self.scope, node)
+            raise error if absent is None else error.with_hint(absent) from None
         if isinstance(other, exp.Null):
             test = build.is_null(arg)
         elif isinstance(other, exp.Boolean):
@@ -193,6 +199,20 @@ class Rows:
         if name in _NEAR and node.expressions:
             raise refuse(f"function {build.quote(name)}", f"{near}({node.expressions[0].sql()})")
         raise refuse(f"function {build.quote(name)}", near and f"{near}(…)")
+
+
+def _absent(scope: Scope, node: exp.Expr) -> str | None:
+    """Write ``theirs.unit IS NULL`` after a LEFT JOIN as a test of who has no row there."""
+    column, select = node.this, node.find_ancestor(exp.Select)
+    if select is None or not isinstance(column, exp.Column) or isinstance(node.parent, exp.Not):
+        return None
+    alias = (identifier(column.args.get("table")) or "").casefold()
+    joined = [j.this for j in select.args.get("joins") or () if j.args.get("side") == "LEFT"]
+    other = [t.name for t in joined if t.alias_or_name.casefold() == alias]
+    if not other or scope.unit is None:
+        return None
+    mine = f"{written(scope.sources[0].alias)}.{written(scope.unit)}"
+    return f"{mine} NOT IN (SELECT {written(column.name)} FROM {written(other[0])})"  # noqa: S608 - a hint
 
 
 _NEAR: Final = {"KURTOSIS": "STDDEV", "SKEWNESS": "STDDEV", "SKEW": "STDDEV", "RANGE": "STDDEV"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -10,8 +9,15 @@ from typing import Final
 from sqlglot import exp
 
 from discreet import policy as pol
-from discreet._text import plain_str
-from discreet.errors import Hint, ParameterError, QueryError, UnsupportedQueryError
+from discreet._text import plain_str, written
+from discreet.errors import (
+    DiscreetError,
+    Hint,
+    ParameterError,
+    QueryError,
+    UnknownNameError,
+    UnsupportedQueryError,
+)
 from discreet.plan import (
     Assembly,
     Expr,
@@ -33,7 +39,7 @@ from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
-from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._text import function_name, identifier, label, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -42,7 +48,6 @@ _CLAUSES: Final = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "hint",
     "qualify",
 )  # fmt: skip
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_OUTPUTS: Final = 200
 MAX_JOINS: Final = 8
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
@@ -144,9 +149,9 @@ class Select:
 
     def parse(self) -> Parsed:
         self.node = without_scalars(unwrapped(self.node, self.policy))
-        _check_rows(self.node)
-        only(self.node, *_CLAUSES)
         self._read_with()
+        self._check_rows()
+        only(self.node, *_CLAUSES)
         scope = self.tables()
         scope = self.filtered(scope)
         assembly, rows = Assembly(scope), Rows(scope.narrowed())
@@ -157,6 +162,41 @@ class Select:
         self._show(outputs, items)
         query = self._finish(outputs, options)
         return Parsed(query, options.epsilon, options.delta)
+
+    def _check_rows(self) -> None:
+        """Refuse a SELECT of rows, or of the different values of columns, by what it is."""
+        columns = [e.unalias() for e in self.node.expressions]
+        plain = [c for c in columns if isinstance(c, exp.Column)]
+        if len(plain) != len(columns) or self.node.args.get("group") or not plain:
+            return
+        self._check_names(plain)
+        start = self.node.args.get("from_")
+        table = written(start.this.name) if start and isinstance(start.this, exp.Table) else None
+        keys = ", ".join(written(c.name) for c in plain)
+        if self.node.args.get("distinct"):
+            hint = f"SELECT {keys}, COUNT(*) AS n FROM {table} GROUP BY {keys}"  # noqa: S608 - a hint
+            raise UnsupportedQueryError(
+                "SELECT DISTINCT lists values of people; those that are public, or that enough "
+                "people have, leave with their count",
+                hint=hint if table else None,
+            )
+        raise UnsupportedQueryError(
+            "rows do not leave, only statistics about them",
+            hint=f"SELECT COUNT(*) AS n FROM {table}" if table else None,  # noqa: S608 - a hint
+        )
+
+    def _check_names(self, columns: Sequence[exp.Column]) -> None:
+        """Say first that a column is not there: a hint that repeats its name would not work."""
+        try:
+            scope = self.tables()
+            for column in columns:
+                table = identifier(column.args.get("table"))
+                if not scope.is_unit(column.name, table):
+                    scope.column(column.name, table)
+        except UnknownNameError:
+            raise
+        except DiscreetError:
+            return  # that rows do not leave is said first
 
     # --- FROM ------------------------------------------------------------------------------
 
@@ -362,7 +402,7 @@ class Select:
             if isinstance(item, exp.Star):
                 raise UnsupportedQueryError(
                     "SELECT * would let rows out; only statistics leave",
-                    hint=f"SELECT COUNT(*) AS n FROM {_written(table)}",  # noqa: S608 - a hint
+                    hint=f"SELECT COUNT(*) AS n FROM {written(table)}",  # noqa: S608 - a hint
                 )
             value, name = _named(item, place)
             chosen = isinstance(item, exp.Alias)
@@ -385,10 +425,30 @@ class Select:
             names: dict[str, None] = {}
             for node in (*level, *more):
                 value, name = self._key(assembly.scope, node.unnest(), items)
+                self._check_person(assembly.scope, value)
                 if has_aggregate(value):
                     raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
                 names[assembly.group(name, rows.expr(value, "GROUP BY")).name] = None
             assembly.levels[tuple(names)] = None
+
+    def _check_person(self, scope: Scope, key: exp.Expr) -> None:
+        """Refuse an answer with a row for each person; a statistic about people works."""
+        table = identifier(key.args.get("table"))
+        if not (isinstance(key, exp.Column) and scope.is_unit(key.name, table)):
+            return
+        calls = [c for e in self.node.expressions if function_name(c := e.unalias()) == "SUM"]
+        call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+        inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
+        for clause in ("from_", "joins", "where"):
+            inner.set(clause, self.node.args.get(clause))
+        inner.set("group", exp.Group(expressions=[key.copy()]))
+        before = self.node.args.get("with_")
+        defined = "" if before is None else f"{before.sql()} "
+        raise UnsupportedQueryError(
+            f"{build.quote(key.name)} is the privacy unit: a row for each person does not leave, "
+            "a statistic about people does",
+            hint=f"{defined}SELECT AVG(n) AS per_person FROM ({inner.sql()})",  # noqa: S608 - a hint
+        )
 
     def _key(
         self, scope: Scope, node: exp.Expr, items: list[tuple[exp.Expr, str, bool]]
@@ -470,28 +530,6 @@ def _inner_question(part: exp.Expr) -> str | None:
     return None if found is None else found.this.sql()
 
 
-def _check_rows(node: exp.Select) -> None:
-    """Refuse a SELECT of rows, or of the different values of columns, by what it is."""
-    columns = [e.unalias() for e in node.expressions]
-    plain = [c.name for c in columns if isinstance(c, exp.Column)]
-    if len(plain) != len(columns) or node.args.get("group") or not plain:
-        return
-    start = node.args.get("from_")
-    table = _written(start.this.name) if start and isinstance(start.this, exp.Table) else None
-    keys = ", ".join(map(_written, plain))
-    counted = f"SELECT {keys}, COUNT(*) AS n FROM {table} GROUP BY {keys}"  # noqa: S608 - a hint
-    if node.args.get("distinct"):
-        raise UnsupportedQueryError(
-            "SELECT DISTINCT lists values of people; those that are public, or that enough people "
-            "have, leave with their count",
-            hint=counted if table else None,
-        )
-    raise UnsupportedQueryError(
-        "rows do not leave, only statistics about them",
-        hint=f"SELECT COUNT(*) AS n FROM {table}" if table else None,  # noqa: S608 - a hint
-    )
-
-
 def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     """One ORDER BY item: a position, an output's name or an expression."""
     only(item, "this", "desc", "nulls_first", hint="ORDER BY n DESC")
@@ -550,11 +588,6 @@ def _alias(node: exp.Expr) -> str | None:
     if not isinstance(alias.this, exp.Identifier):
         raise refuse(f"{label(alias.this)} in FROM", "FROM people AS p")
     return str(alias.name)
-
-
-def _written(name: str) -> str:
-    """Write a table's name as a question must: in quotes unless it is a plain word."""
-    return name if _WORD.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:

@@ -35,7 +35,6 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
 """Operators between two operands, as the plan calls them."""
 _INSTEAD: Final = {
     "offset": "LIMIT 10",
-    "sample": "WHERE age >= 18",
     "query": "x IN (1, 2)",
 }
 
