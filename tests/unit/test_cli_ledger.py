@@ -103,3 +103,21 @@ def test_a_ledger_is_adopted_and_forgotten(folder, monkeypatch):
 @pytest.mark.parametrize("price", [[], ["-e", "1", "--rho", "1"], ["-e", "0"]])
 def test_a_loss_is_stated_in_one_way(price):
     call("ledger", "external", "a model", *price, code=2)
+
+
+def test_the_history_says_what_was_asked_by_whom_and_when():
+    """A constant of the question is in it as text that no terminal and no spreadsheet obeys."""
+    Path("people.toml").write_text(
+        POLICY.format(name="people", more="") + 'town = { type = "text" }\n'
+    )
+    pq.write_table(pa.table({"age": [31, 47], "town": ["Bern", "Chur"]}), "people.parquet")
+    test = "WHERE age >= 18 AND town = '\x1b[2J=1'"
+    call("ask", f"{COUNT} {test}", "-e", "0.5", "--analyst", "ana")
+    (line,) = [x for x in call("ledger", "export")["result"]["lines"] if x["kind"] == "debit"]
+    assert line["text"].startswith("select count(*) as n")
+    assert "age >= 18" in line["text"]
+    assert (line["analyst"], line["epsilon"], line["when"][:2]) == ("ana", "0.5", "20")
+    for command in (["budget"], ["ledger", "export"]):
+        shown = CliRunner().invoke(app, command).stdout
+        assert "age >= 18" in shown
+        assert "\x1b" not in shown

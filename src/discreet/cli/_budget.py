@@ -58,7 +58,8 @@ _LEFT: Final = (
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS: Final = (
     "number", "when", "kind", "analyst", "tables", "epsilon", "delta", "rho", "rho_delta", "noise",
-    "neighbours", "unit", "plan", "external", "fingerprint", "source", "key", "by", "note", "hash",
+    "neighbours", "unit", "plan", "external", "text", "fingerprint", "source", "key", "by", "note",
+    "hash",
 )  # fmt: skip
 
 
@@ -250,6 +251,8 @@ def _description(line: Line) -> str:
                 return str(body["external"])
             if "external" in body:
                 return f"elsewhere: {body['external']}"
+            if "text" in body:
+                return str(body["text"])
             tables = ", ".join(body.get("tables") or ()) or "?"
             return f"{tables}: {_noise(body['noise'])}, plan {body['plan'][:12]}"
         case "settle":

@@ -35,7 +35,7 @@ class Job:
     """Something to be paid for: what the ledger enters, and what then runs.
 
     ``run`` returns the outcome as it is stored. ``external`` says what other software
-    has released; then nothing runs.
+    has released; then nothing runs. ``text`` says in words what is asked.
     """
 
     plan: str
@@ -46,6 +46,7 @@ class Job:
     tables: tuple[str, ...]
     run: Callable[[], str]
     external: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -261,4 +262,5 @@ class Road:
             key=key,
             fresh=fresh,
             external=job.external,
+            text=job.text,
         )

@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from discreet._canonical import canonical
+from discreet._text import visible
 from discreet.answer import Record, read
 from discreet.curator._road import Job
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
-from discreet.plan import Cost, Plan, private_tables
+from discreet.plan import Cost, Plan, Query, private_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+_LONGEST: Final = 2_000
+"""Characters of a question in the history."""
 
 
 def write(records: Sequence[Record]) -> str:
@@ -98,4 +102,11 @@ def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
         unit="+".join(sorted({t.unit for t in tables if t.unit is not None})) or None,
         tables=tuple(sorted({t.name for t in tables})),
         run=run,
+        text=_in_words(queries),
     )
+
+
+def _in_words(queries: Sequence[Query]) -> str:
+    """What is asked, on one line: read from the plan, so that it is what runs."""
+    text = "; ".join(", ".join(map(str.strip, str(q).splitlines())) for q in queries)
+    return visible(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

@@ -89,6 +89,7 @@ class Line:
             tables=tuple(b["tables"]),
             runs=b.get("runs", True),
             external=b.get("external"),
+            text=b.get("text"),
             covers=covers and (read_budget(covers["budget"]), covers["debits"]),
             **{
                 name: b[name]

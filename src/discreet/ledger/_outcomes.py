@@ -227,4 +227,5 @@ def debit_body(state: State, entry: Entry) -> dict[str, Any]:
         **({} if entry.cost.delta == entry.cost.rho_delta else {"by_rho": True}),
         **({} if entry.runs else {"runs": False}),
         **({} if entry.external is None else {"external": entry.external}),
+        **({} if entry.text is None else {"text": entry.text}),
     }

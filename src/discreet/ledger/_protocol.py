@@ -50,6 +50,8 @@ class Entry:
         meters something that another debit has paid for, or enters a loss from elsewhere.
     external
         What was released by other software, for a loss from elsewhere.
+    text
+        What is asked, in words: for whoever reads the history.
     covers
         For lines that are lost: the budget whose filter bounds them together with so many
         debits before them. Losses are read off it, and not off the cost, which only keeps
@@ -74,6 +76,7 @@ class Entry:
     fresh: bool = False
     runs: bool = True
     external: str | None = None
+    text: str | None = None
     covers: tuple[Budget, int] | None = None
     live: set[str] = field(default_factory=set, compare=False, repr=False)
 
