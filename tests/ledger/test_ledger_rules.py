@@ -128,7 +128,7 @@ def test_a_lower_budget_stops_spending_and_refunds_nothing(opened):
     book = opened.open()
     book.debit(opened.entry("0.5"))
     book.raise_budget(epsilon="0.4", lower=True)
-    with pytest.raises(errors.BudgetExceededError, match="ε=0 left"):
+    with pytest.raises(errors.BudgetExceededError, match="ε 0 left"):
         book.debit(opened.entry("0.01", plan="other"))
 
 
@@ -138,7 +138,7 @@ def test_a_change_of_accounting_keeps_all_past_spending(opened):
     book.raise_budget(epsilon="3", delta="1e-6", accounting="zcdp")
     assert book.balance().amounts["rho"][0] == Fraction(1, 2)
     book.raise_budget(rho="0.6", lower=True)
-    with pytest.raises(errors.BudgetExceededError, match="ρ="):
+    with pytest.raises(errors.BudgetExceededError, match=r"ρ 0\.1 left"):
         book.debit(opened.entry("0.5", plan="other"))
 
 
