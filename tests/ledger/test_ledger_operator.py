@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from discreet import errors, ledger
 from discreet import policy as pol
 from discreet._address import address
 from discreet.cli._app import app
+from discreet.plan import Cost
 
 POLICY = """
 [policy]
@@ -367,3 +370,115 @@ def test_refusals_at_opening_are_in_the_owners_log():
     Path(BOOK).unlink()
     ask(code=6)
     assert "was there and is gone" in events()[-1]["said"]
+
+
+# -- after lines are lost ---------------------------------------------------------------
+
+
+def lose(after="", spend=("0.1",), share=None):
+    """Restore a backup that misses a line."""
+    who = () if share is None else ("--analyst", share)
+    write(after=after)
+    for price in spend:
+        ask(price, *who)
+    call("ledger", "backup", "kept")
+    ask("0.1", *who)
+    Path(BOOK).unlink()
+    assert "misses" in call("ledger", "restore", "kept", code=6)["message"]
+    return call("ledger", "restore", "kept", "--older")["result"]["decision"]
+
+
+ZCDP = 'delta = "1e-6"\naccounting = "zcdp"'
+
+
+@pytest.mark.parametrize("after", ["", ZCDP])
+def test_a_larger_budget_goes_on_after_lines_are_lost(after):
+    lose(after)
+    ask("0.01", code=3)
+    more = ("--delta", "3e-6") if after else ()
+    call("budget", "raise", "--epsilon", "2.5", *more)
+    ask("0.51", code=3)
+    ask("0.5")
+    call("ledger", "verify")
+
+
+def test_under_zcdp_lost_lines_are_one_release_of_the_whole_budget():
+    assert "--delta" in lose(ZCDP)
+    entry = call("ledger", "export", "--format", "json")["result"]["lines"][-1]
+    amounts = {c: Fraction(entry[c]) for c in ("epsilon", "delta", "rho", "rho_delta")}
+    assert amounts["epsilon"] == 2 - Fraction("0.1")
+    assert 0 <= amounts["rho"] / Fraction(2 * math.tanh(1)) - 1 < Fraction("1e-4")  # ε·tanh(ε/2)
+    assert amounts["delta"] == amounts["rho_delta"] == Fraction("1e-6")
+    call("budget", "raise", "--epsilon", "9")
+    assert "more δ than it holds" in ask("0.01", code=3)["message"]
+
+
+def test_no_share_has_more_left_than_the_whole_and_parts_end_at_one():
+    lose(f'{ZCDP}\nshares = {{ ana = "0.5", ben = "0.5" }}', share="ana")
+    found = call("budget")["result"]
+    parts = [found["whole"], *found["analysts"].values()]
+    assert len(parts) == 4  # ana, ben, and the unnamed who lost lines
+    assert all(Fraction(part["epsilon"]["left"]) < Fraction("1e-9") for part in parts)
+    assert all(0 <= part <= 1 for part in call("ledger", "health")["result"]["spent"].values())
+
+
+def test_health_names_the_way_that_has_more_room():
+    write(after=ZCDP)
+    ask("1")
+    assert call("ledger", "health")["result"]["spent"] == {"epsilon": 0.5, "delta": 0.0}
+
+
+def test_who_decides_cannot_spend_under_another_budget_than_the_one_on_record():
+    ask()
+    write(after='delta = "1e-6"')
+    other = pol.load("people.toml")
+    book = ledger.open_ledger(BOOK, other, purpose="decide")
+    cost = Cost(Fraction(1, 10), Fraction(0), Fraction(1, 200), Fraction(0))
+    entry = ledger.Entry(
+        other.identity, other.fingerprint, None, "p", cost, "[]", "add-remove", None
+    )
+    lines = len(book.lines)
+    with pytest.raises(errors.LedgerError, match="differs from the one on record"):
+        book.debit(entry)
+    assert len(book.lines) == lines
+    book.raise_budget(delta="1e-6", accounting="approx")
+    write(after='delta = "1e-6"\naccounting = "approx"')
+    same = ledger.open_ledger(BOOK, pol.load("people.toml"), purpose="decide")
+    assert same.debit(entry).charged
+
+
+def test_an_export_says_who_had_the_ledger_before_forgotten():
+    ask()
+    Path(BOOK).unlink()
+    call("ledger", "forget", "--fresh-budget", "--by", "carol")
+    ask()
+    first = call("ledger", "export", "--format", "json")["result"]["lines"][0]
+    assert "of 3 lines, was forgotten by carol" in first["note"]
+    assert first["forgotten"][0]["by"] == "carol"
+    assert "carol" in said("ledger", "export")
+
+
+# -- interrupts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [(), ("--key", "mine")])
+def test_an_interrupt_after_the_debit_says_that_it_is_paid_and_how_to_go_on(monkeypatch, key):
+    def stop(*_given):
+        raise KeyboardInterrupt
+
+    question = ("ask", COUNT, "-e", "0.4", *key)
+    with monkeypatch.context() as m:
+        m.setattr("discreet.curator._curator.measured", stop)
+        done = CliRunner().invoke(app, list(question))
+        text = " ".join(done.stderr.split())
+        assert done.exit_code == 130
+        assert "line 2 has paid for this question" in text
+        assert "the same question again" in text
+        assert "ε 0.001" in text
+        assert ("with the key 'mine'" in text) == bool(key)
+        assert "line 2 has paid" in call(*question, code=130)["message"]
+    told = said(*question)
+    assert "paid before; charged ε 0.001 for the restart" in told
+    spent = call("budget")["result"]["whole"]["epsilon"]["spent"]
+    assert Fraction(spent) == Fraction("0.402")  # the run in JSON was metered too
+    assert "restart" not in said("ask", COUNT, "-e", "0.5")

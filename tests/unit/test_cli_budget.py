@@ -74,7 +74,7 @@ def test_raise_never_lowers(policy):
 def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
     (policy.parent / "people.csv").write_text("age\n" + "31\n,\n200\nabc\n" * 500)
     free = run("check", policy)
-    assert "No cell was read" in free.stdout
+    assert "No value was looked at" in free.stdout
     done = run("check", policy, "--spend", "2", "--json")
     assert done.exit_code == 0, done.output
     (row,) = json.loads(done.stdout)["result"]["shares"]["people"]

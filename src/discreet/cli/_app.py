@@ -27,7 +27,7 @@ from discreet.cli._options import (
     Rho,
     module,
 )
-from discreet.cli._outcome import MEANING, Exit, deliver, fail
+from discreet.cli._outcome import MEANING, Exit, deliver, fail, interrupted
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
 
@@ -531,9 +531,8 @@ def _run(arguments: list[str]) -> int:
         except typer.TyperException as error:  # only with --json: typer prints its own otherwise
             hint = "discreet --help"
             fail(Exit.USAGE, "usage", error.format_message(), hint, as_json=True)
-        except (typer.Abort, KeyboardInterrupt):
-            told = "interrupted; what was debited is not lost: the same question is taken up again"
-            fail(Exit.INTERRUPTED, "interrupted", told, as_json=as_json)
+        except (typer.Abort, KeyboardInterrupt) as stop:
+            interrupted(stop, as_json=as_json)
     except typer.Exit as left:
         return left.exit_code
     except SystemExit as left:

@@ -84,7 +84,7 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
         "accounting": state.limits.accounting,
         "whole": _amounts(ledger.balance()),
         "shares": {who: exactly(part) for who, part in state.limits.shares.items()},
-        "analysts": {who: _spent(state.limits, b) for who, b in spenders.items()},
+        "analysts": {who: _spent(state.limits, b, ledger.balance()) for who, b in spenders.items()},
         "entries": [_row(line) for line in lines[-last:]] if last else [],
     }
 
@@ -103,7 +103,7 @@ def _remote(found: Spending) -> Reply:
         "analyst": found.analyst,
         "accounting": found.table.accounting,
         "whole": _amounts(found.table),
-        "share": _amounts(found.share),
+        "share": _amounts(found.share, found.table),
     }
     return Reply(data, lambda console: say(console, repr(found)))
 
@@ -130,19 +130,20 @@ def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
     }
 
 
-def _amounts(balance: Balance) -> dict[str, dict[str, str]]:
+def _amounts(balance: Balance, whole: Balance | None = None) -> dict[str, dict[str, str]]:
+    """What is spent and left; of a share, no more is left than of the `whole`."""
     return {
         currency: {
             "spent": exactly(spent),
             "total": exactly(total),
-            "left": exactly(total - spent),
+            "left": exactly(min(total - spent, (whole or balance).left(currency))),
         }
         for currency, (spent, total) in balance.amounts.items()
     }
 
 
-def _spent(budget: Budget, balance: Balance) -> dict[str, Any]:
-    amounts = _amounts(balance)
+def _spent(budget: Budget, balance: Balance, whole: Balance) -> dict[str, Any]:
+    amounts = _amounts(balance, whole)
     return amounts if budget.shares else {c: {"spent": a["spent"]} for c, a in amounts.items()}
 
 
@@ -174,7 +175,8 @@ def _show_spenders(
         # without shares everybody draws on the whole: nobody has a total of their own
         own = balance is whole or bool(budget.shares)
         spent, total = balance.amounts[whole.currency]
-        row = [who, short(spent), *([short(total), short_down(balance.remaining)] if own else "  ")]
+        left = min(balance.remaining, whole.remaining)
+        row = [who, short(spent), *([short(total), short_down(left)] if own else "  ")]
         if "delta" in balance.amounts:
             spent, total = balance.amounts["delta"]
             row += [short(spent), short(total) if own else ""]
@@ -341,10 +343,18 @@ def _row(line: Line) -> dict[str, Any]:
     row |= {name: value for name, value in body.items() if name in _FIELDS}
     amounts = {name: Fraction(value) for name, value in body.get("cost", {}).items()}
     row |= {name: exactly(value) for name, value in amounts.items() if value < UNKNOWN}
-    for name in ("table", "budget"):
+    for name in ("table", "budget", "forgotten"):
         if name in body:
             row[name] = body[name]
+    if past := body.get("forgotten"):
+        row["note"] = "; ".join(map(_forgotten, past))
     return row | {"hash": line.hash}
+
+
+def _forgotten(past: dict[str, Any]) -> str:
+    """Say of a ledger that was forgotten who decided, when, and how long it was."""
+    lines = f", of {_print.plural(past['lines'], 'line')}" if "lines" in past else ""
+    return f"an earlier ledger{lines}, was forgotten by {past.get('by')} at {past.get('at')}"
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> str:

@@ -140,8 +140,9 @@ def _show(
         console.print("The policy is usable, and the schema of the data fits it.", style="green")
         if not shares:
             console.print(
-                "No cell was read: what does not fit its column will count as missing or be "
-                "clamped. --spend 0.1 tells how much.",
+                "No value was looked at (views are read through once, to see that they can be): "
+                "what does not fit its column will count as missing or be clamped. --spend 0.1 "
+                "tells how much.",
                 style="dim",
             )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet._exact import decimal
+from discreet._exact import show as number
 from discreet._print import plural
 from discreet.cli._budget import decided
 from discreet.cli._console import facts, say, working
@@ -16,6 +17,7 @@ from discreet.ledger import RESTORED
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from discreet.ledger import ChainedLedger
     from discreet.privacy import PrivacyLoss
 
 
@@ -67,9 +69,18 @@ def restore(where: Where, *, file: Path, older: bool, no_witness: bool, by: str)
             ledger,
             "the ledger is restored, and all that was left counts as spent. If the budget was "
             "raised or a new period begun on a lost line, what was spent under that is not counted "
-            "here: keep it in mind before you raise it again",
+            f"here: keep it in mind before you raise it again{_raise(ledger)}",
         )
     return decided(ledger, "the ledger is restored: nothing was lost")
+
+
+def _raise(ledger: ChainedLedger) -> str:
+    """What a raise takes where lost lines count as one release of the whole budget."""
+    balance = ledger.balance()
+    if not {"epsilon", "rho"} <= set(balance.amounts):
+        return ""
+    least = number(2 * balance.delta)
+    return f". A raise needs a larger ε, and --delta above {least}; a new period needs neither"
 
 
 def adopt(where: Where, *, note: str, by: str) -> Reply:

@@ -110,6 +110,8 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
         raise
     except errors.DiscreetError as error:
         _refuse(error, as_json=as_json)
+    except KeyboardInterrupt as stop:
+        interrupted(stop, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - whatever it says could depend on the data
         note("internal", error, command=command)
         if os.environ.get("DISCREET_TRACEBACK") == "1":
@@ -124,6 +126,17 @@ def deliver(command: str, work: Callable[[], Reply], *, as_json: bool) -> None:
         )
     if found:
         raise typer.Exit(Exit.FOUND)
+
+
+def interrupted(stop: BaseException, *, as_json: bool) -> NoReturn:
+    """Leave after an interrupt; say what was paid, where the interrupt knows it."""
+    text = "interrupted; what was debited is not lost: the same question is taken up again"
+    if as_json:
+        fail(Exit.INTERRUPTED, "interrupted", str(stop) or text, as_json=True)
+    from discreet.cli._console import say, stderr  # noqa: PLC0415 - only when it is printed
+
+    say(stderr(), str(stop) or text, "yellow")
+    raise typer.Exit(Exit.INTERRUPTED)
 
 
 def _where() -> str:

@@ -56,8 +56,9 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
                 count += session.handle(text)
             except DiscreetError as error:
                 refusal(error.message, hint_line(error.hint))
-            except KeyboardInterrupt:
-                say(console, "interrupted; what was debited is not refunded", "yellow")
+            except KeyboardInterrupt as stop:
+                known = "interrupted; what was debited is not refunded"
+                say(console, str(stop) or known, "yellow")
     return Reply({"asked": count}, lambda _: None)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
-from discreet._exact import Number
+from discreet._exact import Number, show
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _auto, _room, _stored, _united
@@ -513,6 +513,9 @@ class Curator(Fits):
         name = None if key is None else plain_str(key, "key")
         outcome = self._road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
+        if outcome.again is not None:
+            again = show(outcome.again.epsilon)
+            left = f"{left} · paid before; charged ε {again} for the restart"
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()

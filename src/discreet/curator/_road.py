@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Final
 
 from discreet import noise
+from discreet._exact import show
 from discreet._log import note
 from discreet.engines import conceal_errors
 from discreet.errors import DiscreetError, EngineError, LedgerError
@@ -51,10 +52,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was stored, and whether it had been before."""
+    """What was stored, whether it had been before, and the price of taking up its run."""
 
     text: str
     cached: bool
+    again: Cost | None = None
 
 
 class _Watch:
@@ -160,7 +162,11 @@ class Road:
                 return paid.outcome
             if not paid.receipt.charged:
                 self.meter(paid)
-            return self._finish(job, paid.receipt)
+            try:
+                outcome = self._finish(job, paid.receipt)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(self._paid(paid)) from None
+            return outcome if paid.receipt.charged else replace(outcome, again=self.least)
         finally:
             asking.leave()
 
@@ -209,6 +215,15 @@ class Road:
         plan = f"again {paid.receipt.hash}"
         again = replace(paid.entry, plan=plan, cost=self.least, key=None)
         self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
+
+    def _paid(self, paid: Paid) -> str:
+        """Say what an interrupt after the debit has left."""
+        key = "" if paid.entry.key is None else f" with the key {paid.entry.key!r}"
+        return (
+            f"interrupted after the debit: line {paid.receipt.number} has paid for this question. "
+            f"Ask the same question again{key}: it is finished under that line, for the least "
+            f"price, ε {show(self.least.epsilon)}"
+        )
 
     def _finish(self, job: Job, receipt: Receipt) -> Outcome:
         """Run what is paid for, and settle."""

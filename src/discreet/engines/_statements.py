@@ -79,8 +79,9 @@ class Statements:
             readable = False
         if not readable:
             raise SchemaError(
-                f"table {name!r} is a view that cannot be read on every row",
-                hint=f"CREATE TABLE … AS TABLE {source.table}, without such rows",
+                f"table {name!r} cannot be read on every row: it is a view or a foreign table, and "
+                "this role may not read it, or a row of it fails",
+                hint=f"TABLE {source.table}, run by its owner as this role, says why",
             )
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:

@@ -15,6 +15,16 @@ that were open in the backup may have been answered on a missing line, so they h
 failed. ∎
 What the lost lines meant for a person is read off the same claim: the debit says which budget
 covers it, and how many debits before it.
+
+Where a budget (ε, δ) is paid by ε or by ρ, which route was taken is lost. All lines of the period
+together, those that are lost included, are then entered as *one* release that is (ε, δ)-DP.
+*Claim.* A larger budget (ε', δ') bounds it and all that follows. *Proof.* The filter that was in
+force makes the lines, as one interaction that has ended, (ε, δ)-DP. Such an interaction is ε-DP
+but for an event of probability δ, so in the proof of :mod:`discreet.ledger._budget` it is one more
+answer of the first route with a selection's δ; but for the same event it is zCDP as every ε-DP
+answer is, one more of the second. Earlier lines stay charged as well, which only charges more. ∎
+Both routes cap δ at δ'/2, so the owner must raise δ to more than twice what it was.
+
 In a currency that the budget is not kept in, the missing lines have no such bound: there an
 amount is entered that no later budget in that currency will hold.
 """
@@ -42,11 +52,12 @@ from discreet.ledger._outcomes import check_store, debit_body, question_of
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Entry, Receipt
 from discreet.ledger._sqlite import SqliteStore
-from discreet.ledger._state import State
+from discreet.ledger._state import State, coarse
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, settle_in
 from discreet.plan import Cost
 from discreet.policy import Policy
+from discreet.privacy import Pure
 
 UNKNOWN: Final = Fraction(10**9)
 """Entered in a currency where nothing bounds what was spent on lost lines."""
@@ -266,16 +277,20 @@ def _debits(lines: Sequence[Line]) -> int:
 
 def _left(state: State) -> Cost:
     balance = _budget.balance(state)
-    # rounded down, so that the total is never more than the whole
-    left = {c: Fraction(max(balance.left(c), Fraction(0)) * 2**256 // 1, 2**256)
-            for c in balance.amounts}  # fmt: skip
+    left = {c: _short(max(balance.left(c), Fraction(0))) for c in balance.amounts}
     delta = left.get("delta", Fraction(0))
     if "rho" in left and "epsilon" in left:
-        # which route was taken is lost, and the sums of the other one may be beyond its cap
-        return Cost(UNKNOWN, delta, UNKNOWN, delta)
+        # which route was taken is lost: all of it is one release under the whole budget
+        whole = balance.delta
+        return Cost(left["epsilon"], whole, Pure(balance.total).zcdp().rho0, whole)
     if "rho" in left:
         return Cost(UNKNOWN, Fraction(0), left["rho"], delta)
     return Cost(left["epsilon"], delta, UNKNOWN, Fraction(0))
+
+
+def _short(left: Fraction) -> Fraction:
+    """Round what would be rounded up later down: the total is never more than the whole."""
+    return left if coarse(left) == left else Fraction(left * 2**256 // 1, 2**256)
 
 
 def _checked(tx: Transaction, head: Head) -> Sequence[Line]:

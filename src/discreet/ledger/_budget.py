@@ -210,6 +210,11 @@ def _refusal(
         # said as everywhere else: in what the budget is stated in
         currency, left = "epsilon", now.remaining
     symbol = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}[currency]
+    if not price[currency]:
+        return BudgetExceededError(
+            f"{name} has spent more {symbol} than it holds: nothing more can be asked",
+            hint="its owner may raise it, or begin a new period: discreet budget raise --help",
+        )
     return BudgetExceededError(
         f"{name} has {symbol} {short_down(left)} left; this query costs "
         f"{symbol} {show(price[currency])}",

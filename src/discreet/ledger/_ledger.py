@@ -138,6 +138,8 @@ class ChainedLedger(Decisions):
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
         self._units = None if policy is None else units_of(policy)
+        # who decides may state another budget; whoever then spends through it may not
+        self._deciding = policy if purpose in {"decide", "adopt"} else None
         if purpose in {"decide", "adopt"}:
             self._check_owner()
         self._spends = purpose not in {"look", "try"}
@@ -408,6 +410,9 @@ class ChainedLedger(Decisions):
 
     def _debit(self, turn: Turn, entry: Entry) -> Receipt:
         slot, state = slot_of(entry.analyst, entry.key), turn.head.content
+        if self._deciding is not None:
+            agree(self.where, state, self._deciding)
+            check_units(self.identity, self.where, state, self._deciding)
         body = debit_body(state, entry)
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
