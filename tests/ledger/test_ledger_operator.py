@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import shutil
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import discreet as dc
 from discreet import errors, ledger
 from discreet import policy as pol
 from discreet._address import address
@@ -482,3 +484,79 @@ def test_an_interrupt_after_the_debit_says_that_it_is_paid_and_how_to_go_on(monk
     spent = call("budget")["result"]["whole"]["epsilon"]["spent"]
     assert Fraction(spent) == Fraction("0.402")  # the run in JSON was metered too
     assert "restart" not in said("ask", COUNT, "-e", "0.5")
+
+
+# -- hints that can be pasted ------------------------------------------------------------
+
+
+def test_refusals_end_in_a_line_that_works():
+    ask()
+    call("ledger", "backup", "kept")
+    assert call("ledger", "forget", code=6)["hint"] == "discreet ledger forget --fresh-budget"
+    call("budget", "close", "people")
+    shut = ask(code=6)["hint"]
+    assert shut == "discreet budget reopen people"
+    call(*shut.split()[1:])
+    same = call("budget", "raise", "--epsilon", "2", code=2)
+    assert "nothing would change" in same["message"]
+    call("ledger", "backup", "latest")
+    shutil.copy("latest", BOOK)
+    first, second = ask(code=6)["hint"].split("; ")
+    _, old, new = first.split()
+    shutil.move(old, new)
+    assert "nothing was lost" in call(*second.split()[1:])["result"]["decision"]
+
+
+def test_meaning_finds_the_only_policy(monkeypatch, tmp_path):
+    ask()
+    assert call("meaning")["result"]["epsilon"] > 0
+    monkeypatch.chdir(tmp_path)
+    assert "say which ε" in call("meaning", code=2)["message"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_without_their_library_name_it(monkeypatch, library):
+    with dc.open("people.parquet", policy="people.toml", ledger=":memory:") as curator:
+        answer = curator.sql(COUNT, epsilon="0.1")
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(errors.ParameterError, match=f"needs {library}") as no:
+        getattr(answer, f"to_{library}")()
+    assert no.value.hint == f"pip install {library}"
+
+
+# -- a server's refusals -------------------------------------------------------------------
+
+
+def test_a_server_that_denies_is_told_from_one_that_is_away(postgres_url, monkeypatch):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_url, autocommit=True) as c:
+        c.execute("CREATE DATABASE denied")
+        c.execute("CREATE ROLE nobodys LOGIN")
+    with psycopg.connect(postgres_url.replace("/postgres?", "/denied?"), autocommit=True) as c:
+        c.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")  # as since PostgreSQL 15
+    monkeypatch.setenv("PGUSER", "nobodys")
+    url = postgres_url.replace("postgres@/postgres?", "/denied?")
+    denied = ask("0.1", "--ledger", url, code=6)
+    assert "may not read, write or create" in denied["message"]
+    assert "GRANT" in denied["hint"]
+    away = ask("0.1", "--ledger", url.replace("/denied?", "/nothing_there?"), code=6)
+    assert "cannot be reached" in away["message"]
+
+
+def test_a_restore_says_at_once_that_the_server_still_has_the_ledger(postgres_url):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_url, autocommit=True) as c:
+        c.execute("CREATE DATABASE still")
+    url = postgres_url.replace("/postgres?", "/still?")
+    write(f"people {next(_NAMES)} of servers")
+    ask("0.1", "--ledger", url)
+    call("ledger", "backup", "kept", "--ledger", url)
+    ask("0.1", "--ledger", url)
+    assert "still: nothing" in call("ledger", "restore", "kept", "--ledger", url, code=6)["message"]
+    with psycopg.connect(url, autocommit=True) as c:
+        c.execute("DROP TABLE discreet_answers, discreet_heads, discreet_lines")
+    partly = call("ledger", "restore", "kept", "--older", "--ledger", url, code=6)
+    assert "some tables of a ledger are left" in partly["message"]
+    with psycopg.connect(url, autocommit=True) as c:
+        c.execute(partly["hint"].partition(", if")[0].encode())
+    call("ledger", "restore", "kept", "--older", "--ledger", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -398,15 +399,13 @@ class Answer:
 
     def to_pandas(self, confidence: Number | None = 0.95) -> pd.DataFrame:
         """Return a pandas DataFrame; see :meth:`to_columns`."""
-        import pandas as pd  # noqa: PLC0415 - only for those who ask
-
-        return pd.DataFrame(self.to_columns(confidence))
+        frame: pd.DataFrame = _frames("pandas").DataFrame(self.to_columns(confidence))
+        return frame
 
     def to_polars(self, confidence: Number | None = 0.95) -> pl.DataFrame:
         """Return a Polars DataFrame; see :meth:`to_columns`."""
-        import polars as pl  # noqa: PLC0415 - only for those who ask
-
-        return pl.DataFrame(self.to_columns(confidence))
+        frame: pl.DataFrame = _frames("polars").DataFrame(self.to_columns(confidence))
+        return frame
 
     def chart(self, confidence: Number = 0.95, *, title: str | None = None) -> Chart:
         """Draw every number with its interval.
@@ -428,3 +427,13 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return _show.html(self)
+
+
+def _frames(library: str) -> Any:
+    """Import a library of data frames, or say what is missing."""
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError:
+        raise ParameterError(
+            f"to_{library} needs {library}, which is not installed", hint=f"pip install {library}"
+        ) from None

@@ -9,7 +9,7 @@ from discreet import meaning
 from discreet._exact import decimal
 from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
-from discreet.cli._session import Where, check_writable, ledger_of, write
+from discreet.cli._session import Where, check_writable, ledger_of, policies_here, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ def of_epsilon(
 
 def of_ledger(where: Where, group: int, table: str | None, html: Path | None) -> Reply:
     """Explain everything a ledger has spent."""
-    if where.policy is None and where.ledger is None:
+    if where.ledger is None and where.policy is None and not policies_here():
         raise UsageError(
             "say which ε, or whose ledger", hint="discreet meaning --epsilon 0.5 --prior 0.02"
         )

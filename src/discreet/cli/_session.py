@@ -57,7 +57,7 @@ def policy_file(given: Path | None) -> Path:
     """Return the policy file that was named, or the only one in this folder."""
     if given is not None:
         return given
-    here = [p for p in sorted(Path().glob("*.toml")) if _is_policy(p)]
+    here = policies_here()
     if len(here) == 1:
         return here[0]
     if here:
@@ -70,6 +70,11 @@ def policy_file(given: Path | None) -> Path:
         "no policy was named and none is in this folder",
         hint="--policy people.toml, or draft one: discreet init people.parquet",
     )
+
+
+def policies_here() -> list[Path]:
+    """Policy files of this folder."""
+    return [p for p in sorted(Path().glob("*.toml")) if _is_policy(p)]
 
 
 def _is_policy(path: Path) -> bool:

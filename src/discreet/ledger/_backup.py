@@ -34,7 +34,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -151,6 +151,8 @@ def restore(
     server = is_server(where)
     place: Store = PostgresStore(where, identity) if server else _file(where, identity)
     own = where if server else place.where
+    if server:
+        _check_empty(place)
     lost = mark is not None and mark.where != place.where and _lost(mark, older=older)
     anchors = anchors_of(own, identity, witness_of(witness, policy, own, identity))
     if not unwatched:
@@ -164,6 +166,19 @@ def restore(
         apart(lambda: _put(tx, lines, head, place, anchors, **said))
     known = policy or (identity if server else None)
     return open_ledger(where, known, witness=witness, purpose="decide")
+
+
+def _check_empty(place: Store) -> None:
+    """Refuse a server that has the ledger, before anything is said about missing lines."""
+    if place.version() is None:
+        return
+    with suppress(LedgerIntegrityError), place.reading() as tx:  # tables that are gone
+        if tx.head() is not None:
+            raise _still_there(place)
+
+
+def _still_there(place: Store) -> LedgerError:
+    return LedgerError(f"there is a ledger at {place.where!r} still: nothing to restore")
 
 
 def _put(
@@ -192,7 +207,7 @@ def _put(
             )
         with place.writing(create=True) as copy:
             if copy.head() is not None:
-                raise LedgerError(f"there is a ledger at {place.where!r}: nothing to restore")
+                raise _still_there(place)
             _copy(tx, lines, head, copy)
             turn = Turn(copy, head)
             if missing:

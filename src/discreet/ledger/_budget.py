@@ -143,10 +143,11 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
     """
     shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
     if shut:
+        named = () if shut[0] == EVERYTHING else (shut[0],)
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(
             f"the owner has closed {what}: no new questions",
-            hint="its owner may open it again: discreet budget reopen",
+            hint=Hint.call("reopen", "discreet budget reopen", *named),
         )
     budget, price = state.limits, charge(state.caps, entry.cost)
     if budget.shares and not entry.analyst and entry.external is None:

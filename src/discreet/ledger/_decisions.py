@@ -77,6 +77,11 @@ class Decisions(ABC):
                 body["rho"] = None
             budget = read_budget(body)
             decided = _budget.decided(budget)
+            if decided["budget"] == dict(state.budget):
+                raise ParameterError(
+                    "nothing would change: this is the budget that is on record",
+                    hint="say a larger total; discreet budget shows what is on record",
+                )
             if budget.accounting == "pure" and any(
                 cost.delta or cost.rho_delta for cost in state.spent.values()
             ):

@@ -58,6 +58,7 @@ from discreet.errors import (
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark, check_watch, forgotten
 from discreet.ledger._chain import (
+    RESTORE,
     Head,
     Line,
     absent,
@@ -335,7 +336,8 @@ class ChainedLedger(Decisions):
             if reached(tx.line, head, mark.number).hash != mark.hash:
                 raise LedgerIntegrityError(
                     f"line {mark.number} of the ledger {self.where!r} is not the one that was "
-                    "written: the ledger was edited or copied, or another one took its place"
+                    "written: the ledger was edited or copied, or another one took its place",
+                    hint=RESTORE,
                 )
 
     @contextmanager

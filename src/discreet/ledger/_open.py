@@ -278,7 +278,7 @@ def forget(
         raise LedgerError(
             f"forgetting the ledger of {identity!r} would give whatever data is left a fresh "
             "budget: what was spent on it before would count no more",
-            hint=Hint("fresh_budget", True),
+            hint=Hint.call("discreet.ledger.forget", "discreet ledger forget", fresh_budget=True),
         )
     mark = _anchor.of_user(identity).read()
     given = [] if where is None else [os.fspath(where)]

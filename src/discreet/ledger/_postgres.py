@@ -83,6 +83,11 @@ _FROM_1: Final = (
     f"INSERT INTO discreet_format VALUES ({FORMAT})",  # noqa: S608 - a number of ours
 )
 _FROM_2: Final = (*_RULES, f"UPDATE discreet_format SET version = {FORMAT}")  # noqa: S608 - as above
+_TABLES: Final = "discreet_lines, discreet_heads, discreet_answers, discreet_format"
+_DENIED: Final = ("42501", "3F000")
+"""States of a server that lacks a right or the schema."""
+_AWAY: Final = ("08", "28", "57P", "3D")
+"""Classes of states of a server that does not answer, or not to this user."""
 SCHEMA: Final = "public, pg_temp"
 """Where tables are found, whatever path a role has: one database, one ledger of a policy."""
 _LOCK: Final = 0x646973637265
@@ -193,11 +198,31 @@ class PostgresStore:
             raise LedgerBusyError(
                 f"the ledger is in use (we wait for {self.wait:g} s at most); nothing was charged"
             ) from None
-        except psycopg.Error:
-            # the message may repeat host, user or password
+        except psycopg.errors.DuplicateTable:
             raise LedgerError(
-                "the PostgreSQL ledger cannot be reached or written; nothing was released"
+                f"some tables of a ledger are left at {self.where!r}, without the others",
+                hint=f"DROP TABLE IF EXISTS {_TABLES}, if no policy has its ledger there",
             ) from None
+        except psycopg.Error as error:
+            # the message may repeat host, user or password
+            raise refused("the PostgreSQL ledger", error.sqlstate, _TABLES) from None
+
+
+def refused(what: str, state: str | None, tables: str) -> LedgerError:
+    """Say whether a server cannot be reached or has denied something, by its SQLSTATE alone."""
+    if state in _DENIED:
+        return LedgerError(
+            f"{what} is there, but this role may not read, write or create its tables; nothing "
+            "was released",
+            hint=f"GRANT SELECT, INSERT, UPDATE ON {tables} TO ROLE; before they are made: "
+            "GRANT USAGE, CREATE ON SCHEMA public TO ROLE",
+        )
+    if state is None or state.startswith(_AWAY):
+        return LedgerError(
+            f"{what} cannot be reached, or does not let this user in; nothing was released",
+            hint="start the server; or export PGUSER=ROLE and PGPASSFILE=FILE",
+        )
+    return LedgerError(f"{what} cannot be written; nothing was released")
 
 
 def limits(wait: float) -> dict[str, Any]:

@@ -185,7 +185,8 @@ class SqliteStore:
             connection.close()
             raise LedgerIntegrityError(
                 f"{self.where!r} is a backup, not a ledger",
-                hint=f"discreet ledger restore {self.where}",
+                hint=f"mv {self.where} {self.where}.kept; "
+                f"discreet ledger restore {self.where}.kept",
             )
         return connection
 

@@ -21,7 +21,7 @@ from discreet._canonical import canonical
 from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
-from discreet.ledger._postgres import SCHEMA, limits
+from discreet.ledger._postgres import SCHEMA, limits, refused
 
 if TYPE_CHECKING:
     import psycopg
@@ -87,10 +87,8 @@ class Witness:
             raise LedgerBusyError(
                 f"the ledger's witness was in use for {wait:g} s; nothing was charged"
             ) from None
-        except psycopg.Error:
-            raise LedgerError(
-                "the ledger's witness cannot be reached or written; nothing was released"
-            ) from None
+        except psycopg.Error as error:
+            raise refused("the ledger's witness", error.sqlstate, "discreet_marks") from None
 
 
 @dataclass(frozen=True, slots=True)
