@@ -302,7 +302,7 @@ def test_owner_may_forget_only_what_is_gone(path, given):
     path.unlink()
     with pytest.raises(errors.LedgerError, match="fresh budget") as no:
         ledger.forget("people")
-    assert no.value.hint.shell() == "--fresh-budget"
+    assert no.value.hint.shell() == "discreet ledger forget --fresh-budget"
     ledger.forget("people", fresh_budget=True)
     assert ledger.open_ledger(path, given.policy()).balance().left("epsilon") == 1
 

@@ -188,7 +188,6 @@ def test_the_policy_is_found_when_it_is_the_only_one(folder):
         (("ask", COUNT, "-e", "1", "--save", "no/such/folder/r.json"), 2, "usage", None),
         (("ask", COUNT, "-e", "1", "--chart", "c.gif"), 2, "usage", "--chart c.svg"),
         (("explain", "nothing.json"), 2, "usage", None),
-        (("meaning",), 2, "usage", ...),
         (("meaning", "-e", "nan"), 2, "parameter", ...),
         (("budget", "raise"), 2, "usage", ...),
         (("budget", "shares", "ana"), 2, "usage", ...),
