@@ -560,3 +560,12 @@ def test_a_restore_says_at_once_that_the_server_still_has_the_ledger(postgres_ur
     with psycopg.connect(url, autocommit=True) as c:
         c.execute(partly["hint"].partition(", if")[0].encode())
     call("ledger", "restore", "kept", "--older", "--ledger", url)
+
+
+def test_half_of_delta_is_for_debits_and_the_program_says_so():
+    write(after=ZCDP)
+    assert "5e-07; the other half turns ρ into ε" in said("check")
+    assert "Half of the budget's δ turns ρ into ε" in said("budget")
+    entering = ("ledger", "external", "model of hospital stays", "--epsilon", "1")
+    call(*entering, "--delta", "1e-6", code=3)
+    call(*entering, "--delta", "1e-7")  # the guide's

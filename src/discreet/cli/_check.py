@@ -128,6 +128,8 @@ def _show(
         lines.append(("left", left.partition(": ")[2]))
     if words := delta_words(budget.delta, policy.service.rows):
         lines.append(("δ", words))
+    if budget.accounting == "zcdp" and budget.epsilon is not None and budget.delta:
+        lines.append(("δ of debits", f"{show(budget.delta / 2)}; the other half turns ρ into ε"))
     facts(console, lines)
     for table in policy.tables.values():
         heading(console, f"{table.name}: {whom(table)}")

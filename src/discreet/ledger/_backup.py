@@ -22,7 +22,8 @@ together, those that are lost included, are then entered as *one* release that i
 force makes the lines, as one interaction that has ended, (ε, δ)-DP. Such an interaction is ε-DP
 but for an event of probability δ, so in the proof of :mod:`discreet.ledger._budget` it is one more
 answer of the first route with a selection's δ; but for the same event it is zCDP as every ε-DP
-answer is, one more of the second. Earlier lines stay charged as well, which only charges more. ∎
+answer is, one more of the second. Earlier lines stay charged as well, which only charges more, and
+covers what a total that was lowered since no longer does: beyond it no lost line was admitted. ∎
 Both routes cap δ at δ'/2, so the owner must raise δ to more than twice what it was.
 
 In a currency that the budget is not kept in, the missing lines have no such bound: there an
