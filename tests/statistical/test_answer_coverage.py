@@ -365,7 +365,7 @@ def test_answers_say_that_noise_chose_their_rows():
     assert "chosen by noisy numbers" in top.covers
     assert "over the choice" in top.covers
     (wide,) = _chosen(CHOICES["an expression"], ask, 1)
-    assert "all 100 rows" in wide.covers
+    assert "(100 rows)" in wide.covers
     assert "rows chosen by noisy numbers" in repr(top)
     for text in (
         "SELECT g, COUNT(*) AS n FROM t GROUP BY g ORDER BY n DESC",

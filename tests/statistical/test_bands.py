@@ -180,6 +180,21 @@ def test_groups_and_pairs_that_differ_are_found(curator):
         inf.anova_test(same)
 
 
+def test_groups_hidden_by_noise_are_no_evidence():
+    """Sizes below zero have no null law to draw; half of all releases of an empty group.
+
+    Noise is a function of the test's name here, so this never fails by chance.
+    """
+    rng = np.random.default_rng(4)
+    full = inf.moments(rng.exponential(5, 100), 0, 100, epsilon=0.1)
+    empty = [inf.moments([], 0, 100, epsilon=0.1) for _ in range(12)]
+    tests = [inf.anova_test([full, e], rng=1) for e in empty]
+    tests += [inf.two_sample_test(full, e, rng=1) for e in empty]
+    hidden = [t.pvalue == 1 and "no evidence" in str(t.parameters.get("note")) for t in tests]
+    assert 0 < sum(hidden) < len(hidden)
+    assert hidden[:12] == hidden[12:]
+
+
 def _batch(nullable):
     rng = np.random.default_rng(2)
     a, b = rng.choice(["x", "y"], 500), rng.choice(["u", "v", "w"], 500)

@@ -143,6 +143,22 @@ def test_what_a_limit_leaves_out_can_be_bought():
     assert where.units_cut()[0] == 0
 
 
+@pytest.mark.parametrize(("limit", "few", "many"), [(4, 3, 5), (8, 7, 9), (20, 15, 21)])
+def test_ends_of_lost_rows_allow_for_all_of_a_bucket(limit, few, many):
+    """Half of the people are at the top of a bucket. Noise is zero but for 1e-400."""
+    ids = [i for i in range(40) for _ in range(few if i % 2 else many)]
+    policy = {
+        "policy": {"name": "edges"},
+        "budget": {"epsilon": "1e6", "accounting": "pure"},
+        "tables": {"t": {"unit": "id", "max_rows_per_unit": limit,
+                         "columns": {"id": COLUMNS["id"]}}},
+    }  # fmt: skip
+    own = dc.open({"t": pa.table({"id": ids})}, policy=policy, ledger=":memory:")
+    estimate, low, high = own.coverage("SELECT COUNT(*) AS n FROM t", epsilon=1000).rows_lost()
+    assert low <= (many - limit) / (few + many) <= high
+    assert low <= estimate <= high
+
+
 @pytest.mark.parametrize(
     ("limits", "said"),
     [

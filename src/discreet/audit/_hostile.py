@@ -139,7 +139,7 @@ def _rows(rng: random.Random, w: World, name: str) -> Probe:
     bottom = literal(column, ends(column)[0])
     shape, rows = rng.randrange(5), f"SELECT COUNT(*) AS n FROM {table}"  # noqa: S608 - ours
     if shape == 0:
-        text = f"{rows} WHERE {x} IN ({huge})"
+        text = f"{rows} WHERE {x} IN ({bottom}, {huge**3})"
     elif shape == 1:
         text = f"{rows} WHERE WIDTH_BUCKET({x}, -{huge}, {huge}, 2) = 1"
     elif shape == 2:

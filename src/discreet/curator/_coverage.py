@@ -67,18 +67,19 @@ class Coverage:
     def units_cut(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of units that lose rows: estimate and both ends."""
         cut = [int(a > self.limit) for a in self.least]
-        return self._share(cut, cut, cut, [1 - c for c in cut], confidence)
+        return self._share([cut] * 3, [[1 - c for c in cut]] * 3, confidence)
 
     def rows_lost(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of rows that the limit drops: estimate and both ends.
 
-        The ends allow for the noise, and for every number of rows inside a bucket.
+        The ends allow for the noise, and for every number of rows inside a bucket. The last
+        bucket has no upper edge: the high end assumes that nobody has more than ``most[-1]`` rows.
         """
         ends = [(a, math.sqrt(a * b), b) for a, b in zip(self.least, self.most, strict=True)]
         lost = [[max(n - self.limit, 0) for n in each] for each in ends]
-        kept = [min(a, self.limit) for a in self.least]
-        low, middle, high = zip(*lost, strict=True)
-        return self._share(middle, low, high, kept, confidence)
+        kept = [[min(n, self.limit) for n in each] for each in ends]
+        columns = [list(zip(*each, strict=True)) for each in (lost, kept)]
+        return self._share(columns[0], columns[1], confidence)
 
     def certain_units(self, level: float = 0.95) -> list[float]:
         """Units by bucket; zero where noise alone may have filled it."""
@@ -91,13 +92,15 @@ class Coverage:
 
     def _share(
         self,
-        middle: Sequence[float],
-        low: Sequence[float],
-        high: Sequence[float],
-        kept: Sequence[float],
+        lost: Sequence[Sequence[float]],
+        kept: Sequence[Sequence[float]],
         confidence: Number,
     ) -> tuple[float, float, float]:
-        """Lost over lost and kept; it grows in what is lost and falls in what is kept."""
+        """Lost over lost and kept: least, middle and most of either in each bucket.
+
+        It grows in what is lost and falls in what is kept, so the low end takes the least
+        that is lost with the most that is kept.
+        """
         level = _exact.confidence(confidence)
         boxes, values = self._boxes(level), self.certain_units(level)
 
@@ -108,16 +111,17 @@ class Coverage:
             pairs = zip(weights, boxes, strict=True)
             return float(sum(w * max(box[end], 0) for w, box in pairs))
 
-        rest = sum(w * v for w, v in zip(kept, values, strict=True))
-        found = share(sum(w * v for w, v in zip(middle, values, strict=True)), rest)
-        return found, share(total(low, 0), total(kept, 1)), share(total(high, 1), total(kept, 0))
+        middle = [sum(w * v for w, v in zip(each[1], values, strict=True)) for each in (lost, kept)]
+        low = share(total(lost[0], 0), total(kept[2], 1))
+        return share(*middle), low, share(total(lost[2], 1), total(kept[0], 0))
 
     def __repr__(self) -> str:
         units, rows = self.units_cut(), self.rows_lost()
         return (
             f"at most {self.limit} rows of each kept: {units[0]:.1%} of units lose rows "
             f"[{units[1]:.1%}, {units[2]:.1%}], {rows[0]:.1%} of rows are lost "
-            f"[{rows[1]:.1%}, {rows[2]:.1%}] (95 %, noise and buckets)\n{self.answer!r}"
+            f"[{rows[1]:.1%}, {rows[2]:.1%}] (95 %: noise and buckets, "
+            f"if nobody has more than {self.most[-1]} rows)\n{self.answer!r}"
         )
 
 

@@ -29,7 +29,14 @@ from discreet.inference._laws import Floats, Rng
 from discreet.inference._pivot import Group
 from discreet.inference._regression import of_pair
 from discreet.inference._results import TestResult, read_draws
-from discreet.inference._twosample import DRAWS, Moments, group_of, moments_of
+from discreet.inference._twosample import (
+    DRAWS,
+    HIDDEN,
+    Moments,
+    group_of,
+    is_hidden,
+    moments_of,
+)
 
 
 def anova_test(
@@ -68,6 +75,8 @@ def anova_test(
     pvalue = (1 + int((null >= value).sum())) / (k + 1)
     sizes = ", ".join(f"about {max(float(g.size[0]), 0):.0f}" for g in released)
     parameters = {"groups": len(found), "sizes": sizes, "common mean": float(mean[0])}
+    if is_hidden(released):
+        pvalue, parameters["note"] = 1.0, HIDDEN
     return TestResult(value, pvalue, "greater", "analysis of variance of noisy sums", parameters)
 
 

@@ -46,6 +46,7 @@ from discreet.inference._inputs import Description, repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
 from discreet.inference._results import TestResult, read_draws
+from discreet.inference._twosample import HIDDEN
 
 SMALLEST: Final = 5.0
 """People of a group, at least."""
@@ -97,7 +98,7 @@ def kruskal_test(
         "noise": item.noise.law,
     }
     if sizes.min() <= max(SMALLEST, _CLEAR * math.sqrt(z.shape[1] * variance)):
-        parameters["note"] = "a group is small beside its noise: no evidence is claimed"
+        parameters["note"] = HIDDEN
         return TestResult(
             math.nan, 1.0, "greater", "Kruskal–Wallis of noisy counts (not applied)", parameters
         )

@@ -41,10 +41,10 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -78,6 +78,7 @@ GRID = 2**16
 """Codes per half range: values are rounded to this grid, so that sums are exact integers."""
 
 DRAWS = 1_999
+HIDDEN: Final = "a group is small beside its noise: no evidence is claimed"
 _COVERS = "the difference of population means of the clamped values"
 
 
@@ -401,7 +402,19 @@ def _mean_test(
         "estimate": estimate,
         "range": "; ".join(sorted({f"clamped to {g.low:g}…{g.high:g}" for g in groups})),
     }
-    return TestResult(t, _tail(t, ratios, side), side, "test of a mean", parameters, None, interval)
+    pvalue = _tail(t, ratios, side)
+    if len(groups) > 1 and is_hidden(released):
+        pvalue, parameters["note"] = 1.0, HIDDEN
+    return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
+
+
+def is_hidden(released: Sequence[Group]) -> bool:
+    """Whether noise hides that a group has anybody: its null law cannot be drawn then.
+
+    Without this a test at 5 % rejects 10 to 14 % of true hypotheses where groups of 25 to 100
+    are asked about at ε = 0.1, and nearly all of that in releases with a size below zero.
+    """
+    return any(float(group.size[0]) <= 0 for group in released)
 
 
 def _tail(t: float, null: Floats, side: str) -> float:
