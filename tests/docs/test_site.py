@@ -169,7 +169,8 @@ def test_every_key_of_a_policy_is_documented():
     assert len(columns) > 6
     kinds = (policy.Policy, policy.Budget, policy.Table, type(PEOPLE.service), *columns)
     keys = {field.name for kind in kinds for field in dataclasses.fields(kind)}
-    assert missing(sorted(keys), page("policy.md")) == []
+    text = page("policy.md")  # a word in prose documents nothing
+    assert [k for k in sorted(keys) if f"`{k}`" not in text and f"[{k}" not in text] == []
 
 
 def test_every_public_name_is_documented():

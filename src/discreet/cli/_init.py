@@ -268,7 +268,11 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
     console = stderr()
     schema = draft.schema
     names = [c.name for c in schema.columns]
-    say(console, f"Table {schema.table}. Enter leaves a blank to fill in later.", "bold")
+    say(
+        console,
+        f"Table {schema.table}. Enter takes what is in brackets, or leaves a blank.",
+        "bold",
+    )
     if draft.unit is None:
         guess = _likely_unit(names)
         like = f" [{guess}]" if guess else ""
