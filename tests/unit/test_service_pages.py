@@ -34,7 +34,9 @@ def browser():
 def sign_in(page, service, who):
     page.goto(f"{service.url}/login")
     page.get_by_label("Your key").fill(service.keys[who])
-    page.get_by_role("button", name="Sign in").click()
+    # what is clicked leads to another page: it is there when this returns
+    with page.expect_navigation(wait_until="load", timeout=120_000):
+        page.get_by_role("button", name="Sign in").click()
 
 
 def story(browser, **how):
