@@ -143,6 +143,22 @@ def test_what_a_limit_leaves_out_can_be_bought():
     assert where.units_cut()[0] == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT sex, COUNT(*) AS n FROM people GROUP BY ROLLUP(sex)",
+        "SELECT sex, COUNT(*) AS n FROM people GROUP BY 1 QUALIFY RANK() OVER (ORDER BY n) = 1",
+    ],
+)
+def test_levels_and_windows_are_no_part_of_what_a_limit_leaves_out(text):
+    own = curator(max_rows_per_unit=2)
+    plain = own.coverage("SELECT COUNT(*) AS n FROM people", epsilon=1000)
+    again = own.coverage(text, epsilon=1000)
+    assert again.answer.cached
+    assert again.units_cut() == plain.units_cut()
+    assert len(own.sql(text, epsilon=1000, limits="auto").to_dicts()) >= 1
+
+
 @pytest.mark.parametrize(("limit", "few", "many"), [(4, 3, 5), (8, 7, 9), (20, 15, 21)])
 def test_ends_of_lost_rows_allow_for_all_of_a_bucket(limit, few, many):
     """Half of the people are at the top of a bucket. Noise is zero but for 1e-400."""

@@ -55,6 +55,12 @@ def chosen(
             hint=Hint("epsilon", "0.5"),
         )
     ((currency, price),) = paid.items()
+    if currency == "rho" and curator.policy.budget.accounting == "approx":
+        # each of the two runs would become (ε, δ) of its own, and cost more than was offered
+        raise ParameterError(
+            "this budget is kept in ε and δ: a limit is chosen at a price in ε",
+            hint=Hint("epsilon", "0.5"),
+        )
     histogram, limit, least, most = coverage_query(curator, query)
     if limit == 1:
         raise ParameterError("the policy keeps one row of each unit: there is no limit to choose")

@@ -158,6 +158,8 @@ def coverage_query(
         ),
         limits=Limits(rows=1),
         having=None,
+        qualify=None,
+        levels=(),
         order=(),
         limit=None,
         other=None,

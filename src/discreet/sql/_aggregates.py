@@ -391,7 +391,9 @@ class _Call:
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
         if len(args) != 1:
             one = args[0].sql() if args else "x"
-            raise refuse("COUNT(DISTINCT …) of no column, or of several columns,", f"COUNT(DISTINCT {one})")
+            raise refuse(
+                "COUNT(DISTINCT …) of no column, or of several columns,", f"COUNT(DISTINCT {one})"
+            )
         if self._is_unit(args[0]):
             if self.test is not None:
                 raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")

@@ -7,14 +7,13 @@ same key. Of public tables they ask whether a value is listed.
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
-from discreet.plan import Expr, Kind, Operand, Scan, Scope, Word, build, expr
+from discreet.plan import Scan, Scope, build, expr
 from discreet.sql._joins import open_text, same_rows
 from discreet.sql._rows import Rows
 from discreet.sql._text import identifier, only, refuse
@@ -71,10 +70,8 @@ def _listed(select: Select, scope: Scope, node: exp.In, table: pol.Table, *, wan
     column = Scope.of(table).column(item.name) if isinstance(item, exp.Column) else None
     if not isinstance(column, expr.Column):
         raise refuse("IN of other than a column of a public table")
-    mine, declared = Rows(scope).expr(node.this, "IN"), table.columns[column.name]
-    if where is None and isinstance(declared, pol.Category) and declared.other is None:
-        test = _one_of(mine, declared.values)
-        return scope.where(test if wanted else build.negate(test))
+    mine = Rows(scope).expr(node.this, "IN")
+    # what the policy lists is what the column may hold, not what the table's rows say
     if wanted and select.fanout_of(table.name, (column.name,)) <= 1:
         pairs, alias = [(mine, column.name)], f"listed {len(scope.sources)}"
         joined = scope.join(open_text(Scan(table), pairs), pairs, fanout=1, alias=alias)
@@ -83,24 +80,10 @@ def _listed(select: Select, scope: Scope, node: exp.In, table: pol.Table, *, wan
             joined = joined.where(Rows(own).condition(where.this))
         return replace(joined, sources=scope.sources)
     raise UnsupportedQueryError(
-        f"the values of {build.quote(column.name)} are not listed in the policy, or occur in "
-        "several rows of the public table: join the table instead",
+        f"NOT IN of {build.quote(column.name)}, or values that occur in several rows of the "
+        "public table: join the table instead",
         hint=f"JOIN {table.name} ON {build.name_of(mine)} = {table.name}.{column.name}",
     )
-
-
-def _one_of(mine: Expr, values: tuple[str | int | bool, ...]) -> Expr:
-    """Test a list that may hold values which the column never has."""
-    labels = mine.type.labels if mine.type.kind is Kind.CATEGORY else values
-    known = [(type(v), v) for v in labels]
-    shared = [_operand(v) for v in values if (type(v), v) in known]
-    return build.one_of(mine, shared) if shared else expr.OneOf(mine, ())
-
-
-def _operand(value: str | int | bool) -> Operand:
-    if isinstance(value, bool):
-        return build.truth(value=value)
-    return Word(value) if isinstance(value, str) else build.number(Fraction(value))
 
 
 def _public_table(query: exp.Select, policy: pol.Policy) -> pol.Table | None:
