@@ -303,6 +303,17 @@ beds = { type = "integer", min = 0, max = 9 }
 """
 
 
+def test_a_row_without_a_key_is_neither_in_a_list_nor_out_of_it():
+    own = pol.loads(TEXT.format(relation="add-remove"))
+    text = "SELECT COUNT(*) AS n FROM visits WHERE visit NOT IN (SELECT visit FROM labs)"
+    (aggregate,) = pl.lower(sql.parse(text, own).query).aggregates
+    visits = [{"patient": 1, "visit": key, "ward": "ER"} for key in (None, 7, 8)]
+    labs = [{"visit": key, "lab": 1, "value": 2} for key in (None, 8)]
+    data = {"patients": [], "visits": visits, "labs": labs, "notes": []}
+    (found,) = Reference(data).execute(aggregate, SALT).values()
+    assert found[0] == 1
+
+
 def test_a_list_is_what_the_public_rows_say_and_not_what_they_may_hold():
     own = pol.loads(TEXT.format(relation="add-remove") + LISTED)
     text = "SELECT COUNT(*) AS n FROM visits WHERE ward IN (SELECT ward FROM wards)"

@@ -59,6 +59,8 @@ def tested(select: Select, scope: Scope, node: exp.In | exp.Exists, *, wanted: b
         raise refuse("IN of a subquery on other than the unit", hint)
     assert isinstance(mine, expr.Column)
     assert isinstance(theirs[0], expr.Column)
+    if not wanted:  # a row without a key is in no list, nor is it known not to be
+        scope = scope.where(build.negate(build.is_null(mine)))
     return scope.having(other, where=wanted, on=(mine, theirs[0]))
 
 
