@@ -29,7 +29,8 @@ def test_pages_keep_the_rules(browser, service, scheme):
             assert page.evaluate(RULES) == [], path
     page.goto(f"{service.url}/ask")
     page.get_by_label("One question").fill(BY_REGION)
-    page.get_by_role("button", name="Price", exact=True).click()
+    with page.expect_navigation(wait_until="load", timeout=120_000):
+        page.get_by_role("button", name="Price", exact=True).click()
     assert page.evaluate(RULES) == []
     context.close()
 

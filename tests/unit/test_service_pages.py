@@ -37,6 +37,8 @@ def sign_in(page, service, who):
     # what is clicked leads to another page: it is there when this returns
     with page.expect_navigation(wait_until="load", timeout=120_000):
         page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("main").wait_for(timeout=120_000)
+    page.wait_for_load_state("networkidle", timeout=120_000)
 
 
 def story(browser, **how):
