@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,27 +42,60 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
-        self.process = subprocess.Popen(
-            [self.programs / "postgres", "-D", self.data, "-k", self.home, "-h", ""],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-            start_new_session=True, **self.who,
-        )  # fmt: skip
+        for lock in (self.data / "postmaster.pid", self.home / ".s.PGSQL.5432.lock"):
+            lock.unlink(missing_ok=True)
+        with (self.home / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "postgres", "-D", self.data, "-k", self.home, "-h", ""],
+                stdout=log, stderr=log, cwd="/", start_new_session=True, **self.who,
+            )  # fmt: skip
         import psycopg
 
-        for _ in range(600):
+        for _ in range(2400):
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
             except psycopg.OperationalError:
+                if self.process.poll() is not None:
+                    break
                 time.sleep(0.05)
             else:
                 return
-        raise RuntimeError("PostgreSQL did not start")
+        log = (self.home / "log").read_text()[-2000:]
+        raise RuntimeError(f"PostgreSQL did not start:\n{log}")
 
     def kill(self) -> None:
-        """Kill the server and all of its processes at once, as a power switch would."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """Kill the server and all of its processes at once, as a power switch would.
+
+        Each process of the server leads a group of its own. One that outlives the postmaster
+        may write beside the next server, which no power cut does, so they are found one by one
+        while the postmaster stands still.
+        """
+        os.kill(self.process.pid, signal.SIGSTOP)
+        work = [self.process.pid, *_children(self.process.pid)]
+        for pid in work:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        while any(_alive(pid) for pid in work):
+            time.sleep(0.001)
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat after the name: state, parent, …; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _children(parent: int) -> list[int]:
+    found = (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())
+    return [pid for pid in found if _stat(pid)[1:2] == [str(parent)]]
+
+
+def _alive(pid: int) -> bool:
+    """Whether the process still runs: a corpse that nobody has collected does not."""
+    return _stat(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def _programs(home: Path, who: dict[str, object]) -> Path:
