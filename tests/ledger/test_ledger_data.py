@@ -238,7 +238,7 @@ def refused(source, book, what, policy=CONNECTED):
     assert no.value.hint.shell().split(maxsplit=3)[:3] == ["discreet", "ledger", "vouch"]
     assert not Path(book).exists()
     other = ledger.open_ledger(book, policy, purpose="decide")
-    other.vouch("something else")
+    other.vouch("view something_else")
     with pytest.raises(LedgerIntegrityError, match=what):
         dc.open(source, policy, ledger=book)
     other.vouch(what, by="Ada", note="nobody else reads it")

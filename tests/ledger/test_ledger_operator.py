@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from discreet import errors, ledger
 from discreet import policy as pol
 from discreet._address import address
 from discreet.cli._app import app
+from discreet.ledger import _anchor, _backup
 from discreet.plan import Cost
 
 POLICY = """
@@ -157,6 +159,33 @@ def test_an_owner_without_a_policy_asks_the_witness_that_the_marks_know():
     assert book.marks()[2].number == 4
 
 
+def test_a_restore_asks_for_the_witness_while_nobody_can_move_the_marks(monkeypatch):
+    ask()
+    call("ledger", "backup", "kept")
+    Path(BOOK).unlink()
+    locked = _backup.apart
+
+    def late(work):  # another process names a witness just before the marks are locked
+        with _anchor.of_user("people").held(1.0) as own:
+            own.move(replace(own.mark, witness="db.example.org/postgres"))
+        return locked(work)
+
+    monkeypatch.setattr(_backup, "apart", late)
+    assert "was watched by a witness" in call("ledger", "restore", "kept", code=6)["message"]
+    assert not Path(BOOK).exists()
+
+
+def test_the_owner_answers_for_sources_that_a_refusal_can_name():
+    ask()
+    lines = call("ledger", "verify")["result"]["lines"]
+    for word in ("people", "view ", "", "the view people"):
+        refused = call("ledger", "vouch", word, code=6)
+        assert "is not the name of a source" in refused["message"]
+        assert "foreign table NAME" in refused["hint"]
+    assert call("ledger", "verify")["result"]["lines"] == lines
+    call("ledger", "vouch", "view people")
+
+
 # -- forgetting -----------------------------------------------------------------------
 
 
@@ -175,6 +204,20 @@ def test_a_ledger_that_is_there_is_not_forgotten(postgres_url, monkeypatch):
     assert "127.0.0.1" in refused["message"]
     call("budget", "--ledger", postgres_url)
     assert not any(e["event"] == "ledger forgotten" for e in events())
+
+
+def test_a_handle_of_a_forgotten_ledger_spends_from_the_fresh_one_or_not_at_all():
+    ask()
+    with dc.open(policy="people.toml") as curator:
+        Path(BOOK).unlink()
+        call("ledger", "forget", "--fresh-budget")
+        with pytest.raises(errors.LedgerError):
+            curator.sql(COUNT, epsilon="0.1", fresh=True)
+        ask()  # a fresh ledger in the same place
+        curator.sql(COUNT, epsilon="0.2", fresh=True)
+    book = ledger.open_ledger(BOOK, pol.load("people.toml"), purpose="look")
+    assert [e.cost.epsilon for e in book.entries] == [Fraction(1, 10), Fraction(1, 5)]
+    book.verify()
 
 
 def test_forgetting_is_in_the_owners_log():

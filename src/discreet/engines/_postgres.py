@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet import _unseen
 from discreet import policy as pol
 from discreet._session import pinned
 from discreet.engines._dialect import Postgres
@@ -127,12 +128,12 @@ class PostgresEngine(Statements):
             raise SchemaError(f"the database is encoded in {encoding}; texts are hashed as UTF-8")
         self._hold(policy, {name: self._describe(t) for name, t in policy.tables.items()})
         foreign = [t.name for t in policy.tables.values() if not t.public and self._foreign(t)]
-        self.unseen = tuple(f"foreign table {name}" for name in foreign)
+        self.unseen = tuple(map(_unseen.foreign_table, foreign))
         with suppress(Exception):  # whoever may not ask says so below
             self.places = tuple(f"{SERVER}{s} {d}" for s, d in self._rows(_IDENTITY))
         if not self.places:
             # an address has many spellings, and nothing else that anybody may read is lasting
-            self.unseen += ("a server that hides its identity",)
+            self.unseen += (_unseen.SERVER,)
 
     def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
         quoted = self._dialect.quote(*table.name.split("."))

@@ -29,6 +29,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from discreet import _unseen
 from discreet import policy as pol
 from discreet._address import is_for_server
 from discreet.engines._connect import is_duckdb_file, module
@@ -117,9 +118,9 @@ def _on_connection(
     computed = {n for n in policy.tables if not is_stored(connection, *n.split("."))}
     places = _attached(connection)
     private = [n for n in sorted(computed) if not policy.tables[n].public]
-    unseen = [f"view {n}" for n in private if _reads_elsewhere(connection, tables[n])]
+    unseen = [_unseen.view(n) for n in private if _reads_elsewhere(connection, tables[n])]
     files = [place for place in places if Path(place).exists()]
-    unseen += ["an attached database that is no file here"] * (len(files) < len(places))
+    unseen += [_unseen.ATTACHED] * (len(files) < len(places))
     return DuckDBEngine(
         connection, policy, tables, stack.close, live=True, timeout=timeout,
         computed=computed, places=files, unseen=unseen,

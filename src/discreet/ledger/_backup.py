@@ -156,14 +156,18 @@ def restore(
         _check_empty(place)
     lost = mark is not None and mark.where != place.where and _lost(mark, older=older)
     anchors = anchors_of(own, identity, witness_of(witness, policy, own, identity))
-    if not unwatched:
-        check_watch(place.where, anchors, [anchor.read() for anchor in anchors])
     with kept.reading() as tx:
         head = tx.head()
         if head is None:
             raise LedgerError(f"there is no ledger in {str(source)!r}")
         lines = _checked(tx, head)
-        said: dict[str, Any] = {"older": older, "lost": lost, "by": by, "file": str(source)}
+        said: dict[str, Any] = {
+            "older": older,
+            "lost": lost,
+            "by": by,
+            "file": str(source),
+            "unwatched": unwatched,
+        }
         apart(lambda: _put(tx, lines, head, place, anchors, **said))
     known = policy or (identity if server else None)
     return open_ledger(where, known, witness=witness, purpose="decide")
@@ -193,10 +197,13 @@ def _put(
     lost: bool,
     by: str,
     file: str,
+    unwatched: bool,
 ) -> None:
     with ExitStack() as stack:
         order = sorted(anchors, key=lambda anchor: anchor.durable)
         held: list[AnyHeld] = [stack.enter_context(a.held(place.wait)) for a in order]
+        if not unwatched:
+            check_watch(place.where, order, [h.mark for h in held])
         marks = [h.mark for h in held if h.mark is not None]
         missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
         missing = max(missing, int(lost))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from discreet import _unseen
 from discreet._exact import Number, decimal, show
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterError
 from discreet.ledger import _budget
@@ -151,7 +152,17 @@ class Decisions(ABC):
             files. The owner's word is that no other budget is spent on its data.
         by, note
             Who decided, and why.
+
+        Raises
+        ------
+        LedgerError
+            No refusal names a source like this.
         """
+        if not _unseen.is_name(source):
+            raise LedgerError(
+                f"{source!r} is not the name of a source that needs the owner's word",
+                hint=f"copy the name from the refusal: {', '.join(_unseen.KINDS)}",
+            )
         self._decide("vouch", lambda _: {"source": source}, by, note)
 
 
