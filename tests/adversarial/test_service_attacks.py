@@ -231,6 +231,12 @@ def test_labels_that_are_formulas_stay_text_in_csv():
     assert _forms.safe(-1.5) == -1.5
 
 
+def test_a_key_in_an_address_is_refused_and_a_random_state_is_not(service):
+    """A provider's state is 43 random letters: three of them are "dk_" once in 6 400 sign-ins."""
+    for text, status in ((service.keys["ana"], 400), ("xdk_" + "-A" * 20, 404)):
+        assert service("GET", f"/v1/nothing?state={text}", who="ana").status_code == status
+
+
 def test_refusals_leave_at_the_first_tick_whatever_is_refused(service):
     """Not before: nothing can be read off how quickly something was refused."""
     refusals = [
