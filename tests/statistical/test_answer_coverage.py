@@ -116,6 +116,48 @@ def test_windows_over_the_rows_of_an_answer(window, epsilon):
     check(inside, 0.9)
 
 
+STEP = range(16, 41, 2)
+STEPS = [{**ROWS[0], "age": 8 * k} for k, size in enumerate(STEP) for _ in range(size)]
+MANY = [n for n in STEP if n > 27]
+FOLDS = {
+    ("COUNT(*)", "n > 27"): len(MANY),
+    ("SUM(n)", "n > 27"): sum(MANY),
+    ("AVG(n)", "n > 27"): statistics.fmean(MANY),
+    ("MIN(n)", "n > 27"): min(MANY),
+    ("MAX(n)", "n <= 27"): max(n for n in STEP if n <= 27),
+    ("COUNT(*)", "NOT (n > 27 OR k < 3)"): sum(n <= 27 for n in STEP[3:]),
+    ("COUNT(CASE WHEN n > 27 THEN 1 END)", "n > 0"): len(MANY),
+    ("SUM(CASE WHEN n > 27 THEN n END)", "k > 2"): sum(n for n in STEP[3:] if n > 27),
+    ("SUM(CASE WHEN n > 27 THEN 1 ELSE 0 END) / COUNT(*)", "k > 2"): (
+        sum(n > 27 for n in STEP[3:]) / 10
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("shown", "where", "n"),
+    [
+        *((shown, where, R) for shown, where in FOLDS),
+        pytest.param("COUNT(*)", "n > 27", 10_000, marks=pytest.mark.long),
+        pytest.param("AVG(n)", "n > 27", 10_000, marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1)])
+def test_aggregates_over_rows_that_noise_chose(shown, where, epsilon, n):
+    """What is covered is the exact query, with the rows that truly pass; shown bare it is not."""
+    inner = "SELECT FLOOR(age / 8) AS k, COUNT(*) AS n FROM people GROUP BY 1"
+    text = f"SELECT {shown} AS x FROM ({inner}) AS a WHERE {where}"
+    got = answers(text, pl.Ask(epsilon), STEPS, n)
+    ends = [a.interval(0.9)[0]["x"] for a in got]
+    truth = FOLDS[shown, where]
+    check(sum(low - 1e-9 <= truth <= high + 1e-9 for low, high in ends), 0.9, n)
+    values = [a.to_dicts()[0]["x"] for a in got]
+    with pytest.raises(AssertionError):  # the mutant: a number that noise cannot have moved
+        check(sum(abs(v - truth) < 1e-9 for v in values), 0.9, n)
+    inside = [np.isnan(v) or low <= v <= high for v, (low, high) in zip(values, ends, strict=True)]
+    assert all(inside)
+
+
 @pytest.mark.parametrize("statistic", ["COUNT(*)", "SUM(age)", "AVG(age)"])
 def test_totals_of_levels(statistic):
     got = answers(

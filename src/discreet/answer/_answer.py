@@ -17,18 +17,24 @@ from discreet._print import plural
 from discreet._text import visible
 from discreet.answer import _chart, _outputs, _show
 from discreet.answer._chart import Chart
+from discreet.answer._folds import is_whole
 from discreet.answer._levels import Rows
 from discreet.answer._record import UNION, Record, parsed, read
 from discreet.answer._selected import Bar, bar_of
 from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Box,
+    Grouping,
+    KeyValue,
     Numbers,
     OutputExpr,
     Release,
+    StatisticValue,
+    Window,
     choosing,
     damaged,
     outside_windows,
+    parts_of,
     shares_noise,
     statistics_of,
     windows_of,
@@ -162,7 +168,16 @@ class Answer:
             for part in self._record.parts
             if isinstance(part, Numbers) and part.threshold is not None
         ]
+        if shown := [o.name for o in self._record.outputs if self._is_of_shown(o.expr)]:
+            facts.append(f"{', '.join(shown)}: of the rows released, not of all that truly pass")
         return tuple(visible(fact) for fact in facts)
+
+    def _is_of_shown(self, out: OutputExpr) -> bool:
+        """Whether a column looks at other rows, and at those only that the noise let through."""
+        r = self._record
+        noisy = r.having is not None and bool(statistics_of(r.having))
+        selected = any(isinstance(p, Numbers) and p.threshold is not None for p in r.parts)
+        return any(selected or (noisy and not is_whole(w)) for w in windows_of(out))
 
     def _is_short(self) -> bool:
         """Whether fewer rows are shown than LIMIT asks for."""
@@ -179,7 +194,7 @@ class Answer:
         """How intervals allow for rows that noisy numbers chose; None where none did."""
         ways = {}
         for out in self._record.outputs:
-            if self._is_chosen(out.expr):
+            if self._is_chosen(out.expr) and not _is_one(out.expr):
                 bar = self._bar(out.expr)
                 ways[out.name] = bar is not None and bar.shortens(0.95, self._record.cells)
         words = []
@@ -193,19 +208,31 @@ class Answer:
                 f"± of {', '.join(wide)} holds at once for every row that could be shown "
                 f"({plural(self._source.cells, 'row')})"
             )
+        ones = [o for o in self._record.outputs if _is_one(o.expr) and self._is_chosen(o.expr)]
+        if one := [o.name for o in ones if not self._is_of_shown(o.expr)]:
+            words.append(
+                f"± of {', '.join(one)} covers the exact value over the rows that truly pass, "
+                "whichever of those in doubt they are"
+            )
         return "; ".join(words) or None
 
     def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
         by = choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
-        return shares_noise(r.formulas, statistics_of(out), by)
+        return shares_noise(r.formulas, self._read(out), by)
+
+    def _read(self, out: OutputExpr) -> set[int]:
+        """Statistics that an output rests on: those by which its rows were chosen, too."""
+        test = self._record.having
+        folds = test is not None and any(is_whole(window) for window in windows_of(out))
+        return statistics_of(out) | (statistics_of(test) if test is not None and folds else set())
 
     @property
     def exact(self) -> frozenset[str]:
         """Columns that hold public numbers, to which no noise was added."""
         found = set()
         for output in self._record.outputs:
-            used = statistics_of(output.expr)
+            used = self._read(output.expr)
             if used and not self._noisy(used):
                 found.add(output.name)
         return frozenset(found)
@@ -239,6 +266,14 @@ class Answer:
     @cached_property
     def _passing(self) -> NDArray[np.int64]:
         """Cells that HAVING and QUALIFY let through, in order."""
+        record = self._record
+        if (
+            record.limit == 1
+            and record.qualify is None
+            and all(_is_one(o.expr) for o in record.outputs)
+        ):
+            # one row for all rows, also where HAVING leaves none
+            return np.arange(min(self._source.cells, 1))
         rows = self._source.kept
         if self._record.qualify is not None:
             rows = rows[self._evaluate(self._record.qualify)[rows].astype(bool)]
@@ -323,13 +358,14 @@ class Answer:
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
-        if not statistics_of(out):
+        if not self._read(out):
             return None
         if not simultaneous and self._is_chosen(out) and (bar := self._bar(out)) is not None:
             return bar.ends(level, self._record.cells)
         outs = [o.expr for o in self._record.outputs] if simultaneous else [out]
         windows = set().union(*(windows_of(o) for o in outs))
-        cells = max(self._source.cells, 1)
+        # a number that is the same in every row is one statement
+        cells = 1 if all(_is_one(o) for o in outs) else max(self._source.cells, 1)
         miss = 1 - level
         if simultaneous or self._is_chosen(out):
             # the noise of cells is independent, so their levels multiply; rows that add
@@ -427,6 +463,22 @@ class Answer:
 
     def _repr_html_(self) -> str:
         return _show.html(self)
+
+
+def _is_one(out: OutputExpr) -> bool:
+    """Whether an output is one number for all rows: it folds them, and reads no row by itself."""
+    if isinstance(out, Window):
+        return is_whole(out) and not out.partition
+    if isinstance(out, StatisticValue | KeyValue | Grouping):
+        return False
+    return bool(windows_of(out)) and all(_is_one(o) or not _reads(o) for o in parts_of(out))
+
+
+def _reads(out: OutputExpr) -> bool:
+    """Whether an output reads a row at all."""
+    return isinstance(out, StatisticValue | KeyValue | Grouping | Window) or any(
+        _reads(part) for part in parts_of(out)
+    )
 
 
 def _frames(library: str) -> Any:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet.answer import _outputs
 from discreet.answer._record import Record
-from discreet.plan import Box, Numbers, Release, Total
+from discreet.plan import Box, Numbers, OutputExpr, Release, Total, statistics_of
 
 Column = NDArray[Any]
 
@@ -72,6 +72,11 @@ class Rows:
             found[name] = np.array([*values, None], dtype=object)[:-1]
         return found
 
+    @property
+    def test(self) -> OutputExpr | None:
+        """HAVING."""
+        return self._record.having
+
     @cached_property
     def kept(self) -> NDArray[np.int64]:
         """Rows that HAVING keeps."""
@@ -99,7 +104,8 @@ class Rows:
     def added(self, index: int) -> tuple[noise.Law | None, float] | None:
         """Law and step of a total whose cells, none of them chosen, have noise of their own."""
         record, formula = self._record, self._record.formulas[index]
-        if not isinstance(formula, Total) or record.levels or record.having is not None:
+        chosen = record.having is not None and bool(statistics_of(record.having))
+        if not isinstance(formula, Total) or record.levels or chosen:
             return None
         numbers = record.numbers(formula.vector)
         if numbers.threshold is not None or (numbers.law and not numbers.law.symmetric):

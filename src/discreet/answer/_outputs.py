@@ -2,20 +2,23 @@
 
 The same small language is evaluated twice: on estimates, and by interval
 arithmetic on boxes that hold jointly with a stated probability. Comparisons and
-logic (HAVING) are only evaluated on estimates. Windows look at several rows of the
-answer (``_windows``).
+logic have three values on boxes: surely, possibly, not at all. Windows look at several
+rows of the answer (``_windows``, and ``_folds`` where noise decides which).
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.answer import _windows
+from discreet.answer import _folds, _windows
+from discreet.answer._folds import Truth
 from discreet.noise import Law
 from discreet.plan import (
     Apply,
@@ -32,6 +35,7 @@ from discreet.plan import (
 )
 
 Column = NDArray[Any]
+_NULL: Final = Box(np.full(1, np.nan), np.full(1, np.nan))
 
 
 class Source(Protocol):
@@ -44,6 +48,10 @@ class Source(Protocol):
     @property
     def keys(self) -> Mapping[str, Column]:
         """Values of the keys, row by row."""
+
+    @property
+    def test(self) -> OutputExpr | None:
+        """HAVING: which rows windows look at."""
 
     @property
     def kept(self) -> NDArray[np.int64]:
@@ -80,12 +88,21 @@ def evaluate(out: OutputExpr, source: Source) -> Column:
             return np.full(source.cells, value, dtype=object)
         case Window():
             args = [evaluate(a, source) for a in out.args]
-            return _windows.value(out, args, list(_frames(out, source)), source.cells)
+            values = _windows.value(out, args, list(_frames(out, source)), source.cells)
+            return _spread(values, out, source)
         case Apply(op, args):
             values = [evaluate(a, source) for a in args]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return np.broadcast_to(OPERATIONS[op].value(*values), (source.cells,))
     raise AssertionError(out)
+
+
+def _spread(values: Column, window: Window, source: Source) -> Column:
+    """Give rows that HAVING leaves out the aggregate over all others too: there may be no other."""
+    if window.partition or not _folds.is_whole(window):
+        return values
+    none = 0.0 if window.op == "COUNT" else np.nan
+    return np.full(source.cells, values[source.kept[0]] if source.kept.size else none)
 
 
 def _frames(window: Window, source: Source) -> Iterator[_windows.Frames]:
@@ -123,14 +140,12 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
             return _window(out, source, level)
         case Number() | Grouping() | KeyValue():
             return _exact(evaluate(out, source))
-        case Apply("case", (_, yes, no)):
-            ends = [bounds(a, source, level) for a in (yes, no)]
-            both = [b for b in ends if b is not None]
-            if len(both) < len(ends) and not _is_null(no):
+        case Apply("case", (test, yes, no)):
+            ends = [_branch(yes, test, source, level), bounds(no, source, level)]
+            ends = [_NULL if _is_null(e) else b for e, b in zip((yes, no), ends, strict=True)]
+            if ends[0] is None or ends[1] is None:
                 return None
-            # which branch is taken may rest on noise: both are possible
-            low, high = (np.array([getattr(b, e) for b in both]) for e in ("low", "high"))
-            return Box(low.min(axis=0), high.max(axis=0))
+            return truth(test, source, level).choose(*ends)
         case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
             boxes = [bounds(a, source, level) for a in args]
             if None in boxes:
@@ -138,6 +153,58 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return box(*boxes)
     return None
+
+
+def truth(out: OutputExpr | None, source: Source, level: float) -> Truth:
+    """Where a test surely and where it possibly holds, on the boxes of :func:`bounds`."""
+    if out is None:
+        return Truth.known(np.ones(source.cells))
+    if not statistics_of(out):
+        return Truth.known(evaluate(out, source))
+    match out:
+        case Apply("and", args):
+            return reduce(operator.and_, (truth(a, source, level) for a in args))
+        case Apply("or", args):
+            return reduce(operator.or_, (truth(a, source, level) for a in args))
+        case Apply("not", (arg,)):
+            return ~truth(arg, source, level)
+        case Apply(op, (left, right)) if op in _folds.COMPARISONS:
+            a, b = bounds(left, source, level), bounds(right, source, level)
+            if a is not None and b is not None:
+                with np.errstate(invalid="ignore"):
+                    return _folds.compared(op, a, b)
+    return Truth.unknown(source.cells)
+
+
+def _branch(out: OutputExpr, test: OutputExpr | None, source: Source, level: float) -> Box | None:
+    """Range of an output in rows that pass a test: bars that it sets for the output itself."""
+    box = bounds(out, source, level)
+    tests = test.args if isinstance(test, Apply) and test.op == "and" else (test,)
+    for each in tests:
+        match each:
+            case Apply(op, (left, bar)) if box is not None and left == out:
+                ends = bounds(bar, source, level) if op in ("<", "<=", ">", ">=") else None
+                if ends is not None and op in (">", ">="):
+                    box = Box(np.maximum(box.low, ends.low), np.maximum(box.high, ends.low))
+                elif ends is not None:
+                    box = Box(np.minimum(box.low, ends.high), np.minimum(box.high, ends.high))
+    return box
+
+
+def _present(out: OutputExpr, source: Source, level: float) -> Truth:
+    """Where an output is not NULL."""
+    match out:
+        case Apply("case", (test, yes, no)):
+            chosen = truth(test, source, level)
+            there = [_present(arg, source, level) for arg in (yes, no)]
+            return (chosen & there[0]) | (~chosen & there[1])
+        case Apply("null"):
+            return Truth.known(np.zeros(source.cells))
+        case Apply("nullif" | "coalesce"):
+            return Truth.unknown(source.cells)
+        case Apply(_, args):
+            return reduce(operator.and_, (_present(arg, source, level) for arg in args))
+    return Truth.known(np.ones(source.cells))
 
 
 def _is_null(out: OutputExpr) -> bool:
@@ -155,25 +222,43 @@ def _exact(values: Column) -> Box | None:
 
 def _window(window: Window, source: Source, level: float) -> Box | None:
     """Range of a window, as one statement about noise."""
-    parts = list(_frames(window, source))
+    whole = _folds.is_whole(window)
     used = statistics_of(window)
+    if whole and source.test is not None:
+        used = used | statistics_of(source.test)
     if not used:
         return _exact(evaluate(window, source))
+    parts = list(_frames(window, source))
     narrow = _added(window, source, parts, level)
     if narrow is not None:
         return narrow
     # boxes of all rows at once, unless one row is read whatever the noise
     rows = 1 if window.op in _windows.NEIGHBOURS and _public(window) else source.cells
-    each = (1 - level) / max(source.statements(used) * rows, 1)
-    boxes = [bounds(a, source, 1 - each) for a in window.args]
+    each = 1 - (1 - level) / max(source.statements(used) * rows, 1)
+    if whole:
+        return _fold(window, source, each)
+    boxes = [bounds(a, source, each) for a in window.args]
     if any(b is None for b in boxes):
         return None
     by = None
     if window.order:
         out, descending = window.order[0]
-        by = bounds(out, source, 1 - each)
+        by = bounds(out, source, each)
         by = by if by is None or descending else _minus_box(by)
     return _windows.box(window, [b for b in boxes if b], by, parts, source.cells)
+
+
+def _fold(window: Window, source: Source, level: float) -> Box | None:
+    """Range of an aggregate over all rows that truly pass HAVING."""
+    there = truth(source.test, source, level)
+    arg: Box | None = Box(np.zeros(source.cells), np.zeros(source.cells))
+    for out in window.args:
+        there &= _present(out, source, level)
+        arg = _branch(out, source.test, source, level) if window.op != "COUNT" else arg
+    if arg is None:
+        return None
+    partitions = [evaluate(p, source) for p in window.partition]
+    return _folds.box(window, arg, there, partitions)
 
 
 def _public(window: Window) -> bool:
@@ -197,7 +282,7 @@ def _added(
         terms = f.stop - f.start
         wide = np.zeros(f.size) if law is None else _windows.Sums(law, level).half(terms)
         half[f.rows] = wide * step / (np.maximum(terms, 1) if window.op == "AVG" else 1)
-    middle = evaluate(window, source)
+    middle, half = evaluate(window, source), _spread(half, window, source)
     return Box(middle - half, middle + half)
 
 

@@ -235,7 +235,7 @@ def check_window(window: Window) -> None:
     known = (op in RANKS and len(numbers) == len(args) == (op == "NTILE")) or (
         op in SHIFTS and 1 <= len(args) <= 3 and len(args) - 1 <= len(numbers)
     )
-    known = known or (op in MOVES and len(args) == (op != "COUNT"))
+    known = known or (op in MOVES and (len(args) == 1 or (op == "COUNT" and not args)))
     ends = [] if rows is None else [n for n in rows if n is not None]
     far = [n for n in ends if type(n) is not int or not 0 <= n <= FARTHEST]
     tiles = op == "NTILE" and not 1 <= numbers[0] <= FARTHEST

@@ -149,7 +149,7 @@ class Counter:
 
 def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) -> str:
     """Run what is paid for; give the outcome as it is stored. Where the data are."""
-    return _stored.write([measured(plan, engine, policy) for plan in plans])
+    return _stored.write(measured(plans, engine, policy))
 
 
 def read_outcome(

@@ -506,7 +506,7 @@ class Curator(Fits):
         records: list[Record] = []
 
         def run() -> str:
-            records.extend(measured(plan, self._engine, self.policy) for plan in plans)
+            records.extend(measured(plans, self._engine, self.policy))
             return _stored.write(records)
 
         job = _stored.job(plans, cost, run)

@@ -7,10 +7,13 @@ statement does not enforce is therefore refused here, whatever the plan believes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import inf
+
 from discreet.engines import Engine
-from discreet.errors import UnprovenStatementError
-from discreet.plan import Aggregate, Lowered, Sensitivity
-from discreet.verify import Proof
+from discreet.errors import UnprovenStatementError, UnsupportedQueryError
+from discreet.plan import Aggregate, Lowered, Merged, Sensitivity
+from discreet.verify import Proof, Reading
 
 
 def check_statements(engine: Engine, lowered: Lowered) -> None:
@@ -45,11 +48,50 @@ def check_statement(
     if proof is None:
         return
     reading = proof.columns[len(aggregate.keys) + measure]
-    bounds = (declared.l1, declared.l2_squared, declared.linf)
-    few = min(reading.groups, reading.rows, reading.cells)
-    wrong = degree is not None and reading.upto != degree
-    if wrong or not reading.within(*bounds, aggregate.neighbours.value) or few > (groups or few):
+    if not _covers(reading, aggregate, declared, groups, degree):
         raise UnprovenStatementError(
             "the statement does not limit what one unit contributes as far as it is priced",
             reason=f"{kind} declares {declared}",
         )
+
+
+def _covers(
+    reading: Reading,
+    aggregate: Aggregate,
+    declared: Sensitivity,
+    groups: int | None,
+    degree: int | None,
+) -> bool:
+    """Whether what is declared is at least what the text shows."""
+    bounds = (declared.l1, declared.l2_squared, declared.linf)
+    few = min(reading.groups, reading.rows, reading.cells)
+    right = degree is None or reading.upto == degree
+    return (
+        right
+        and reading.within(*bounds, aggregate.neighbours.value)
+        and few <= (few if groups is None else groups)
+    )
+
+
+def answers(engine: Engine, merged: Merged, lowered: Iterable[Lowered]) -> bool:
+    """Whether a merged statement is proved, and limits all that is read from it as declared."""
+    try:
+        proof = engine.proof(merged.whole)
+    except (UnprovenStatementError, UnsupportedQueryError):
+        return False
+    if proof is None:
+        return True
+    views = {view.own: view for view in merged.views}
+    first = len(merged.whole.keys)
+    for each in lowered:
+        for part in each.parts:
+            own = each.aggregates[part.aggregate]
+            view = views.get(own)
+            for measure, moves in part.inputs if view is not None else ():
+                assert view is not None
+                reading = proof.columns[first + view.measures[measure]]
+                if view.finer:
+                    reading = reading.coarser(inf if view.cells is None else view.cells)
+                if not _covers(reading, own, moves, part.groups, part.degree):
+                    return False
+    return True

@@ -7,12 +7,14 @@ debited for), and leave as a record. Nothing else is kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from discreet import noise
 from discreet.answer import Record
+from discreet.curator._proof import answers
 from discreet.engines import Engine
-from discreet.plan import Cells, Draw, Plan, Salt, cells_of
+from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Salt, cells_of, merge
 from discreet.policy import Policy
 
 
@@ -23,9 +25,13 @@ def fresh_salt() -> Salt:
 
 def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) -> Record:
     """Execute a priced and paid plan."""
-    draw = draw or Draw()
+    aggregates = plan.lowered.aggregates
+    groups = [engine.execute(a, salt) if a.measures else {} for a in aggregates]
+    return _released(plan, groups, draw or Draw())
+
+
+def _released(plan: Plan, groups: Sequence[Groups], draw: Draw) -> Record:
     lowered, query = plan.lowered, plan.lowered.query
-    groups = [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
     if lowered.labels is not None:
         cells = Cells(())  # the rows of the answer are not its cells
     elif lowered.selector is None:
@@ -64,10 +70,28 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
     )
 
 
-def measured(plan: Plan, engine: Engine, policy: Policy) -> Record:
-    """Execute a priced and paid plan; the record says under which policy."""
-    record = measure(plan, engine, fresh_salt())
+def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
+    """Execute priced and paid plans; the records say under which policy.
+
+    What several of them can read from one statement is asked for once. Only statements that
+    are proved take part; the others run alone, as they were proved before the debit.
+    """
+    known: dict[Aggregate, Groups] = {}
+    wanted = [a for plan in plans for a in plan.lowered.aggregates if a.measures]
+    for merged in merge(wanted) if len(plans) > 1 else ():
+        if answers(engine, merged, [plan.lowered for plan in plans]):
+            groups = engine.execute(merged.whole, fresh_salt())
+            known |= {view.own: view.of(groups) for view in merged.views}
     names: dict[str, object] = {"policy": policy.identity, "fingerprint": policy.fingerprint}
     if policy.rehearses:
         names["dummy"] = True
-    return replace(record, statement={**record.statement, **names})
+    records = []
+    for plan in plans:
+        salt = fresh_salt()
+        own = [
+            {} if not a.measures else known[a] if a in known else engine.execute(a, salt)
+            for a in plan.lowered.aggregates
+        ]
+        record = _released(plan, own, Draw())
+        records.append(replace(record, statement={**record.statement, **names}))
+    return records

@@ -121,7 +121,7 @@ def population_interval(
             "totals of several levels have no population intervals yet", hint="GROUP BY sex"
         )
     cells = sample.record.cells
-    numeric = [o for o in sample.record.outputs if statistics_of(o.expr)]
+    numeric = [o for o in sample.record.outputs if statistics_of(o.expr) or windows_of(o.expr)]
     ends: dict[str, Box | None] = dict.fromkeys(answer.columns)
     refusals: list[ParameterError] = []
     for out in numeric:

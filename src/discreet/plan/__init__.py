@@ -30,6 +30,7 @@ from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._joint import Joint
 from discreet.plan._lower import Lowered, Lowering, cells_of, lower
 from discreet.plan._means import Dispersion, Quotient, WeightedSum
+from discreet.plan._merge import Merged, View, merge
 from discreet.plan._moments import MOMENTS, Pairwise
 from discreet.plan._parts import (
     Cells,
@@ -156,6 +157,7 @@ __all__ = [
     "Mean",
     "Measure",
     "MeasureKind",
+    "Merged",
     "Null",
     "Number",
     "Numbers",
@@ -191,6 +193,7 @@ __all__ = [
     "Text",
     "Total",
     "Type",
+    "View",
     "WeightedSum",
     "Window",
     "Word",
@@ -219,6 +222,7 @@ __all__ = [
     "level_of_each",
     "limits_of",
     "lower",
+    "merge",
     "names_rows_of",
     "of_column",
     "outside_windows",

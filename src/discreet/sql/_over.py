@@ -40,6 +40,8 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     if name in ("MIN", "MAX") and rows is not None and rows[0] is not None:
         raise refuse(f"{name} over a frame that moves", f"{name}(…) OVER (ORDER BY …)")
     made = Window(name, _args(outputs, name, node.this.expressions), keys, items, rows)
+    if name == "COUNT" and made.args and (items or rows is not None):
+        raise refuse("COUNT(x) OVER rows in an order", "COUNT(*) OVER ()")
     if any(windows_of(part) for part in parts_of(made)):
         raise refuse("a window inside a window", _EXAMPLE)
     return made
@@ -74,7 +76,7 @@ def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExp
     most = 0 if name in _RANKS else 3 if name in ("LAG", "LEAD") else 1
     if not min(most, 1) <= len(nodes) <= most:
         raise QueryError(f"{name} with OVER takes {most or 'no'} argument{'s' * (most > 1)}")
-    if name == "COUNT":
+    if name == "COUNT" and not isinstance(nodes[0].unnest(), exp.Case):
         raise refuse("COUNT(x) OVER", "COUNT(*) OVER ()")
     try:
         args = [outputs.lower(n) for n in nodes]

@@ -96,6 +96,9 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     for clause in ("where", "qualify"):
         if test := root.args.get(clause):
             _add_test(merged, _with(test.this, items))
+    if folded and merged.args.get("qualify"):
+        # windows are computed before QUALIFY, and so would the aggregate be
+        raise refuse("an aggregate over rows that a window (OVER) picks", "WHERE n > 100")
     _set_order(root, merged, items, folded=folded)
     for clause in ("with_", "hint"):
         if root.args.get(clause) and not merged.args.get(clause):
@@ -136,8 +139,12 @@ def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
         if (function_name(n) or "") in CALLS and not inside:
             if function_name(n) not in _FOLDS or isinstance(n.parent, exp.Filter):
                 raise refuse(f"{function_name(n)} of the rows of an answer", "AVG(n)")
-            star = [exp.Star()] if function_name(n) == "COUNT" else n.expressions
-            call = exp.Anonymous(this=n.this, expressions=[s.copy() for s in star])
+            args = n.expressions
+            if any(isinstance(a, exp.Distinct) for a in args):
+                raise refuse("DISTINCT over the rows of an answer", "COUNT(*)")
+            if function_name(n) == "COUNT" and not isinstance(args[0].unnest(), exp.Case):
+                args = [exp.Star()]
+            call = exp.Anonymous(this=n.this, expressions=[a.copy() for a in args])
             made = exp.Window(this=call)
             made.meta["fold"] = True
             return made

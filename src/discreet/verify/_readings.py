@@ -16,7 +16,7 @@ L2² at most :math:`Kw^2`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from discreet.verify._domain import INF, Number
 
@@ -68,6 +68,18 @@ class Reading:
     def magnitude(self) -> Number:
         """Largest absolute addend of one row."""
         return max(abs(self.lo), abs(self.hi))
+
+    def coarser(self, cells: Number) -> Reading:
+        """Read the column after its groups were added up to at most `cells` of them.
+
+        A unit's rows stay as many, all of them perhaps in one group, where each counts; some
+        may have been left out.
+        """
+        few = min(self.groups, cells)
+        return replace(
+            self, rows_per_group=self.rows, groups=few, cells=cells, once=False, certain=False,
+            upto=None,
+        )  # fmt: skip
 
     def _filling(self) -> tuple[Number, Number, Number]:
         """The most unequal rows per group: size of a full group, how many, and the rest."""
