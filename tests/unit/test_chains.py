@@ -85,8 +85,19 @@ COLUMNS = {
 }
 
 
-def policy(relation="add-remove"):
-    return pol.loads(TEXT.format(relation=relation))
+def policy(relation="add-remove", text=TEXT):
+    return pol.loads(text.format(relation=relation))
+
+
+BY_PARENT = (
+    TEXT.replace("max_rows_per_unit = 3", "max_rows_per_unit = 2")
+    .replace("max_rows_per_unit = 4", "max_rows_per_parent = 1")
+    .replace("[tables.notes]", "[tables.notes]\nmax_rows_per_parent = 2")
+    .replace(
+        "max_rows_per_unit = 2\ncolumns = {{ stars", "max_rows_per_unit = 3\ncolumns = {{ stars"
+    )
+)
+"""At most 2 visits, one lab of each, 2 notes of each of these, and 3 notes in all."""
 
 
 def person(rng, unit, visits, labs):
@@ -143,15 +154,15 @@ def without_shared(data, rest):
     })  # fmt: skip
 
 
-def priced(text, relation="add-remove"):
-    query = sql.parse(text, policy(relation)).query
+def priced(text, relation="add-remove", own=TEXT):
+    query = sql.parse(text, policy(relation, own)).query
     return pl.price(pl.lower(query), pl.Ask(Fraction(1)))
 
 
-def violations(rounds):
+def violations(rounds, own=TEXT):
     rng, found = random.Random(11), []
     for relation in Neighbours:
-        plans = [priced(text, relation) for text in QUESTIONS]
+        plans = [priced(text, relation, own) for text in QUESTIONS]
         for _ in range(rounds):
             left, right = neighbours(rng, relation)
             for plan in plans:
@@ -159,8 +170,35 @@ def violations(rounds):
     return found
 
 
-def test_a_person_moves_no_answer_by_more_than_declared():
-    assert violations(40) == []
+@pytest.mark.parametrize("own", [TEXT, BY_PARENT], ids=["per unit", "per parent"])
+def test_a_person_moves_no_answer_by_more_than_declared(own):
+    assert violations(40, own) == []
+
+
+@pytest.mark.parametrize("limit", ["_limit_rows", "_limit_groups"])
+def test_the_replay_finds_a_limit_per_parent_that_is_not_kept(monkeypatch, limit):
+    monkeypatch.setattr(meaning, limit, lambda limit, unit, own, salt: own)  # noqa: ARG005 - its signature
+    assert violations(40, BY_PARENT)
+
+
+def test_limits_per_parent_bound_what_a_person_adds():
+    reach = {name: priced(f"SELECT COUNT(*) AS n FROM {name}", own=BY_PARENT).lowered.parts[0]
+             for name in ("labs", "notes")}  # fmt: skip
+    assert {name: part.sensitivity.l1 for name, part in reach.items()} == {"labs": 2, "notes": 3}
+    text = "SELECT COUNT(*) AS n FROM (SELECT value AS x FROM labs WHERE value > 0) AS t"
+    assert priced(text, own=BY_PARENT).lowered.parts[0].sensitivity.l1 == 2
+
+
+def test_a_long_stay_counts_by_its_limit_and_short_ones_by_theirs():
+    # a patient with one visit and nine labs, and one with three visits and a lab in each
+    visits = [{"patient": p, "visit": v, "ward": "ER"} for p, v in ((1, 1), (2, 2), (2, 3), (2, 4))]
+    labs = [{"visit": v, "lab": "x", "value": 1} for v in (1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4)]
+    data = {"patients": [], "visits": visits, "labs": labs, "notes": []}
+    (aggregate,) = pl.lower(
+        sql.parse("SELECT COUNT(*) AS n FROM labs", policy(text=BY_PARENT)).query
+    ).aggregates
+    (found,) = Reference(data).execute(aggregate, SALT).values()
+    assert found[0] == 1 + 2
 
 
 def test_the_replay_finds_rows_that_are_dropped_for_being_shared(monkeypatch):
@@ -194,8 +232,9 @@ def worlds(count):
         yield together(*(person(rng, u, visits, labs) for u in [*range(12), None]))
 
 
-def test_duckdb_equals_the_reference():
-    own = policy()
+@pytest.mark.parametrize("text", [TEXT, BY_PARENT], ids=["per unit", "per parent"])
+def test_duckdb_equals_the_reference(text):
+    own = policy(text=text)
     aggregates = [a for q in QUESTIONS for a in pl.lower(sql.parse(q, own).query).aggregates]
     for data in worlds(4):
         engine = engines.connect(arrow(data), own)
@@ -245,6 +284,7 @@ def test_a_policy_is_written_as_it_was_read():
     assert pol.loads(pol.dumps(own)) == own
     assert 'owner = { table = "visits", column = "visit" }' in pol.dumps(own)
     assert own.table("notes").unit == "patient"
+    assert pol.loads(pol.dumps(policy(text=BY_PARENT))) == policy(text=BY_PARENT)
     assert own.table("notes").neighbours is Neighbours.CHANGE_ONE
 
 
@@ -258,6 +298,7 @@ def test_a_policy_is_written_as_it_was_read():
         ('owner = { table = "visits"', 'owner = { table = "labs"', None),
         ('key = "lab"', 'unit = "patient"\nkey = "lab"', '# owner = { table = "visits"'),
         ("max_rows_per_unit = 4\n", "", "max_rows_per_unit = 1"),
+        ("max_rows_per_unit = 3\n", "max_rows_per_parent = 3\n", "# max_rows_per_parent"),
         ("value = {", 'patient = { type = "text" }, value = {', 'unit = "patient"'),
         ('{ table = "labs", column = "lab" }', '"labs"', "owner = { table ="),
     ],

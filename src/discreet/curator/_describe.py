@@ -75,6 +75,7 @@ def whom(table: Table) -> str:
             (table.max_rows_per_unit, "row", ""),
             (table.max_groups_per_unit, "group", ""),
             (table.max_rows_per_group, "row", " per group"),
+            (table.max_rows_per_parent, "row", f" per row of {table.owner and table.owner.name}"),
         )
         if limit is not None
     ]

@@ -12,6 +12,9 @@ private relations pairs u's rows with u's rows, whatever else it compares. Take 
 agree on columns S of the left and T of the right. Each comes from one of at most
 ``below.most(S)`` left rows, and its right rows agree on T and on the compared columns:
 ``other.most(T ∪ on)`` at most. A left row that finds no partner stands alone, once.
+
+Where a policy limits the rows of each parent, a unit's rows are those of at most p parents, r
+of each, and so p·r. Both limits are nodes that choose among the unit's own rows.
 """
 
 from __future__ import annotations
@@ -23,7 +26,18 @@ from functools import cached_property
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column
 from discreet.plan._per_unit import PerUnit
-from discreet.plan._relation import NONE, Names, Project, Relation, Scan, base, times
+from discreet.plan._relation import (
+    NONE,
+    LimitGroups,
+    LimitRows,
+    Names,
+    Project,
+    Relation,
+    Scan,
+    base,
+    rows_of_unit,
+    times,
+)
 from discreet.plan._types import Type
 
 
@@ -156,3 +170,28 @@ def names_rows_of(relation: Relation, column: str) -> str | None:
         case Relation(inputs=(below, *_)) if column in below.schema:
             return names_rows_of(below, column)
     return None
+
+
+def bounded(relation: Relation) -> Relation:
+    """Limit the rows of each unit as the policy says, where nothing limits them yet."""
+    if relation.m is not None:
+        return relation
+    few, most = limited_by_parent(relation), rows_of_unit(base(relation).table)
+    return few if few.m is not None and few.m <= most else LimitRows(few, most)
+
+
+def limited_by_parent(relation: Relation) -> Relation:
+    """Limit the rows of each parent, and the parents, where the policy limits rows in this way.
+
+    The limits stand as high as a column still names the parents, above the conditions.
+    """
+    table = base(relation).table
+    if table.max_rows_per_parent is None or table.owner is None or table.owner.above is None:
+        return relation
+    if relation.m is not None or isinstance(relation, PerUnit):
+        return relation
+    names = [c for c in relation.schema if names_rows_of(relation, c) == table.owner.name]
+    if not names:
+        return replace(relation, below=limited_by_parent(relation.inputs[0]))  # type: ignore[call-arg]  # every node but a scan, which has the column, stands on one
+    few = LimitRows(relation, table.max_rows_per_parent, (names[0],))
+    return LimitGroups(few, rows_of_unit(table.owner.above), (names[0],))

@@ -31,7 +31,7 @@ from discreet.plan._expr import (
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, Total
-from discreet.plan._joins import JoinUnit
+from discreet.plan._joins import JoinUnit, limited_by_parent
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._means import WeightedSum
@@ -486,7 +486,8 @@ class Lowering:
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
-        return aggregate(q.relation, keys, measures, q.limits, q.neighbours, groups=len(q.keys))
+        relation = limited_by_parent(q.relation)
+        return aggregate(relation, keys, measures, q.limits, q.neighbours, groups=len(q.keys))
 
     def _histogram(self, key: Key) -> Aggregate:
         """Counts by one more key, limited like the question's own groups.

@@ -23,6 +23,7 @@ from discreet.plan._relation import (
     Scan,
     base,
     digest,
+    least,
     rows_of_unit,
 )
 from discreet.plan._statistics import Statistic
@@ -174,9 +175,7 @@ def limits_of(relation: Relation, *, grouped: bool) -> Limits:
     joined = multiplied_tables(relation)
     if len(joined) > 1:
         return Limits(rows=prod(rows_of_unit(t) for t in joined))
+    stated = table.max_rows_per_unit if table.max_rows_per_parent is None else rows_of_unit(table)
     if grouped:
-        return Limits(table.max_rows_per_unit, table.max_groups_per_unit, table.max_rows_per_group)
-    rows = [n for n in (table.max_rows_per_unit, table.max_rows_per_group) if n is not None]
-    if table.max_rows_per_unit is None and table.max_groups_per_unit and table.max_rows_per_group:
-        rows = [table.max_groups_per_unit * table.max_rows_per_group]
-    return Limits(rows=min(rows))
+        return Limits(stated, table.max_groups_per_unit, table.max_rows_per_group)
+    return Limits(rows=least(rows_of_unit(table), stated and table.max_rows_per_group))

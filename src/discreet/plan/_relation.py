@@ -327,17 +327,13 @@ def private_tables(relation: Relation) -> list[pol.Table]:
 
 def rows_of_unit(table: pol.Table) -> int:
     """Most rows of one unit that the policy lets into an aggregate."""
-    if table.max_rows_per_unit is not None:
-        return table.max_rows_per_unit
-    assert table.max_groups_per_unit is not None
-    assert table.max_rows_per_group is not None
-    return table.max_groups_per_unit * table.max_rows_per_group
-
-
-def bounded(relation: Relation) -> Relation:
-    """Limit the rows of each unit as the policy says, where nothing limits them yet."""
-    table = base(relation).table
-    return relation if relation.m is not None else LimitRows(relation, rows_of_unit(table))
+    rows = table.max_rows_per_unit
+    if rows is None:
+        rows = times(table.max_groups_per_unit, table.max_rows_per_group)
+    if table.max_rows_per_parent is not None and table.owner and table.owner.above:
+        rows = least(rows, rows_of_unit(table.owner.above) * table.max_rows_per_parent)
+    assert rows is not None  # the policy says so
+    return rows
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from discreet.plan._expr import (
     columns_of,
     plain_column,
 )
-from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
+from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of
 from discreet.plan._logic import MIRROR, OPPOSITE
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
@@ -58,7 +58,6 @@ from discreet.plan._relation import (
     Relation,
     Scan,
     base,
-    bounded,
     rows_of_unit,
 )
 from discreet.plan._types import Kind, Type

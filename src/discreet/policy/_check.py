@@ -30,6 +30,7 @@ _EXAMPLES: Final[Mapping[str, object]] = {
     "min": 0, "max": 100, "step": "0.01", "null": None,
     "source": "people.parquet", "unit": "person_id", "key": "visit_id", "column": "visit_id",
     "max_rows_per_unit": 1, "max_groups_per_unit": 1, "max_rows_per_group": 1,
+    "max_rows_per_parent": 1,
 }  # fmt: skip
 """What to paste where a value cannot be read at all (None: leave the key out)."""
 

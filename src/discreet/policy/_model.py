@@ -46,7 +46,9 @@ Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")
 NUMBERS: Final = ("1,234.50", "1.234,50")
 """Ways in which CSV files write numbers, besides the plain one."""
-LIMITS: Final = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
+LIMITS: Final = (
+    "max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group", "max_rows_per_parent",
+)  # fmt: skip
 MAX_LIMIT: Final = 10**9
 
 _HASHED: Final = "sha256:"
@@ -190,6 +192,9 @@ class Table:
     max_rows_per_unit, max_groups_per_unit, max_rows_per_group
         How much of one unit is kept. A private table with `unit` needs the first,
         or the other two together; without `unit` there is nothing to limit.
+    max_rows_per_parent
+        In place of the first, for a table with `owner`: how many rows of each row of the owner
+        are kept, of as many such rows as the owner's own limit allows.
     numbers
         How a CSV file writes numbers, ``"1,234.50"`` or ``"1.234,50"``; currency signs, spaces
         and apostrophes are then left out. None: plain, as in ``1234.50``.
@@ -212,6 +217,7 @@ class Table:
     max_rows_per_unit: int | None = None
     max_groups_per_unit: int | None = None
     max_rows_per_group: int | None = None
+    max_rows_per_parent: int | None = None
     numbers: str | None = None
     key: str | None = None
     owner: Owner | None = None
@@ -229,6 +235,7 @@ class Table:
         max_rows_per_unit: int | None = None,
         max_groups_per_unit: int | None = None,
         max_rows_per_group: int | None = None,
+        max_rows_per_parent: int | None = None,
         numbers: str | None = None,
         key: str | None = None,
         owner: Owner | Mapping[str, str] | None = None,
@@ -252,6 +259,7 @@ class Table:
             max_rows_per_unit=_limit(max_rows_per_unit, subject, LIMITS[0]),
             max_groups_per_unit=_limit(max_groups_per_unit, subject, LIMITS[1]),
             max_rows_per_group=_limit(max_rows_per_group, subject, LIMITS[2]),
+            max_rows_per_parent=_limit(max_rows_per_parent, subject, LIMITS[3]),
             numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
             key=named,
             owner=above,
@@ -293,7 +301,7 @@ class Table:
 
     def _check_private(self) -> None:
         subject = f"table {quote(self.name)}"
-        rows, groups, rows_per_group = (getattr(self, key) for key in LIMITS)
+        rows, groups, rows_per_group, per_parent = (getattr(self, key) for key in LIMITS)
         linked = self.owner is not None and self.owner.above is not None
         if self.owner is not None and self.unit is not None and not linked:
             raise refusal(f"{subject}: its rows belong to a unit themselves, or through an owner",
@@ -315,7 +323,10 @@ class Table:
             if declared != named:
                 message = f"{subject}: {key} {quote(named or '')} is declared as {quote(declared)}"
                 raise refusal(message, key, fix=None if key == "owner" else {key: declared})
-        if rows is None and (groups is None or rows_per_group is None):
+        if per_parent is not None and self.owner is None:
+            raise refusal(f"{subject} has no owner, so max_rows_per_parent has no meaning",
+                          LIMITS[3], fix={LIMITS[3]: None})  # fmt: skip
+        if rows is per_parent is None and (groups is None or rows_per_group is None):
             whose = quote(self.unit or "unit of the owner")
             raise refusal(
                 f"{subject}: one {whose} may own any number of rows; state "
