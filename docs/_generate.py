@@ -18,6 +18,7 @@ from typing import Final
 from discreet import errors, policy
 from discreet.cli._outcome import exit_code
 from discreet.plan import CALLS, FLUENT, FUNCTIONS, Statistic
+from discreet.sql import _spellings
 from discreet.sql._over import WINDOWS
 
 DOCS: Final = Path(__file__).parent
@@ -44,6 +45,7 @@ note = { type = "text" }
 EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "ABS": ("AVG(ABS(age - 50))", "size without sign"),
     "FLOOR": ("AVG(FLOOR(income / 1000))", "rounded down"),
+    "TRUNC": ("AVG(TRUNC(income, -3))", "cut towards zero, to decimal digits if given"),
     "CEIL": ("AVG(CEIL(income / 1000))", "rounded up"),
     "ROUND": ("AVG(ROUND(income, -2))", "rounded, to decimal digits if given"),
     "COALESCE": ("AVG(COALESCE(age, 40))", "first argument that is not NULL"),
@@ -93,6 +95,11 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
         "AVG(DATEDIFF('day', joined, DATE '2025-12-31'))",
         "units from one date to another; with two arguments days, the later one first",
     ),
+    "TIMESTAMPDIFF": (
+        "AVG(TIMESTAMPDIFF('year', joined, DATE '2025-12-31'))",
+        "whole units from one date to another: ages",
+    ),
+    "LAST_DAY": ("LAST_DAY(joined) AS month_end", "last day of the month"),
     "STRFTIME": ("STRFTIME(joined, '%Y-%m') AS month", "a format that makes a key"),
     "TO_CHAR": ("TO_CHAR(joined, 'YYYY-MM') AS month", "the same with PostgreSQL's letters"),
     "MONTHNAME": ("MONTHNAME(joined) AS month", "January …"),
@@ -101,6 +108,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "LOWER": ("LOWER(city) AS place", "small letters"),
     "UPPER": ("UPPER(city) AS place", "capital letters"),
     "TRIM": ("TRIM(city) AS place", "without blanks at both ends"),
+    "INITCAP": ("INITCAP(city) AS place", "each word with a capital, in a listed category"),
     "LENGTH": ("AVG(LENGTH(city))", "number of characters"),
     "SUBSTR": ("SUBSTR(city, 1, 2) AS place", "a piece: from where (1 is the first), how many"),
     "LEFT": ("LEFT(city, 1) AS letter", "the first characters"),
@@ -182,6 +190,13 @@ def fluent() -> Iterator[str]:
         yield f"| `dc.{entry.name}(x{more})` | `{entry.sql}` | {text} |"
 
 
+def spellings() -> Iterator[str]:
+    """Names of functions that other databases use."""
+    today = {*_spellings.NOW, *_spellings.TODAY}
+    names = {*_spellings.RENAMED, *_spellings.CALLS} - {*FUNCTIONS, *today}
+    yield ", ".join(f"`{name}`" for name in sorted(names))
+
+
 def windows() -> Iterator[str]:
     """Functions with OVER."""
     yield ", ".join(f"`{name}`" for name in sorted(WINDOWS))
@@ -217,6 +232,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "functions": functions,
     "statistics": statistics,
     "fluent": fluent,
+    "spellings": spellings,
     "windows": windows,
     "columns": columns,
     "errors": tree,

@@ -150,9 +150,17 @@ def _label_code(arg: Expr, operand: Operand) -> int:
         )
     words = [str(v) for v in labels]
     error = unknown(f"value of {name_of(arg)} called", str(wanted), words)
-    near = nearest(str(wanted), words)
+    near = nearest(str(wanted), words) or _abbreviated(str(wanted), words)
     hint = None if near is None else _example(arg, (labels[words.index(near)],))
     raise UnknownNameError(error.message, hint=hint)
+
+
+def _abbreviated(word: str, labels: Sequence[str]) -> str | None:
+    """The one label that a word begins with, or that begins with the word."""
+    own = word.casefold()
+    found = [v for v in labels if v and (own.startswith(v.casefold()) or
+             (own and v.casefold().startswith(own)))]  # fmt: skip
+    return found[0] if len(found) == 1 else None
 
 
 def _example(arg: Expr, labels: tuple[str | int | bool, ...]) -> str:

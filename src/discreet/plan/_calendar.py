@@ -175,6 +175,55 @@ def difference(word: str, start: Operand, end: Operand) -> Expr:
     return build.arithmetic("-", last, first)
 
 
+def complete(word: str, start: Operand, end: Operand) -> Expr:
+    """Count the whole units from one date or time to another: ages, as TIMESTAMPDIFF does.
+
+    A unit is whole once the rest of the date is reached; back in time, the other way round.
+    """
+    unit = _unit(word, "TIMESTAMPDIFF")
+    first, last = (_moment(o, "TIMESTAMPDIFF") for o in (start, end))
+    if unit not in ("month", "quarter", "year"):
+        length = _SECONDS.get(unit) or (_DAY if unit == "day" else 7 * _DAY)
+        apart = build.scaled(build.arithmetic("-", seconds(last), seconds(first)), 1 / length)
+        return _towards_zero(apart)
+    months = build.arithmetic("-", index("month", last), index("month", first))
+    rests = [_since_month(e) for e in (first, last)]
+    zero, one = (build.number(Fraction(n)) for n in (0, 1))
+    ahead, back = (build.compare(op, months, zero) for op in (">", "<"))
+    early = build.conjunction([ahead, build.compare(">", *rests)])
+    late = build.conjunction([back, build.compare("<", *rests)])
+    whole = build.case([(early, build.arithmetic("-", months, one)),
+                        (late, build.arithmetic("+", months, one))], months)  # fmt: skip
+    each = {"month": 1, "quarter": 3, "year": 12}[unit]
+    number = build.typed(whole, "TIMESTAMPDIFF")
+    return number if each == 1 else _towards_zero(build.scaled(number, Fraction(1, each)))
+
+
+def _since_month(expr: Expr) -> Expr:
+    """Seconds since the month began."""
+    if expr.type.kind is Kind.DATE:
+        return build.scaled(DatePart("day", expr), _DAY)
+    day = build.scaled(DatePart("day", expr), _DAY)
+    inside = build.arithmetic("-", seconds(expr), Rescale(seconds(expr), _DAY, "floor"))
+    return build.arithmetic("+", day, inside)
+
+
+def _towards_zero(number: Expr) -> Expr:
+    down, up = build.floor(number), build.ceiling(number)
+    negative = build.compare("<", number, build.number(Fraction(0)))
+    return build.typed(build.case([(negative, up)], down), "TIMESTAMPDIFF")
+
+
+def last_day(operand: Operand) -> Expr:
+    """Last day of the month."""
+    expr = _moment(operand, "LAST_DAY")
+    low, high = (_place(day, "month") for day in _edges(expr.type))
+    if high - low > _MOST_MONTHS or high >= 119_987:
+        raise UnsupportedQueryError("LAST_DAY works within few centuries of the calendar")
+    lasts = [(_first_of(m + 1) - EPOCH).days - 1 for m in range(low, high + 1)]
+    return Moment(table(index("month", expr), lasts, "last day"), Kind.DATE, tuple(lasts))
+
+
 def elapsed(left: Expr, right: Expr) -> Expr:
     """One moment less another: days between dates, seconds between times."""
     if left.type.kind is right.type.kind is Kind.DATE:
@@ -278,7 +327,8 @@ def part(name: str, operand: Operand) -> Expr:
     if word == "epoch":
         return seconds(expr)
     if word not in _PARTS:
-        near = build.nearest(word, _PARTS) or "year"
+        # elsewhere WEEKDAY is 0 on Monday, or 0 or 1 on Sunday
+        near = "isodow" if word in ("weekday", "dw") else build.nearest(word, _PARTS) or "year"
         raise UnsupportedQueryError(
             f"date part {build.quote(name)} is not supported",
             hint=f"EXTRACT({near.upper()} FROM {build.name_of(expr)})",

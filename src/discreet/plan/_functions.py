@@ -172,6 +172,19 @@ def _sign(x: Operand) -> Operand:
     return build.case([*tests, (build.is_null(x), Null())], zero)
 
 
+def _cut(x: Operand, digits: int = 0) -> Operand:
+    """Leave out what lies beyond so many digits, towards zero."""
+    number = build.as_number(x, "TRUNC")
+    if not -18 <= digits <= 18:
+        raise QueryError("TRUNC takes between -18 and 18 digits", hint="TRUNC(x, 2)")
+    unit = Fraction(10) ** -digits
+    down = build.scaled(build.floor(build.scaled(number, 1 / unit)), unit)
+    if number.type.lo >= 0:
+        return down
+    up = build.scaled(build.ceiling(build.scaled(number, 1 / unit)), unit)
+    return build.case([(build.compare("<", number, build.number(Fraction(0))), up)], down)
+
+
 def _bin(x: Operand, width: Fraction) -> Operand:
     """Lower end of the bin of a width in which a number falls: histograms by GROUP BY."""
     if width <= 0:
@@ -186,6 +199,7 @@ PARTS: Final = (
 _ALL: Final = (
     Function(("ABS",), ("value",), build.absolute),
     Function(("FLOOR",), ("value",), build.floor),
+    Function(("TRUNC",), ("value", "whole"), _cut, optional=1),
     Function(("CEIL", "CEILING"), ("value",), build.ceiling),
     Function(("ROUND",), ("value", "whole"), build.rounded, optional=1, fluent="round"),
     Function(("COALESCE", "IFNULL", "NVL"), ("values",), build.coalesce),
@@ -207,6 +221,8 @@ _ALL: Final = (
     *(Function((part,), ("moment",), partial(calendar.part, part)) for part in PARTS),
     Function(("DATE_TRUNC", "DATETRUNC"), ("word", "moment"), calendar.truncated),
     Function(("DATEDIFF", "DATE_DIFF"), ("unit", "moment", "moment"), _difference, optional=1),
+    Function(("TIMESTAMPDIFF",), ("word", "moment", "moment"), calendar.complete),
+    Function(("LAST_DAY",), ("moment",), calendar.last_day),
     Function(("STRFTIME", "DATE_FORMAT"), ("moment", "format"), _strftime),
     Function(("TO_CHAR",), ("moment", "word"), _to_char),
     Function(("MONTHNAME",), ("moment",), lambda x: calendar.named(x, "%B")),
@@ -215,6 +231,7 @@ _ALL: Final = (
     Function(("LOWER", "LCASE"), ("text",), words.lower),
     Function(("UPPER", "UCASE"), ("text",), words.upper),
     Function(("TRIM",), ("text",), words.trim),
+    Function(("INITCAP",), ("text",), words.initcap),
     Function(("LENGTH", "LEN", "CHAR_LENGTH"), ("text",), words.length),
     Function(("SUBSTR", "SUBSTRING"), ("text", "whole", "whole"), words.substr, optional=1),
     Function(("LEFT",), ("text", "whole"), words.left),

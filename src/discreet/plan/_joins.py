@@ -192,6 +192,6 @@ def limited_by_parent(relation: Relation) -> Relation:
         return relation
     names = [c for c in relation.schema if names_rows_of(relation, c) == table.owner.name]
     if not names:
-        return replace(relation, below=limited_by_parent(relation.inputs[0]))  # type: ignore[call-arg]  # every node but a scan, which has the column, stands on one
+        return replace(relation, below=limited_by_parent(relation.inputs[0]))  # type: ignore[type-var]  # every node but a scan, which has the column, stands on one
     few = LimitRows(relation, table.max_rows_per_parent, (names[0],))
     return LimitGroups(few, rows_of_unit(table.owner.above), (names[0],))

@@ -486,7 +486,8 @@ class Lowering:
 
     def _aggregate(self, keys: tuple[Key, ...], measures: tuple[Measure, ...]) -> Aggregate:
         q = self.query
-        relation = limited_by_parent(q.relation)
+        people = all(m.kind is MeasureKind.UNITS for m in measures)  # one row of each says all
+        relation = q.relation if people else limited_by_parent(q.relation)
         return aggregate(relation, keys, measures, q.limits, q.neighbours, groups=len(q.keys))
 
     def _histogram(self, key: Key) -> Aggregate:

@@ -31,6 +31,7 @@ from math import ceil, floor
 from typing import Any, Final, TypeGuard
 
 from discreet import policy as pol
+from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, quote, unknown
 from discreet.plan._expr import (
@@ -469,7 +470,7 @@ class Scope:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "
                 f"at most {MAX_KEYS} can be keys",
-                hint=f"GROUP BY WIDTH_BUCKET({name}, 0, 100, 10)",
+                hint=_binned(expr),
             )
         listed = possible if r.codes is None else sorted(r.codes, key=int)
         key = Key(name, expr, tuple(listed))
@@ -545,3 +546,11 @@ def _comparable(left: Column, right: Column) -> tuple[str, str]:
             hint="declare both columns with the same type, values and step",
         )
     return left.name, right.name
+
+
+def _binned(expr: Expr) -> str | None:
+    """A coarser key of a column that has too many values."""
+    if not isinstance(expr, Column) or expr.type.kind is not Kind.NUMBER:
+        return None
+    width = Fraction(10) ** max(len(str(expr.type.size)) - 2, 0) * expr.type.step
+    return f"GROUP BY BIN({expr.name}, {show(width)})"

@@ -118,6 +118,8 @@ def _limits(each: Aggregate) -> Iterator[str]:
                 own = [name for name in by if name not in each.group]
                 where = f" and {', '.join(own)}" if own else " and group" if by else ""
                 yield f"at most {n} row{'s' * (n > 1)}{of} per {each.unit}{where} kept"
+            case LimitGroups(_, n, keys) if not set(keys) <= each.group:
+                yield f"at most {n} {', '.join(keys)} per {each.unit} kept"
             case LimitGroups(_, n):
                 yield f"at most {n} group{'s' * (n > 1)} per {each.unit} kept"
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import product
+from math import prod
 from typing import Final
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
+from discreet.plan import _calendar as calendar
 from discreet.plan import _regex as regex
 from discreet.plan._build import Null, Operand, Word
 from discreet.plan._expr import (
@@ -21,6 +24,7 @@ from discreet.plan._expr import (
     Expr,
     Fold,
     IsNull,
+    Labelled,
     Length,
     Like,
     Matches,
@@ -37,18 +41,21 @@ from discreet.plan._types import Kind
 
 MAX_LABELS: Final = 2_000
 """Labels of a category that a text function may rewrite."""
+MAX_PAIRS: Final = 400
+"""Combinations of labels that CONCAT may make."""
 
 
-def text_of(operand: Operand, where: str) -> Expr | Word:
-    """Insist on text, labels or a text constant."""
+def text_of(operand: Operand, where: str, pattern: str | None = None) -> Expr | Word:
+    """Insist on text, labels or a text constant; of a date, show how to test a `pattern`."""
     if isinstance(operand, Word):
         return operand
     expr = build.typed(operand, where)
     if expr.type.kind not in (Kind.TEXT, Kind.CATEGORY):
         name, moment = build.name_of(expr), expr.type.kind in (Kind.DATE, Kind.TIMESTAMP)
+        day = f"STRFTIME({name}, '%Y-%m-%d')"
+        hint = day if pattern is None else f"{day} LIKE '{pattern}'"
         raise QueryError(
-            f"{where} needs text, {name} is a {expr.type.kind}",
-            hint=f"EXTRACT(YEAR FROM {name}) = 2024" if moment else None,
+            f"{where} needs text, {name} is a {expr.type.kind}", hint=hint if moment else None
         )
     return expr
 
@@ -95,6 +102,44 @@ def upper(x: Operand) -> Operand:
 def trim(x: Operand) -> Operand:
     """Take off spaces at both ends."""
     return changed("TRIM", x, lambda t: t.strip(" "), Trim)
+
+
+def initcap(x: Operand) -> Operand:
+    """Write the first letter of each word large and the others small, in labels."""
+
+    def refuse(expr: Expr) -> Expr:
+        name = build.name_of(expr)
+        raise UnsupportedQueryError(
+            f"INITCAP needs a listed category, {name} is open text", hint=f"LOWER({name})"
+        )
+
+    return changed("INITCAP", x, _initcap, refuse)
+
+
+def _initcap(text: str) -> str:
+    spaced = zip(" " + text, text, strict=False)
+    return "".join(folded(c, upper=not before.isalnum()) for before, c in spaced)
+
+
+def written(x: Operand, words: str) -> Operand:
+    """CAST to text: of a whole number or a day, a category whose labels are public."""
+    if isinstance(x, Word):
+        return x
+    expr = build.typed(x, "CAST")
+    t = expr.type
+    if t.kind in (Kind.TEXT, Kind.CATEGORY):
+        return expr
+    if t.kind is Kind.DATE:
+        return calendar.named(expr, "%Y-%m-%d")
+    if t.kind is Kind.TIMESTAMP:
+        raise UnsupportedQueryError(
+            "CAST of a time to text is not supported", hint=f"STRFTIME({words}, '%Y-%m-%d')"
+        )
+    if t.kind is not Kind.NUMBER or t.step != 1 or t.size > MAX_LABELS:
+        raise UnsupportedQueryError(
+            f"CAST to text of what is no whole number within {MAX_LABELS} values", hint=words
+        )
+    return Labelled(expr, tuple(str(c) for c in range(t.lo, t.hi + 1)))
 
 
 def substr(x: Operand, start: int, length: int = LONGEST) -> Operand:
@@ -158,7 +203,7 @@ def length(x: Operand) -> Operand:
 
 
 def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
-    """Join texts, at most one of them a category; `skip` leaves NULL out, else it wins."""
+    """Join constants and listed categories; `skip` leaves NULL out, else it wins."""
     given = [p for p in parts if not isinstance(p, Null)]
     if len(given) < len(parts) and not skip:
         return Null()
@@ -166,10 +211,10 @@ def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     columns = [t for t in texts if isinstance(t, Expr)]
     if not columns:
         return Word("".join(t.text for t in texts if isinstance(t, Word)))
-    if len(columns) > 1 or columns[0].type.kind is not Kind.CATEGORY:
-        raise UnsupportedQueryError(
-            "text is joined with one listed category", hint="GROUP BY both columns"
-        )
+    if any(c.type.kind is not Kind.CATEGORY for c in columns):
+        raise UnsupportedQueryError("CONCAT joins listed categories and constants, no open text")
+    if len(columns) > 1:
+        return _pairs(texts, columns, skip=skip)
     column = columns[0]
 
     def whole(label: str) -> str:
@@ -181,9 +226,33 @@ def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     return build.case([(IsNull(column), Word(whole("")))], joined)
 
 
+def _pairs(texts: Sequence[Expr | Word], columns: Sequence[Expr], *, skip: bool) -> Expr:
+    """Join several listed categories: a label for each combination."""
+    choices = [
+        [(OneOf(c, (code,)), str(c.type.labels[code])) for code in c.possible]
+        + ([(IsNull(c), "")] if skip and c.type.nullable else [])
+        for c in columns
+    ]
+    if prod(len(c) for c in choices) > MAX_PAIRS:
+        raise UnsupportedQueryError(
+            f"CONCAT joins listed categories with at most {MAX_PAIRS} combinations of values",
+            hint=f"GROUP BY {', '.join(build.name_of(c) for c in columns)}",
+        )
+    found: dict[str, list[Expr]] = {}
+    for chosen in product(*choices):
+        values = iter([label for _, label in chosen])
+        whole = "".join(t.text if isinstance(t, Word) else next(values) for t in texts)
+        found.setdefault(whole, []).append(build.conjunction([test for test, _ in chosen]))
+    labels = tuple(found)
+    branches = [(build.disjunction(tests), build.label(i, labels))
+                for i, tests in enumerate(found.values())]  # fmt: skip
+    return build.typed(build.case(branches, Null()), "CONCAT")
+
+
 def matches(x: Operand, pattern: str, *, fold: bool = False, escape: str | None = None) -> Expr:
     """Test LIKE (or ILIKE, where `fold`)."""
-    given, form = text_of(x, "LIKE"), _rewritten(folded(pattern) if fold else pattern, escape)
+    form = _rewritten(folded(pattern) if fold else pattern, escape)
+    given = text_of(x, "LIKE", pattern)
     if isinstance(given, Word):
         return build.truth(value=like(form, folded(given.text) if fold else given.text))
     if given.type.kind is Kind.TEXT:

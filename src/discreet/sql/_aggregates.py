@@ -47,13 +47,14 @@ _REFUSED: Final = {
     "BOOL_OR": "AVG({x})",
     "ANY_VALUE": "MODE({x})",
     "FIRST": "MODE({x})",
-    "ARRAY_AGG": "GROUP BY {x}",
-    "STRING_AGG": "GROUP BY {x}",
-    "LISTAGG": "GROUP BY {x}",
+    **dict.fromkeys(("ARRAY_AGG", "STRING_AGG", "LISTAGG", "GROUP_CONCAT"), "SELECT {x}"),
+    **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), "SELECT {x} DESC"),
+    **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), "SELECT {x} ASC"),
+    **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
     "HISTOGRAM": "COUNT(*), with GROUP BY BIN({x}, 10)",
     "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
-"""What there is instead; {x} stands for the argument."""
+"""What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
 _ANY: Final = frozenset({"ANY_VALUE", "FIRST", "ARRAY_AGG", "STRING_AGG", "LISTAGG"})
 """Of these, what stands for numbers is their median."""
 
@@ -114,6 +115,8 @@ class Outputs:
             return handler(self, node)
         if name == "ROUND":
             return self._rounded(node)
+        if name in ("COALESCE", "IFNULL", "NVL") and (total := self._total(node)) is not None:
+            return total
         if name in _SCALARS:
             op, least, most = _SCALARS[name]
             arity(name, node.expressions, least, most)
@@ -124,11 +127,30 @@ class Outputs:
             )
         return self._ungrouped(node)
 
-    def _instead(self, name: str, node: exp.Expr) -> str:
-        own = node.expressions[0].sql() if node.expressions else "x"
-        given = self._row(node.expressions[0]) if node.expressions else None
-        numeric = isinstance(given, Expr) and given.type.is_numeric
-        return f"MEDIAN({own})" if numeric and name in _ANY else _REFUSED[name].format(x=own)
+    def _instead(self, name: str, node: exp.Expr) -> str | None:
+        args = [a.expressions[0] if isinstance(a, exp.Distinct) else a for a in node.expressions]
+        if not args:
+            return None
+        own, given, form = args[0].sql(), self._row(args[0]), _REFUSED[name]
+        if isinstance(given, Expr) and given.type.is_numeric:
+            if name in _ANY:
+                return f"MEDIAN({own})"
+            if form.startswith("EXP") and given.type.lo <= 0:  # a logarithm begins above zero
+                own = f"GREATEST({own}, 1)"
+        if not form.startswith("SELECT"):
+            return form.format(x=own)
+        extra = [exp.Anonymous(this="AVG", expressions=[a.copy()]) for a in args[1:2]]
+        asked = _question(node, [args[0]], extra if form[-1] == "C" else [])
+        return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
+
+    def _total(self, node: exp.Expr) -> OutputExpr | None:
+        """COALESCE(key, 'Total'): what stands in the place of a key in rows of totals."""
+        if len(node.expressions) != 2:
+            return None
+        key, text = (self.lower(n) for n in node.expressions)
+        if not isinstance(key, KeyValue) or self.kind(key) != self.kind(text):
+            return None
+        return Apply("case", (self.make("=", Grouping(key.name), Number(Fraction(1))), text, key))
 
     def _plain(self, node: exp.Expr) -> OutputExpr | None:
         """A key, an alias or a constant; None if the node must be taken apart first."""
@@ -165,6 +187,11 @@ class Outputs:
         if (over := node.find_ancestor(exp.Window)) is not None:
             raise over_rows(self.rows.scope, over)
         if isinstance(node, exp.Column):
+            select = node.find_ancestor(exp.Select)
+            shown = [] if select is None else [e.unalias() for e in select.expressions]
+            over = next((e for e in shown if isinstance(e, exp.Window)), None)
+            if over is not None and select is not None and not select.args.get("group"):
+                raise over_rows(self.rows.scope, over)
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
                 hint=f"GROUP BY {written(node.name)}",
@@ -228,6 +255,9 @@ class Outputs:
 
     def binary(self, node: exp.Expr) -> OutputExpr:
         """Arithmetic and comparison between outputs."""
+        if isinstance(node, exp.DPipe):
+            side = node.this if has_aggregate(node.this) else node.expression
+            raise refuse("text made of an aggregate", side.sql())
         only(node, "this", "expression")
         return self.make(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
 
@@ -296,6 +326,19 @@ class Outputs:
         kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
         call = _Call(self, name or "", args, test, order, bounds=self.bounds)
         return call.lower(kwargs)
+
+
+def _question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr]) -> str | None:
+    """Write a question about the same rows as that in which a node stands, by other keys."""
+    select = node.find_ancestor(exp.Select)
+    if select is None or select.args.get("from_") is None or select.args.get("with_"):
+        return None
+    calls = values or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
+    asked = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
+    for clause in ("from_", "joins", "where"):
+        asked.set(clause, select.args.get(clause))
+    asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+    return asked.sql()
 
 
 def _kind(t: Type) -> str:
@@ -390,9 +433,9 @@ class _Call:
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
         if len(args) != 1:
-            one = args[0].sql() if args else "x"
             raise refuse(
-                "COUNT(DISTINCT …) of no column, or of several columns,", f"COUNT(DISTINCT {one})"
+                "COUNT(DISTINCT …) of no column, or of several columns,",
+                _question(args[0], args, []) if args else "COUNT(*)",
             )
         if self._is_unit(args[0]):
             if self.test is not None:

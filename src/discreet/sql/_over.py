@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from discreet.errors import QueryError, UnsupportedQueryError
-from discreet.plan import KeyValue, Number, OutputExpr, Scope, Window, parts_of, windows_of
+from discreet.plan import CALLS, KeyValue, Number, OutputExpr, Scope, Window, parts_of, windows_of
 from discreet.sql._text import function_name, identifier, label, only, refuse
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     keys = [k for k in given if not scope.is_unit(k.name, identifier(k.args.get("table")))]
     hint = None
     if select is not None and start is not None and isinstance(start.this, exp.Table):
-        name = function_name(node.this)
-        call = node.this.copy() if name in ("SUM", "AVG", "MIN", "MAX") else _COUNT.copy()
-        asked = exp.select(*(k.copy() for k in keys), exp.alias_(call, "n"))
+        asked = exp.select(*(k.copy() for k in keys), *_instead(node))
         for clause in ("from_", "joins", "where"):
             asked.set(clause, select.args.get(clause))
         if keys:
@@ -68,6 +66,16 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
         "table do not leave",
         hint=hint,
     )
+
+
+def _instead(node: exp.Window) -> list[exp.Expr]:
+    """What a question about groups asks in place of a window over rows."""
+    name, order = function_name(node.this), node.args.get("order")
+    if name == "NTILE" and order is not None and str(node.this.expressions[0]) in ("4", "5", "10"):
+        n, x = int(str(node.this.expressions[0])), order.expressions[0].this.sql()
+        return [exp.Column(this=f"QUANTILE({x}, {i / n})") for i in range(1, n)]
+    plain = name in CALLS or isinstance(node.this, exp.WithinGroup)
+    return [exp.alias_(node.this.copy() if plain else _COUNT.copy(), "n")]
 
 
 def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:

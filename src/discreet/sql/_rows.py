@@ -15,19 +15,13 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import plain_str, written
-from discreet.errors import QueryError
-from discreet.plan import Expr, Null, Operand, Scope, Word, build, calendar, functions, words
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
 from discreet.sql._over import over_rows
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
-_HINTS: Final = {
-    exp.CurrentDate: "DATE '2024-01-31'",
-    exp.CurrentTimestamp: "TIMESTAMP '2024-01-31 00:00:00'",
-    exp.NullSafeEQ: "x = 3",
-    exp.Select: "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …",
-    exp.Subquery: "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …",
-}
+_TODAY: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime)
 
 
 arity, constant, whole = functions.arity, functions.constant, functions.whole
@@ -44,8 +38,14 @@ class Rows:
         handler = _NODES.get(type(node))
         if isinstance(node, exp.Window):
             raise over_rows(self.scope, node)
+        if isinstance(node, _TODAY):
+            raise UnsupportedQueryError(
+                f"{label(node)} changes from day to day, and so would the rows that the question "
+                "means: write the date",
+                hint=_last_day(self.scope),
+            )
         if handler is None:
-            raise refuse(label(node), _HINTS.get(type(node)))
+            raise refuse(label(node))
         return handler(self, node)
 
     def expr(self, node: exp.Expr, where: str) -> Expr:
@@ -90,7 +90,14 @@ class Rows:
     def infix(self, node: exp.Expr) -> Operand:
         """Compare two operands, or compute with two numbers."""
         node.args.pop("safe", None)  # a mark of the parser's about || that changes nothing here
-        return functions.infix(INFIX[type(node)], *self.parts(node, "this", "expression"))
+        operands = self.parts(node, "this", "expression")
+        try:
+            return functions.infix(INFIX[type(node)], *operands)
+        except QueryError as error:
+            if Word("") not in operands or not isinstance(node, exp.EQ | exp.NEQ):
+                raise
+            own, no = node.this if operands[1] == Word("") else node.expression, " NOT"
+            raise error.with_hint(f"{own.sql()} IS{no * isinstance(node, exp.NEQ)} NULL") from None
 
     def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
@@ -153,6 +160,8 @@ class Rows:
             return number
         if target == "BOOLEAN":
             return build.condition(arg)
+        if target in _TEXTS:
+            return words.written(arg, node.this.sql())
         raise refuse(f"CAST to {target}", node.this.sql())
 
     def like(self, node: exp.Expr) -> Operand:
@@ -195,10 +204,13 @@ class Rows:
             return self.choose(node.expressions)
         if name in functions.FUNCTIONS:
             return functions.FUNCTIONS[name](name, self.many(node.expressions))
-        near = _NEAR.get(name) or build.nearest(name, [*functions.FUNCTIONS, "IIF"])
-        if name in _NEAR and node.expressions:
-            raise refuse(f"function {build.quote(name)}", f"{near}({node.expressions[0].sql()})")
-        raise refuse(f"function {build.quote(name)}", near and f"{near}(…)")
+        if name in _INSTEAD:
+            place, form = _INSTEAD[name]
+            given = node.expressions[place].sql() if len(node.expressions) > place else None
+            raise refuse(f"function {build.quote(name)}", given and form.format(given))
+        near = build.nearest(name, [*functions.FUNCTIONS, "IIF"])
+        given = ", ".join(a.sql() for a in node.expressions)
+        raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
 
 
 def _absent(scope: Scope, node: exp.Expr) -> str | None:
@@ -215,8 +227,26 @@ def _absent(scope: Scope, node: exp.Expr) -> str | None:
     return f"{mine} NOT IN (SELECT {written(column.name)} FROM {written(other[0])})"  # noqa: S608 - a hint
 
 
-_NEAR: Final = {"KURTOSIS": "STDDEV", "SKEWNESS": "STDDEV", "SKEW": "STDDEV", "RANGE": "STDDEV"}
-"""What tells of a shape, and what there is instead."""
+def _last_day(scope: Scope) -> str:
+    """The last day that a column of dates can hold."""
+    kinds = (Kind.DATE, Kind.TIMESTAMP)
+    types = [e.type for s in scope.sources for e in s.columns.values() if e.type.kind in kinds]
+    days = [str(t.value(t.hi))[:10] for t in types]
+    return f"DATE '{max(days, default='2024-12-31')}'"
+
+
+_INSTEAD: Final = {
+    **dict.fromkeys(("KURTOSIS", "SKEWNESS", "SKEW", "RANGE"), (0, "STDDEV({})")),
+    "WEEKDAY": (0, "ISODOW({})"),
+    "YEARWEEK": (0, "STRFTIME({}, '%G-W%V')"),
+    "DATE_BIN": (1, "DATE_TRUNC('hour', {})"),
+    "TIME_BUCKET": (1, "DATE_TRUNC('week', {})"),
+    "AGE": (0, "TIMESTAMPDIFF('year', {}, DATE '2024-12-31')"),
+    **dict.fromkeys(("LTRIM", "RTRIM"), (0, "TRIM({})")),
+    **dict.fromkeys(("REGEXP_EXTRACT", "REGEXP_SUBSTR", "REGEXP_REPLACE"), (0, "LEFT({}, 3)")),
+}
+"""Functions that are not here: which argument counts, and what there is for it."""
+_TEXTS: Final = frozenset({"VARCHAR", "TEXT", "CHAR", "NVARCHAR", "NCHAR"})
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})
 _EXACT: Final = frozenset({"DOUBLE", "FLOAT", "DECIMAL", "BIGDECIMAL"})
 _TIMES: Final = frozenset({"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ"})

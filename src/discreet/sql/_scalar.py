@@ -36,6 +36,16 @@ def without_scalars(root: exp.Select) -> exp.Select:
             _narrow(root, clause, outside.this)
         root.set("where", None)
     grouped = root.args.get("group") is not None
+    having = root.args.get("having")
+    if (
+        grouped
+        and having is not None
+        and having.find(exp.Subquery)
+        and not root.args.get("qualify")
+    ):
+        # a total of all groups is a window, and windows are tested after HAVING
+        root.set("qualify", exp.Qualify(this=having.this.copy()))
+        root.set("having", None)
     for subquery in list(_found(root)):
         subquery.replace(_written(subquery.this, outside, grouped=grouped))
     return root
@@ -56,7 +66,7 @@ def _check(root: exp.Select, select: exp.Expr) -> None:
     if not same and (select.args.get("joins") or root.args.get("joins") or not _one(root, select)):
         raise UnsupportedQueryError(
             "a subquery in an output reads the same tables as the question",
-            hint="ask it on its own and write its number here",
+            hint=select.sql(),
         )
 
 

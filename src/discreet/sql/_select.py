@@ -37,6 +37,7 @@ from discreet.sql._hints import own_hints
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
+from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._text import function_name, identifier, label, only, refuse, tree
@@ -51,7 +52,7 @@ _CLAUSES: Final = (
 MAX_OUTPUTS: Final = 200
 MAX_JOINS: Final = 8
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
-_TRIVIAL: Final = "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT …"
+_TRIVIAL: Final = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
 
 
 def parse(
@@ -148,7 +149,7 @@ class Select:
     subqueries: dict[str, exp.Expr] = field(default_factory=dict)
 
     def parse(self) -> Parsed:
-        self.node = without_scalars(unwrapped(self.node, self.policy))
+        self.node = without_scalars(per_person(unwrapped(self.node, self.policy), self.policy))
         self._read_with()
         self._check_rows()
         only(self.node, *_CLAUSES)
@@ -244,6 +245,7 @@ class Select:
     def _source(self, node: exp.Expr) -> Scope:
         alias = _alias(node)
         if isinstance(node, exp.Subquery):
+            check_extras(node)
             only(node, "this", "alias", hint=_TRIVIAL)
             return self.rows_of(node.this, alias or "subquery")
         table_name = _plain_table(node)
@@ -268,8 +270,7 @@ class Select:
 
     def rows_of(self, node: exp.Expr, alias: str) -> Scope:
         """Rows of a subquery: selected, computed and filtered, or one for each unit."""
-        if not isinstance(node, exp.Select):
-            raise refuse(label(node), _TRIVIAL)
+        node = one_select(node)
         inner = replace(self, node=node)
         if node.args.get("group"):
             only(node, *_ROW_CLAUSES, "joins", "group", "having", "order", hint=_TRIVIAL)
@@ -509,7 +510,7 @@ class Select:
         if windows_of(out):
             raise UnsupportedQueryError(
                 "HAVING decides row by row, before windows (OVER) are computed",
-                hint="QUALIFY RANK() OVER (ORDER BY COUNT(*) DESC) <= 3",
+                hint=f"QUALIFY {node.sql()}",
             )
         return out
 
@@ -570,6 +571,7 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
 def _plain_table(node: exp.Expr) -> str:
     if not isinstance(node, exp.Table):
         raise refuse(f"{label(node)} in FROM", "FROM people")
+    check_extras(node)
     only(node, "this", "alias", hint="FROM people")
     if not isinstance(node.this, exp.Identifier):
         raise refuse(f"{label(node.this)} in FROM", "FROM people")

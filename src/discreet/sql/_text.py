@@ -16,10 +16,12 @@ from typing import Final
 from sqlglot import ErrorLevel, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokenizer_core import Token
 
 from discreet._text import plain_str
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import build
+from discreet.sql._spellings import ours
 
 MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
@@ -42,7 +44,8 @@ _INSTEAD: Final = {
 class _Parser(parser.Parser):
     FUNCTIONS = {}  # noqa: RUF012 - sqlglot's way to declare it; no function is known but ours
     FUNCTION_PARSERS = {  # noqa: RUF012 - likewise
-        name: parse for name, parse in parser.Parser.FUNCTION_PARSERS.items() if name in _KEPT
+        **{n: parse for n, parse in parser.Parser.FUNCTION_PARSERS.items() if n in _KEPT},
+        "SUBSTRING": lambda self: self._substring(),
     }
     _returns = 0
 
@@ -53,6 +56,13 @@ class _Parser(parser.Parser):
         if self._returns > 2_000 + 10 * len(self._tokens):
             raise QueryError("the question can be read in too many ways", hint="JOIN … USING (…)")
         super()._retreat(index)
+
+    def _substring(self) -> exp.Anonymous:
+        # SUBSTRING(x FROM 1 FOR 3), or with commas
+        args = self._parse_csv(self._parse_bitwise)
+        while self._match(TokenType.FROM) or self._match(TokenType.FOR):
+            args += [a for a in (self._parse_bitwise(),) if a is not None]
+        return exp.Anonymous(this="SUBSTRING", expressions=args)
 
     def _parse_hint(self) -> exp.Hint | None:
         # called right after SELECT, where BigQuery's clause stands
@@ -88,8 +98,7 @@ def tree(text: str) -> exp.Expr:
     _check_text(text)
     try:
         dialect = _dialect()
-        words = dialect.tokenize(text)
-        _check_words([w.text.upper() for w in words[:4]])
+        words, top = _without_top(dialect.tokenize(text))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "(", ";"):
             raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
@@ -107,13 +116,20 @@ def tree(text: str) -> exp.Expr:
             hint="SELECT COUNT(*) AS n FROM people",
         )
     check_depth(trees[0])
-    return trees[0]
+    root = ours(trees[0])
+    if top is not None and isinstance(root, exp.Select):
+        root.set("limit", exp.Limit(expression=exp.Literal.number(top)))
+    return root
 
 
-def _check_words(words: list[str]) -> None:
-    """Name what other databases write at the beginning, in place of a place where it is read."""
-    if words[:2] == ["SELECT", "TOP"] and len(words) > 2 and words[2].isdigit():
-        raise refuse("TOP", f"ORDER BY 2 DESC LIMIT {words[2]}")
+def _without_top(words: list[Token]) -> tuple[list[Token], str | None]:
+    """Take TOP 3 or TOP (3) off the beginning of a question: it is a LIMIT."""
+    first = [w.text.upper() for w in words[:5]]
+    length = 5 if first[2:3] == ["("] and first[4:5] == [")"] else 3
+    number = first[3:4] if length == 5 else first[2:3]
+    if first[:2] != ["SELECT", "TOP"] or not number or not number[0].isdigit():
+        return words, None
+    return [words[0], *words[length:]], number[0]
 
 
 def fragment(text: str, clause: str) -> exp.Expr:

@@ -1,0 +1,213 @@
+"""Shapes of SELECT that are written in another shape: sets of people, numbers of one person.
+
+``SELECT unit … INTERSECT SELECT unit …`` is a test of where else a person has rows. A subquery
+about the person of the row outside is a join with one row for each person.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet.sql._text import function_name, identifier, label, refuse
+
+_EXAMPLE = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
+
+
+def one_select(node: exp.Expr) -> exp.Select:
+    """Write a subquery of FROM as one SELECT: sets of people by tests, DISTINCT by GROUP BY."""
+    node = node.unnest()
+    if isinstance(node, exp.SetOperation):
+        return _set(node)
+    if not isinstance(node, exp.Select):
+        raise refuse(label(node), _EXAMPLE)
+    if node.args.get("distinct") and not node.args.get("group"):
+        node = node.copy()
+        keys = [e.unalias() for e in node.expressions]
+        if node.args["distinct"].args.get("on") or any(isinstance(k, exp.Star) for k in keys):
+            raise refuse("DISTINCT of whole rows, or DISTINCT ON", "SELECT DISTINCT of columns")
+        node.set("distinct", None)
+        node.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+    return node
+
+
+def _set(node: exp.SetOperation) -> exp.Select:
+    """UNION, INTERSECT and EXCEPT of people."""
+    left, right = one_select(node.this), one_select(node.expression)
+    items = [s.expressions[0].unalias() for s in (left, right) if len(s.expressions) == 1]
+    if len(items) != 2 or not all(isinstance(i, exp.Column) for i in items):
+        raise refuse(f"{label(node)} of other than one column, the unit,", _EXAMPLE)
+    left = left.copy()
+    if isinstance(node, exp.Union):
+        _either(left, right)
+    else:
+        test: exp.Expr = exp.In(this=items[0].copy(), query=exp.Subquery(this=right.copy()))
+        left.where(exp.Not(this=test) if isinstance(node, exp.Except) else test, copy=False)
+    if not left.args.get("group"):
+        left.set("group", exp.Group(expressions=[items[0].copy()]))
+    return left
+
+
+def _either(left: exp.Select, right: exp.Select) -> None:
+    """Rows of one table of which one condition or the other holds."""
+    plain = {"expressions", "from_", "where", "group"}
+    sides = (left, right)
+    same = left.args.get("from_") == right.args.get("from_")
+    grouped = any(s.args.get("having") for s in sides)
+    if not same or grouped or any({k for k, v in s.args.items() if v} - plain for s in sides):
+        raise refuse("UNION of people in different tables", "INTERSECT")
+    tests = [s.args["where"].this.copy() for s in sides if s.args.get("where")]
+    left.set("where", exp.Where(this=exp.or_(*tests)) if len(tests) == 2 else None)
+
+
+def check_extras(node: exp.Expr) -> None:
+    """Refuse what may stand after a table, with the question that works without it."""
+    select = node.find_ancestor(exp.Select)
+    if node.args.get("sample") and select is not None:
+        node.set("sample", None)
+        raise refuse("TABLESAMPLE", select.sql())
+    if pivots := node.args.get("pivots"):
+        raise refuse("PIVOT", _unpivoted(node, pivots[0]))
+
+
+def _unpivoted(node: exp.Expr, pivot: exp.Expr) -> str | None:
+    """The same numbers as aggregates with FILTER."""
+    fields = list(pivot.args.get("fields") or [])
+    if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
+        return None
+    items = []
+    for choice in fields[0].expressions:
+        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
+        name = choice.args["alias"].name if isinstance(choice, exp.PivotAlias) else value.name
+        for call in pivot.expressions:
+            test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
+            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
+            items.append(exp.alias_(kept, str(name), quoted=not str(name).isidentifier()))
+    table = node.copy()
+    table.set("pivots", None)
+    return exp.select(*items).from_(table).sql()
+
+
+def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
+    """Join what subqueries in outputs, conditions and LATERAL say of the row's own person."""
+    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    root = _present(_without_lateral(root, units), units)
+    found = [
+        (subquery, link)
+        for subquery in root.find_all(exp.Subquery)
+        if subquery.find_ancestor(exp.Select) is root
+        and not isinstance(subquery.parent, exp.From | exp.Join | exp.In | exp.Exists)
+        and (link := _link(subquery.this, root, units)) is not None
+    ]
+    for place, (subquery, link) in enumerate(found, 1):
+        alias, call = f"person_{place}", subquery.this.expressions[0].unalias()
+        named = subquery.this.copy()
+        named.set("expressions", [exp.alias_(call.copy(), "value")])
+        root.append("joins", _joined(named, link, alias))
+        subquery.replace(_value(call, exp.column("value", alias)))
+    return root
+
+
+_Link = tuple[exp.Column, exp.Column, exp.Expr]
+
+
+def _joined(select: exp.Select, link: _Link, alias: str) -> exp.Join:
+    """LEFT JOIN of a SELECT about one person, grouped by the person."""
+    mine, theirs, test = link
+    inner = select.copy()
+    rest = [p.copy() for p in _conditions(inner) if p != test]
+    inner.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    inner.set("expressions", [theirs.copy(), *inner.expressions])
+    inner.set("group", exp.Group(expressions=[theirs.copy()]))
+    on = exp.EQ(this=mine.copy(), expression=exp.column(theirs.name, alias))
+    other = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias)))
+    return exp.Join(this=other, side="LEFT", on=on)
+
+
+def _value(call: exp.Expr, column: exp.Column) -> exp.Expr:
+    """What a call says of a person without rows: a count is zero."""
+    if (function_name(call) or "") not in ("COUNT", "COUNTIF", "COUNT_IF"):
+        return column
+    return exp.Anonymous(this="COALESCE", expressions=[column, exp.Literal.number(0)])
+
+
+def _without_lateral(root: exp.Select, units: set[str]) -> exp.Select:
+    """Write LATERAL subqueries that aggregate the rows of one person as joins."""
+    for join in list(root.args.get("joins") or ()):
+        lateral = join.this
+        select = lateral.this.unnest() if isinstance(lateral, exp.Lateral) else None
+        link = None if select is None else _link(select, root, units, columns=None)
+        if select is None or link is None:
+            continue
+        alias = lateral.alias_or_name
+        items = {e.alias_or_name.casefold(): e.unalias() for e in select.expressions}
+        for column in list(root.find_all(exp.Column)):
+            own = (identifier(column.args.get("table")) or "").casefold() == alias.casefold()
+            if own and column.name.casefold() in items:
+                column.replace(_value(items[column.name.casefold()], column.copy()))
+        join.replace(_joined(select, link, alias))
+    return root
+
+
+def _present(root: exp.Select, units: set[str]) -> exp.Select:
+    """After a LEFT JOIN with one row for each person, the unit there says who has one."""
+    named = root.args.get("with_")
+    ctes = {} if named is None else {c.alias.casefold(): c.this for c in named.expressions}
+    for join in root.args.get("joins") or ():
+        source = join.this
+        inner = (
+            source.this if isinstance(source, exp.Subquery) else ctes.get(source.name.casefold())
+        )
+        if join.args.get("side") != "LEFT" or not isinstance(inner, exp.Select):
+            continue
+        inner.replace(one_select(inner)) if inner.args.get("distinct") else None
+        inner = source.this if isinstance(source, exp.Subquery) else ctes[source.name.casefold()]
+        _mark(root, inner, source.alias_or_name.casefold(), units)
+    return root
+
+
+def _mark(root: exp.Select, inner: exp.Select, alias: str, units: set[str]) -> None:
+    keys = [] if inner.args.get("group") is None else inner.args["group"].expressions
+    if len(keys) != 1 or keys[0].name.casefold() not in units:
+        return
+    asked = [
+        c for c in root.find_all(exp.Column)
+        if c.name.casefold() in units and c.find_ancestor(exp.Join) is None
+        and (identifier(c.args.get("table")) or "").casefold() == alias
+        and c.find_ancestor(exp.Select) is root
+    ]  # fmt: skip
+    for column in asked:
+        column.replace(exp.column("rows_here", column.args["table"].copy()))
+    if asked:
+        count = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+        inner.append("expressions", exp.alias_(count, "rows_here"))
+
+
+def _conditions(select: exp.Select) -> list[exp.Expr]:
+    where = select.args.get("where")
+    if where is None:
+        return []
+    return list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+
+
+def _link(
+    select: exp.Expr, root: exp.Select, units: set[str], columns: int | None = 1
+) -> _Link | None:
+    """The unit outside, the unit inside, and the condition that equates them."""
+    if not isinstance(select, exp.Select) or len(select.expressions) != (
+        columns or len(select.expressions)
+    ):
+        return None
+    start = root.args.get("from_")
+    outer = "" if start is None else str(start.this.alias_or_name).casefold()
+    for test in _conditions(select):
+        part = test.unnest()
+        sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
+        if not all(isinstance(s, exp.Column) and s.name.casefold() in units for s in sides):
+            continue
+        for mine, theirs in (sides, sides[::-1]) if sides else ():
+            named = (identifier(mine.args.get("table")) or "").casefold()
+            own = (identifier(theirs.args.get("table")) or "").casefold()
+            if named == outer and own != outer:
+                return mine, theirs, test
+    return None

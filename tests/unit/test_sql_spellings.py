@@ -1,0 +1,415 @@
+"""Spellings of other databases mean what ours mean, and what is refused gets a hint that works."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+
+import pytest
+
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import sql
+from discreet.engines import Reference
+from discreet.errors import QueryError
+from discreet.sql import _spellings
+
+POLICY = pol.loads(
+    """
+[budget]
+epsilon = "1"
+delta = "1e-6"
+[tables.customers]
+unit = "customer"
+max_rows_per_unit = 1
+[tables.customers.columns]
+birth = { type = "date", min = 1930-01-01, max = 2010-12-31 }
+country = { type = "category", values = ["CH", "DE"] }
+level = { type = "category", values = ["a one", "b-two"], nullable = true }
+email = { type = "text" }
+points = { type = "integer", min = -20, max = 20 }
+[tables.orders]
+unit = "customer"
+max_rows_per_unit = 3
+[tables.orders.columns]
+at = { type = "timestamp", min = 2023-01-01T00:00:00, max = 2024-12-31T23:59:59 }
+day = { type = "date", min = 2023-01-01, max = 2024-12-31 }
+amount = { type = "real", min = 0, max = 1000, step = "0.01" }
+channel = { type = "category", values = ["web", "store", "app"] }
+"""
+)
+
+
+def parse(text):
+    return sql.parse(text, POLICY)
+
+
+ROWS = [  # theirs and ours, of one row
+    ("DATE_TRUNC(at, MONTH)", "DATE_TRUNC('month', at)"),
+    ("TIMESTAMP_TRUNC(at, ISOWEEK)", "DATE_TRUNC('week', at)"),
+    ("DATETRUNC(month, at)", "DATE_TRUNC('month', at)"),
+    ("DATEPART(month, at)", "EXTRACT(MONTH FROM at)"),
+    ("DATEPART(yy, at)", "YEAR(at)"),
+    ("DATE_PART(doy, at)", "DOY(at)"),
+    ("DATENAME(month, at)", "MONTHNAME(at)"),
+    ("DATENAME(weekday, at)", "DAYNAME(at)"),
+    ("FORMAT_DATE('%Y-%m', day)", "STRFTIME(day, '%Y-%m')"),
+    ("FORMAT(day, 'yyyy-MM')", "STRFTIME(day, '%Y-%m')"),
+    ("DATE_FORMAT(day, 'dd MMM yyyy')", "STRFTIME(day, '%d %b %Y')"),
+    ("CAST(day AS VARCHAR)", "STRFTIME(day, '%Y-%m-%d')"),
+    ("CONVERT(date, at)", "CAST(at AS DATE)"),
+    ("TO_DATE(at)", "CAST(at AS DATE)"),
+    ("DATEDIFF(day, DATE '2023-01-01', at)", "DATEDIFF('day', DATE '2023-01-01', at)"),
+    ("DATE_DIFF(at, DATE '2023-01-01', WEEK)", "DATEDIFF('week', DATE '2023-01-01', at)"),
+    ("DATEADD(day, 30, day)", "day + INTERVAL 30 DAY"),
+    ("DATEADD(month, -1, day)", "day - INTERVAL 1 MONTH"),
+    ("DATE_SUB(day, INTERVAL 1 WEEK)", "day - INTERVAL 7 DAY"),
+    ("ADD_MONTHS(day, 2)", "day + INTERVAL 2 MONTH"),
+    ("EOMONTH(at)", "LAST_DAY(at)"),
+    ("TIME_BUCKET(INTERVAL '1 week', at)", "DATE_TRUNC('week', at)"),
+    ("MAKE_DATE(YEAR(at), MONTH(at), 1)", "DATE_TRUNC('month', at)"),
+    ("DATEDIFF(day, TO_DATE('2023-01-01', 'YYYY-MM-DD'), at)", "DATEDIFF('day', '2023-01-01', at)"),
+    ("ISNULL(channel, 'web')", "COALESCE(channel, 'web')"),
+    ("DECODE(channel, 'web', 'w', 'rest')", "CASE channel WHEN 'web' THEN 'w' ELSE 'rest' END"),
+    ("CHOOSE(MONTH(day), 'a', 'b')", "CASE MONTH(day) WHEN 1 THEN 'a' WHEN 2 THEN 'b' END"),
+    ("TRUNCATE(amount, -1)", "TRUNC(amount, -1)"),
+    ("SUBSTRING(channel FROM 1 FOR 2)", "SUBSTR(channel, 1, 2)"),
+]
+TESTS = [
+    ("STARTS_WITH(email, 'u_1')", "email LIKE 'u!_1%' ESCAPE '!'"),
+    ("ENDSWITH(email, '.org')", "email LIKE '%.org'"),
+    ("CONTAINS(email, 'u1')", "email LIKE '%u1%'"),
+    ("POSITION('@' IN email) > 0", "email LIKE '%@%'"),
+    ("STRPOS(email, '@') >= 1", "email LIKE '%@%'"),
+    ("CHARINDEX('@', email) <> 0", "email LIKE '%@%'"),
+    ("INSTR(email, '@') = 0", "NOT email LIKE '%@%'"),
+    ("country = ANY(ARRAY['CH', 'DE'])", "country IN ('CH', 'DE')"),
+    ("ISNULL(level)", "level IS NULL"),
+    (
+        "EXTRACT(YEAR FROM AGE(DATE '2024-12-31', birth)) > 30",
+        "TIMESTAMPDIFF('year', birth, DATE '2024-12-31') > 30",
+    ),
+    (
+        "DATE_PART('year', AGE(DATE '2024-12-31', birth)) > 30",
+        "TIMESTAMPDIFF('year', birth, DATE '2024-12-31') > 30",
+    ),
+]
+IN = "customer IN (SELECT customer FROM orders WHERE channel = 'web')"
+PER_PERSON = (
+    "LEFT JOIN (SELECT customer, COUNT(*) AS value FROM orders GROUP BY customer) AS person_1 "
+    "ON c.customer = person_1.customer"
+)
+QUESTIONS = [
+    (
+        "SELECT TOP 2 channel, COUNT(*) AS n FROM orders GROUP BY channel ORDER BY n DESC",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel ORDER BY n DESC LIMIT 2",
+    ),
+    (
+        "SELECT TOP (2) channel, COUNT(*) AS n FROM orders GROUP BY channel ORDER BY n DESC",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel ORDER BY n DESC LIMIT 2",
+    ),
+    (
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel FETCH FIRST 2 ROWS ONLY",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel LIMIT 2",
+    ),
+    (
+        "SELECT STDEV(amount) AS s, PERCENTILE(amount, 0.5) AS p FROM orders",
+        "SELECT STDDEV(amount) AS s, QUANTILE(amount, 0.5) AS p FROM orders",
+    ),
+    (
+        "SELECT channel, RATIO_TO_REPORT(COUNT(*)) OVER () AS r FROM orders GROUP BY channel",
+        "SELECT channel, COUNT(*) / SUM(COUNT(*)) OVER () AS r FROM orders GROUP BY channel",
+    ),
+    (
+        "SELECT COALESCE(channel, 'all') AS c, COUNT(*) AS n FROM orders GROUP BY ROLLUP (channel)",
+        (
+            "SELECT CASE WHEN GROUPING(channel) = 1 THEN 'all' ELSE channel END AS c, "
+            "COUNT(*) AS n FROM orders GROUP BY ROLLUP (channel)"
+        ),
+    ),
+    (
+        (
+            "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel "
+            "HAVING COUNT(*) > 0.2 * (SELECT COUNT(*) FROM orders)"
+        ),
+        (
+            "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel "
+            "QUALIFY COUNT(*) > 0.2 * (SUM(COUNT(*)) OVER ())"
+        ),
+    ),
+    (
+        "SELECT COUNT(*) AS n FROM (SELECT DISTINCT customer FROM orders) AS t",
+        "SELECT COUNT(*) AS n FROM (SELECT customer FROM orders GROUP BY customer) AS t",
+    ),
+    (
+        f"SELECT COUNT(*) AS n FROM (SELECT customer FROM customers WHERE {IN} GROUP BY 1) AS t",
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT customer FROM customers INTERSECT "
+            "SELECT customer FROM orders WHERE channel = 'web') AS t"
+        ),
+    ),
+    (
+        (
+            "SELECT COUNT(*) AS n FROM "
+            "(SELECT customer FROM customers EXCEPT SELECT customer FROM orders) AS t"
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT customer FROM customers WHERE customer NOT IN "
+            "(SELECT customer FROM orders) GROUP BY customer) AS t"
+        ),
+    ),
+    (
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT customer FROM orders WHERE channel = 'web' UNION "
+            "SELECT customer FROM orders WHERE channel = 'app') AS t"
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT customer FROM orders WHERE channel = 'web' OR "
+            "channel = 'app' GROUP BY customer) AS t"
+        ),
+    ),
+    (
+        (
+            "SELECT AVG((SELECT COUNT(*) FROM orders o WHERE o.customer = c.customer)) AS a "
+            "FROM customers c"
+        ),
+        f"SELECT AVG(COALESCE(person_1.value, 0)) AS a FROM customers c {PER_PERSON}",
+    ),
+    (
+        (
+            "SELECT AVG(p.value) AS a FROM customers c, LATERAL (SELECT COUNT(*) AS value "
+            "FROM orders WHERE orders.customer = c.customer) p"
+        ),
+        (
+            "SELECT AVG(COALESCE(p.value, 0)) AS a FROM customers c "
+            f"{PER_PERSON.replace('person_1', 'p')}"
+        ),
+    ),
+    (
+        (
+            "SELECT COUNT(o.customer) AS n FROM customers c LEFT JOIN (SELECT DISTINCT customer "
+            "FROM orders) AS o ON c.customer = o.customer"
+        ),
+        (
+            "SELECT COUNT(o.rows_here) AS n FROM customers c LEFT JOIN (SELECT customer, COUNT(*) "
+            "AS rows_here FROM orders GROUP BY customer) AS o ON c.customer = o.customer"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("theirs", "own"), ROWS)
+def test_another_spelling_is_the_same_question(theirs, own):
+    form = "SELECT COUNT(*) AS n FROM orders WHERE {} IS NOT NULL"
+    assert parse(form.format(theirs)).query.hash == parse(form.format(own)).query.hash
+
+
+@pytest.mark.parametrize(("theirs", "own"), TESTS)
+def test_another_condition_is_the_same_question(theirs, own):
+    form = "SELECT COUNT(*) AS n FROM customers WHERE {}"
+    assert parse(form.format(theirs)).query.hash == parse(form.format(own)).query.hash
+
+
+@pytest.mark.parametrize(("theirs", "own"), QUESTIONS)
+def test_another_shape_is_the_same_question(theirs, own):
+    assert parse(theirs).query.hash == parse(own).query.hash
+
+
+def test_every_spelling_is_tried():
+    # those of one row of a table mean the same by the table itself
+    alike = {
+        "STDEVP",
+        "VARP",
+        "FORMAT_DATETIME",
+        "FORMAT_TIMESTAMP",
+        "DATETIME_TRUNC",
+        "TIMESTAMP_DIFF",
+        "DATETIME_DIFF",
+        "STARTSWITH",
+        "ENDS_WITH",
+        "TIMESTAMPADD",
+        "TIMESTAMP_ADD",
+        "DATE_ADD",
+        "TIMESTAMP_SUB",
+        "TO_TIMESTAMP",
+        "DATEFROMPARTS",
+        "DATE_FROM_PARTS",
+        *_spellings.NOW,
+        *_spellings.TODAY,
+    }
+    words = re.findall(r"\w+", repr([ROWS, TESTS, QUESTIONS]))
+    assert {*_spellings.RENAMED, *_spellings.CALLS} - alike <= set(words)
+
+
+# --- what is new -----------------------------------------------------------------------------
+
+
+def values(expression, rows, table):
+    """What an expression is on rows, by the reference."""
+    text = f"SELECT {expression} AS k, COUNT(*) AS n FROM {table} GROUP BY k"
+    (aggregate,) = pl.lower(parse(text).query).aggregates
+    (key,) = aggregate.keys
+    names = [*POLICY.table(table).columns, "customer"]
+    full = [dict.fromkeys(names) | row for row in rows]
+    data = {"customers": [], "orders": [], table: full}
+    found = Reference(data).execute(aggregate, pl.Salt(b"spellings"))
+    return {str(key.expr.type.value(code[0])): int(n[0]) for code, n in found.items() if n[0]}
+
+
+def whole_months(first, last):
+    """Months that have passed, step by step."""
+    if first > last:
+        return -whole_months(last, first)
+    months = 0
+    while True:
+        ahead = first.month - 1 + months + 1
+        reached = (first.year + ahead // 12, ahead % 12 + 1, first.day, first.time())
+        if reached > (last.year, last.month, last.day, last.time()):
+            return months
+        months += 1
+
+
+MOMENTS = [
+    dt.datetime.fromisoformat(text)
+    for text in (
+        "2023-01-31T10",
+        "2023-02-28T09",
+        "2023-03-01T00",
+        "2023-12-31T23",
+        "2024-01-31T09",
+        "2024-02-29T11",
+        "2024-12-31T22",
+        "2024-01-30T10",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("unit", "count"),
+    [
+        ("year", lambda a, b: int(whole_months(a, b) / 12)),
+        ("quarter", lambda a, b: int(whole_months(a, b) / 3)),
+        ("month", whole_months),
+        ("week", lambda a, b: int((b - a) / dt.timedelta(weeks=1))),
+        ("day", lambda a, b: int((b - a) / dt.timedelta(days=1))),
+        ("hour", lambda a, b: int((b - a) / dt.timedelta(hours=1))),
+    ],
+)
+def test_whole_units_are_counted_as_people_count_years(unit, count):
+    for first, last in itertools.product(MOMENTS, MOMENTS):
+        call = f"TIMESTAMPDIFF({unit}, at, TIMESTAMP '{last}')"
+        found = values(call, [{"customer": 1, "at": first, "day": first.date()}], "orders")
+        assert found == {str(count(first, last)): 1}, (first, last)
+
+
+def test_months_end_on_their_last_day():
+    rows = [{"customer": i, "at": m, "day": m.date()} for i, m in enumerate(MOMENTS)]
+    assert values("LAST_DAY(day)", rows, "orders") == {
+        "2023-01-31": 1,
+        "2023-02-28": 1,
+        "2023-03-31": 1,
+        "2023-12-31": 1,
+        "2024-01-31": 2,
+        "2024-02-29": 1,
+        "2024-12-31": 1,
+    }
+    key = parse("SELECT LAST_DAY(day) AS k, COUNT(*) AS n FROM orders GROUP BY k").query.keys[0]
+    assert len(key.codes) == 24
+
+
+def test_digits_are_cut_towards_zero():
+    rows = [{"customer": i, "points": x} for i, x in enumerate((-19, -10, -9, 0, 9, 10, 19))]
+    assert values("TRUNC(points, -1)", rows, "customers") == {"-10": 2, "0": 3, "10": 2}
+
+
+def test_labels_are_written_and_joined():
+    rows = [
+        {"customer": i, "country": c, "level": level, "points": 3}
+        for i, (c, level) in enumerate(itertools.product(["CH", "DE"], ["a one", None]))
+    ]
+    assert values("INITCAP(level)", rows, "customers") == {"A One": 2}
+    assert values("CAST(points AS VARCHAR)", rows, "customers") == {"3": 4}
+    joined = {"CH-a one": 1, "CH-": 1, "DE-a one": 1, "DE-": 1}
+    assert values("CONCAT(country, '-', level)", rows, "customers") == joined
+    known = {"CH-a one": 1, "DE-a one": 1}
+    assert values("country || '-' || level", rows, "customers") == known
+
+
+def test_who_has_no_rows_counts_as_none():
+    text = QUESTIONS[-3][0].replace("AVG(", "SUM(").replace(" AS a ", " AS a, COUNT(*) AS n ")
+    query = parse(text).query
+    data = {
+        "customers": [
+            dict.fromkeys(POLICY.table("customers").columns) | {"customer": i} for i in range(3)
+        ],
+        "orders": [dict.fromkeys(POLICY.table("orders").columns) | {"customer": 0}] * 2,
+    }
+    (aggregate,) = pl.lower(query).aggregates
+    (found,) = Reference(data).execute(aggregate, pl.Salt(b"none")).values()
+    assert 3 in found
+    assert 2 in found
+
+
+# --- hints that stand in the place of a piece, or of the whole --------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "piece"),
+    [
+        (
+            "SELECT COUNT(*) AS n FROM orders WHERE at >= CURRENT_DATE - INTERVAL '30 days'",
+            "CURRENT_DATE",
+        ),
+        ("SELECT COUNT(*) AS n FROM orders WHERE at >= DATEADD(day, -30, GETDATE())", "GETDATE()"),
+        ("SELECT COUNT(*) AS n FROM orders WHERE at LIKE '2024-03%'", "at LIKE '2024-03%'"),
+        ("SELECT COUNT(*) AS n FROM customers WHERE country = 'Chile'", "country = 'Chile'"),
+        ("SELECT COUNT(*) AS n FROM customers WHERE points <> ''", "points <> ''"),
+        ("SELECT GEOMEAN(amount) AS g FROM orders", "GEOMEAN(amount)"),
+        ("SELECT WEEKDAY(at) AS d, COUNT(*) AS n FROM orders GROUP BY d", "WEEKDAY(at)"),
+        ("SELECT YEARWEEK(at) AS d, COUNT(*) AS n FROM orders GROUP BY d", "YEARWEEK(at)"),
+        (
+            "SELECT DATEPART(weekday, at) AS d, COUNT(*) AS n FROM orders GROUP BY d",
+            "DATEPART(weekday, at)",
+        ),
+        (
+            "SELECT CAST(at AS VARCHAR) AS d, COUNT(*) AS n FROM orders GROUP BY d",
+            "CAST(at AS VARCHAR)",
+        ),
+        (
+            "SELECT channel, ROUND(COUNT(*), 1) || '%' AS s FROM orders GROUP BY channel",
+            "ROUND(COUNT(*), 1) || '%'",
+        ),
+        (
+            (
+                "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel "
+                "HAVING COUNT(*) / SUM(COUNT(*)) OVER () > 0.2"
+            ),
+            "HAVING COUNT(*) / SUM(COUNT(*)) OVER () > 0.2",
+        ),
+        ("SELECT * FROM orders PIVOT (SUM(amount) FOR channel IN ('web', 'app' AS mobile))", None),
+        ("SELECT COUNT(*) AS n FROM orders TABLESAMPLE (10 PERCENT)", None),
+        ("SELECT STRING_AGG(channel, ',') AS l FROM orders WHERE amount > 9", None),
+        ("SELECT ARRAY_AGG(DISTINCT channel) AS l FROM orders", None),
+        ("SELECT COUNT(DISTINCT channel, YEAR(day)) AS n FROM orders", None),
+        ("SELECT ARG_MAX(channel, amount) AS c FROM orders", None),
+        (
+            "SELECT NTILE(4) OVER (ORDER BY amount) AS q, AVG(amount) AS a FROM orders GROUP BY q",
+            None,
+        ),
+        (
+            (
+                "SELECT channel, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY amount) "
+                "OVER (PARTITION BY channel) AS m FROM orders"
+            ),
+            None,
+        ),
+        ("SELECT COUNT(*) AS n FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)", None),
+        ("SELECT COUNT(*) / (SELECT COUNT(*) FROM customers) AS r FROM orders", None),
+    ],
+)
+def test_a_hint_works_when_pasted(text, piece):
+    with pytest.raises(QueryError) as refused:
+        parse(text)
+    hint = refused.value.hint
+    parse(hint if piece is None else text.replace(piece, hint))
