@@ -1,17 +1,26 @@
 """The service beside the library, in one run: overhead, answers by id, stored answers, new ones.
 
-``python -m benchmarks.bench_service`` (needs ``discreet[serve]``); prints ratios and rates.
+``python -m benchmarks.bench_service`` (needs ``discreet[serve]``). Library and service are asked
+by turns, and beside each time stands the processor time of the process that did the work: on
+a machine that is shared the first one is about the others, the second one about us. Rates
+are those of one core, ``1 / processor time``: the web process has one, clients and
+workers have the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +28,18 @@ import discreet as dc
 from discreet.cli._sample import write_sample
 
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY region"
+CLIENTS = 64
+WORKERS = "8"
+"""A place is taken for four times the work that is expected: four workers keep one core busy."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_fresh = itertools.count()
+
+
+def _processor(pid: int, *, children: bool = False) -> float:
+    """Seconds of processor time that a process has used, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split() if children else ()
+    return (int(fields[11]) + int(fields[12])) / _TICKS + sum(_processor(int(p)) for p in below)
 
 
 def _request(method: str, path: str, key: str, body: dict | None = None, **headers: str) -> bytes:
@@ -29,104 +50,163 @@ def _request(method: str, path: str, key: str, body: dict | None = None, **heade
     return "\r\n".join(lines).encode() + content
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-    return int(head.split()[1]), await reader.readexactly(length)
+class Line:
+    """One connection to the service."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def to(cls, where) -> Line:
+        return cls(*await asyncio.open_connection(where.hostname, where.port))
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request and wait for what comes, which must be an answer."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        body = await self._reader.readexactly(length)
+        assert int(head.split()[1]) == 200, body
+        return body
 
 
-async def _load(where, make, *, clients: int, seconds: float) -> tuple[float, list[int]]:
-    """Requests per second of some clients, each with one connection; and each one's count."""
-    counts, over = [0] * clients, time.perf_counter() + seconds
+async def _load(where, make, *, clients: int, seconds: float) -> tuple[float, int, list[float]]:
+    """Requests per second of clients with a connection each, their number, each one's mean wait."""
+    counts, over, waits = [0] * clients, time.perf_counter() + seconds, [0.0] * clients
 
     async def one(i: int) -> None:
-        reader, writer = await asyncio.open_connection(where.hostname, where.port)
-        while time.perf_counter() < over:
-            writer.write(make(i, counts[i]))
-            status, body = await _answer(reader)
-            assert status == 200, body
+        line = await Line.to(where)
+        while (start := time.perf_counter()) < over:
+            await line.ask(make(i, counts[i]))
+            waits[i] += time.perf_counter() - start
             counts[i] += 1
-        writer.close()
 
     start = time.perf_counter()
     await asyncio.gather(*(one(i) for i in range(clients)))
-    return sum(counts) / (time.perf_counter() - start), counts
+    rate = sum(counts) / (time.perf_counter() - start)
+    return rate, sum(counts), [w / n for w, n in zip(waits, counts, strict=True)]
 
 
-def _library(folder: Path) -> dict[str, float]:
-    """What the same questions cost in process."""
+def _new() -> dict[str, object]:
+    """A question that has not been asked: all of them cost the same to answer."""
+    n = next(_fresh)
+    sql = f"SELECT COUNT(*) AS n FROM visits WHERE age > {n % 100}"
+    return {"sql": sql, "epsilon": "0.1", "fresh": True}
+
+
+def _policy(folder: Path, name: str) -> Path:
+    folder.mkdir()
     path, _ = write_sample(folder, 4000)
-    path.write_text(path.read_text().replace('epsilon = "2"', 'epsilon = "100000"'))
-    with dc.open(policy=path) as curator:
-        curator.sql(QUESTION, epsilon="0.1")
-        times = []
-        for i in range(200):
-            start = time.perf_counter()
-            curator.preview(QUESTION, epsilon=f"0.1{i:03}").error()
-            times.append(time.perf_counter() - start)
-        start, asked = time.perf_counter(), 0
-        while time.perf_counter() - start < 5:
-            curator.sql(f"SELECT COUNT(*) AS n FROM visits WHERE age > {asked % 100}",
-                        epsilon="0.1", fresh=True)  # fmt: skip
+    text = path.read_text().replace('epsilon = "2"', 'epsilon = "100000"')
+    path.write_text(text.replace('"clinic"', f'"{name}"') + "\n[service]\nrows = 16000\n")
+    return path
+
+
+@contextlib.contextmanager
+def served(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Start a service; give the number of its process, its address and a key."""
+    home = str(path.parent / "home")
+    words = [sys.executable, "-m", "discreet", "key", "add", "ana", "--home", home]
+    key = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    words = [sys.executable, "-m", "discreet", "serve", str(path), "--home", home, "--port", "0",
+             "--json", "--workers", WORKERS]  # fmt: skip
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        try:
+            yield server.pid, json.loads(server.stdout.readline())["url"], key
+        finally:
+            server.terminate()
+
+
+def _in_process(curator, seconds: float) -> float:
+    """New questions per second that threads get from one curator in this process."""
+    over = time.perf_counter() + seconds
+
+    def one(_: int) -> int:
+        asked = 0
+        while time.perf_counter() < over:
+            question = _new()
+            curator.sql(question.pop("sql"), **question)
             asked += 1
-        return {"preview": statistics.median(times), "new": asked / 5}
+        return asked
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        asked = sum(pool.map(one, range(CLIENTS)))
+    return asked / (time.perf_counter() - start)
+
+
+async def _overhead(curator, line: Line, key: str, pid: int) -> None:
+    times: dict[str, list[float]] = {"library": [], "service": []}
+    own = theirs = 0.0
+    for i in range(300):
+        epsilon = f"0.1{i:03}"
+        start, used = time.perf_counter(), time.process_time()
+        curator.preview(QUESTION, epsilon=epsilon).error()
+        times["library"].append(time.perf_counter() - start)
+        own += time.process_time() - used
+        start, used = time.perf_counter(), _processor(pid)
+        body = {"sql": QUESTION, "epsilon": epsilon}
+        await line.ask(_request("POST", "/v1/preview", key, body))
+        times["service"].append(time.perf_counter() - start)
+        theirs += _processor(pid) - used
+    library, service = (1e3 * statistics.median(t) for t in times.values())
+    print(f"preview, new price: library {library:.2f} ms, service {service:.2f} ms: "
+          f"{service - library:+.2f}; processor {own / .3:.2f} and {theirs / .3:.2f} ms: "
+          f"{(theirs - own) / .3:+.2f}", flush=True)  # fmt: skip
+
+
+async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> None:
+    body = {"sql": QUESTION, "epsilon": "0.1"}
+    line = await Line.to(where)
+    said = await line.ask(_request("POST", "/v1/answers", key, body, Prefer="wait=60"))
+    id_ = json.loads(said)["result"]["id"]
+    await _overhead(curator, line, key, pid)
+    kinds: tuple[tuple[str, Callable[..., bytes]], ...] = (
+        ("previews, new prices", lambda i, n: _request(
+            "POST", "/v1/preview", key, {**body, "epsilon": f"0.2{i}{n:05}"})),
+        ("previews, known prices", lambda *_: _request("POST", "/v1/preview", key, body)),
+        ("answers by id", lambda *_: _request("GET", f"/v1/answers/{id_}", key)),
+        ("stored by question", lambda *_: _request("POST", "/v1/answers", key, body)),
+    )  # fmt: skip
+    for label, make in kinds:
+        used = _processor(pid)
+        rate, number, _ = await _load(where, make, clients=8, seconds=seconds)
+        each = (_processor(pid) - used) / number
+        print(f"{label}: {rate:.0f} a second here and now; processor {1e3 * each:.2f} ms each: "
+              f"{1 / each:.0f} a second of one core", flush=True)  # fmt: skip
+
+
+async def _new_questions(where, key: str, pid: int, curator, seconds: float = 12.0) -> None:
+    def make(*_: int) -> bytes:
+        return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
+
+    for _ in range(2):
+        used, own = time.process_time(), next(_fresh)
+        alone = _in_process(curator, seconds)
+        here = (time.process_time() - used) / (next(_fresh) - own - 1)
+        used, all_ = _processor(pid), _processor(pid, children=True)
+        rate, number, waits = await _load(where, make, clients=CLIENTS, seconds=seconds)
+        web = (_processor(pid) - used) / number
+        all_ = (_processor(pid, children=True) - all_) / number
+        print(f"new questions, {CLIENTS} clients: {rate:.1f} a second, in process {alone:.1f}: "
+              f"{100 * rate / alone:.0f} %; processor {1e3 * web:.1f} ms in the web process, "
+              f"{1e3 * (all_ - web):.1f} in workers, {1e3 * here:.1f} in process; "
+              f"mean waits of clients {min(waits):.1f} to {max(waits):.1f} s",
+              flush=True)  # fmt: skip
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        import os
-
         os.environ["XDG_STATE_HOME"] = str(folder / "state")
-        library = _library(folder)
-        service = folder / "served"
-        service.mkdir()
-        path, _ = write_sample(service, 4000)
-        text = path.read_text().replace('epsilon = "2"', 'epsilon = "100000"')
-        path.write_text(text.replace('"clinic"', '"served"') + "\n[service]\nrows = 16000\n")
-        home = str(service / "home")
-        words = [sys.executable, "-m", "discreet", "key", "add", "ana", "--home", home]
-        key = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
-        words = [sys.executable, "-m", "discreet", "serve", str(path), "--home", home, "--port",
-                 "0", "--json"]  # fmt: skip
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-            assert server.stdout is not None
-            where = urlsplit(json.loads(server.stdout.readline())["url"])
-            try:
-                asyncio.run(_measure(where, key, library))
-            finally:
-                server.terminate()
-
-
-async def _measure(where, key: str, library: dict[str, float]) -> None:
-    body = {"sql": QUESTION, "epsilon": "0.1"}
-    reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    writer.write(_request("POST", "/v1/answers", key, body, Prefer="wait=60"))
-    id_ = json.loads((await _answer(reader))[1])["result"]["id"]
-    times = []
-    for i in range(200):
-        start = time.perf_counter()
-        writer.write(_request("POST", "/v1/preview", key, {**body, "epsilon": f"0.1{i:03}"}))
-        await _answer(reader)
-        times.append(time.perf_counter() - start)
-    over = statistics.median(times) - library["preview"]
-    print(f"preview: library {1e3 * library['preview']:.2f} ms, overhead {1e3 * over:.2f} ms")
-    for label, make, clients in (
-        ("previews", lambda *_: _request("POST", "/v1/preview", key, body), 8),
-        ("answers by id", lambda *_: _request("GET", f"/v1/answers/{id_}", key), 8),
-        ("stored by question", lambda *_: _request("POST", "/v1/answers", key, body), 8),
-    ):
-        rate, _ = await _load(where, make, clients=clients, seconds=5)
-        print(f"{label}: {rate:.0f} a second")
-
-    def fresh(i: int, n: int) -> bytes:
-        sql = f"SELECT COUNT(*) AS n FROM visits WHERE age > {(64 * n + i) % 100}"
-        asked = {"sql": sql, "epsilon": "0.1", "fresh": True}
-        return _request("POST", "/v1/answers", key, asked, Prefer="wait=300")
-
-    rate, counts = await _load(where, fresh, clients=64, seconds=15)
-    print(f"new questions, 64 clients: {rate:.1f} a second, library {library['new']:.1f}; "
-          f"each {min(counts)} to {max(counts)}")  # fmt: skip
+        own = _policy(folder / "own", "own")
+        theirs = _policy(folder / "served", "served")
+        with dc.open(policy=own) as curator, served(theirs) as (pid, url, key):
+            curator.sql(QUESTION, epsilon="0.1")
+            where = urlsplit(url)
+            asyncio.run(_measure(where, key, pid, curator))
+            asyncio.run(_new_questions(where, key, pid, curator))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ ROAD = (
     "_exact",
     "_canonical",
     "_address",
+    "_recent",
     "_session",
     "_text",
     "_log",

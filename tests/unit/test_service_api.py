@@ -135,3 +135,42 @@ def test_options_inside_the_question_are_read(service):
     if quote.status_code == 200:
         assert quote.json()["result"]["cost"]["epsilon"] == "13/1250"
         assert service("POST", "/v1/answers", {"sql": sql}).status_code == 202
+
+
+def test_a_price_that_is_remembered_follows_the_ledger(service):
+    """What is left, and whether it is free, change with what anybody pays."""
+    body = {"sql": "SELECT COUNT(*) AS k FROM visits WHERE age > 33", "epsilon": "0.0107"}
+
+    def quote(who="ana"):
+        return service("POST", "/v1/preview", body, who=who).json()["result"]
+
+    first = quote()
+    assert quote() == first
+    assert not first["stored"]
+    service.ask("SELECT COUNT(*) AS k FROM visits WHERE age > 34", "0.0108", who="ben")
+    other = quote()
+    assert (other["stored"], other["cost"]) == (False, first["cost"])
+    assert other["more"] < first["more"] or other["left"] != first["left"]
+    service.ask(body["sql"], body["epsilon"])
+    assert quote()["stored"]
+    assert quote()["pays"] == {"epsilon": "0"}
+
+
+def test_an_answered_question_asked_again_and_again_is_one_order_until_the_ledger_moves(service):
+    sql = "SELECT COUNT(*) AS k FROM visits WHERE age > 35"
+    paid = service.ask(sql, "0.0109")
+    first, second = service.ask(sql, "0.0109"), service.ask(sql, "0.0109")
+    assert first == second
+    assert first["id"] != paid["id"]
+    assert (first["cached"], first["paid"]) == (True, {"epsilon": "0"})
+    assert first["rows"] == paid["rows"]
+    keyed = service.ask(sql, "0.0109", headers={"Idempotency-Key": "own-35"})
+    assert keyed["id"] not in (first["id"], paid["id"])
+    again = service("POST", "/v1/answers", {"sql": sql, "epsilon": "0.0109"}, who="ben",
+                    Prefer="wait=60").json()["result"]  # fmt: skip
+    assert again["id"] != first["id"]  # other people's orders stay their own
+    service.ask("SELECT COUNT(*) AS k FROM visits WHERE age > 36", "0.011")
+    later = service.ask(sql, "0.0109")
+    assert (later["cached"], later["rows"]) == (True, paid["rows"])
+    assert later["left"] != first["left"]
+    assert service.ask(sql, "0.0109", fresh=True)["line"] != paid["line"]

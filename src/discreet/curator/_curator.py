@@ -12,6 +12,7 @@ from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, show
+from discreet._recent import Recent
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _auto, _room, _stored, _united
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from discreet.sql import Parsed
 
 
-_REMEMBERED = 32
-"""Lowered questions that are kept, each with its proof done."""
+_REMEMBERED = 128
+"""Texts that are kept read, and lowered questions, each with its proof done."""
 
 
 class Curator(Fits):
@@ -89,7 +90,9 @@ class Curator(Fits):
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
         self._names = (policy.identity, policy.fingerprint)
-        self._known: dict[Query, Lowered] = {}
+        # shared by copies of this curator that ask for others
+        self._known: Recent[Query, Lowered] = Recent(_REMEMBERED)
+        self._texts: Recent[str, Parsed | front.United] = Recent(_REMEMBERED)
 
     # -- asking -------------------------------------------------------------------
 
@@ -171,9 +174,10 @@ class Curator(Fits):
 
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        left = describe_balance(self._balances, plan.cost)
+        balances = self._balances
+        left = describe_balance(balances, plan.cost)
         stored = self._road.knows(_stored.job([plan], plan.cost, str))
-        refused = None if stored else _room.would_refuse(self._balances, plan, offer)
+        refused = None if stored else _room.would_refuse(balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
 
     def table(self, name: str) -> frame.Table:
@@ -435,7 +439,10 @@ class Curator(Fits):
     def _read(self, question: str | frame.Table) -> Parsed | front.United:
         """Read what may be several questions with UNION ALL between them."""
         if isinstance(question, str) and not self._closed:
-            return front.parse_any(question, self._complete, public_fanout=self._fanout)
+            text = plain_str(question, "a question", QueryError)
+            return self._texts(
+                text, lambda: front.parse_any(text, self._complete, public_fanout=self._fanout)
+            )
         return self._question(question)
 
     def _question(self, question: str | frame.Table) -> Parsed:
@@ -490,14 +497,13 @@ class Curator(Fits):
 
         What follows from the question alone is worked out once for equal questions.
         """
-        known = self._known.get(query)
-        if known is None:
-            known = lower(query)
-            check_statements(self._engine, known)
-            recent = list(self._known.items())[1 - _REMEMBERED :]
-            # a new mapping, so that threads never see one that changes
-            self._known = dict([*recent, (query, known)])
-        return known
+
+        def work() -> Lowered:
+            lowered = lower(query)
+            check_statements(self._engine, lowered)
+            return lowered
+
+        return self._known(query, work)
 
     def _run(
         self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False

@@ -126,9 +126,14 @@ def need(actor: Actor, *roles: Role) -> None:
         raise ForbiddenError(f"this is for {listed}; your key is one for {actor.role}")
 
 
+def enveloped(data: Mapping[str, Any]) -> bytes:
+    """Write a result in its envelope."""
+    return to_json({"ok": True, "result": data})
+
+
 def reply(data: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
     """Give a result in its envelope."""
-    body = to_json({"ok": True, "result": data})
+    body = enveloped(data)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(body, status, named, "application/json")
 
@@ -228,9 +233,17 @@ class Api:
         """Price a question; nothing is read and nothing is charged."""
         actor, desk = self._who(request)
         body = await _json(request, _schema.PREVIEW)
-        counter = await rehearsed(desk).counter() if dummy(request) else None
-        found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
-        return reply(found if counter is None else {"dummy": True, **found})
+        if dummy(request):
+            counter = await rehearsed(desk).counter()
+            found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
+            return reply({"dummy": True, **found})
+
+        def price() -> bytes:
+            return desk.priced(
+                actor.name, body, lambda: enveloped(_views.price(desk, actor.name, body))
+            )
+
+        return Response(await desk.preview(price), media_type="application/json")
 
     async def ask(self, request: Request) -> Response:
         """Ask a question and pay for it."""

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
 from discreet._exact import show
+from discreet._recent import Recent
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     BudgetExceededError,
@@ -50,7 +51,7 @@ _WAITING: Final = 64
 _REMEMBERED: Final = 2000
 """Runs of late that are known by their debits."""
 _PRICED: Final = 256
-"""Prices whose margins are remembered."""
+"""Prices, their margins, and repeated questions that are remembered."""
 _LATE: Final = 3
 """Runs that may miss their tick before no more of their size are begun."""
 _HELD: Final = 3
@@ -80,7 +81,9 @@ class Desk:
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
-        self._margins: dict[str, dict[str, str]] = {}
+        self._margins = Recent[str, dict[str, str]](_PRICED)
+        self._prices = Recent[tuple[str, str, str], bytes](_PRICED)
+        self._repeats = Recent[tuple[str, str, str], Order](_PRICED)
         self.rehearsal: Rehearsal | None = None
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
@@ -122,14 +125,20 @@ class Desk:
         """Do something with the ledger; whoever waits at the same time shares one commit."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
+    def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
+        """Give a price as it was written, for as long as the ledger stands where it stood then."""
+        return self._prices((analyst, canonical(dict(body)), self._head()), make)
+
+    def _head(self) -> str:
+        """Hash of the ledger's last line: all that a price or a repeated answer says follows."""
+        with self.ledger.reading() as (_, head):
+            return head.hash
+
     def error_of(self, quote: Quote) -> dict[str, str]:
         """Expected margins of a price; worked out once for equal plans at equal prices."""
         asked = [plan.lowered.query.hash for plan in quote.plans]
         name = canonical([asked, quote.plan.noise, quote.cost, quote.confidence])
-        if name not in self._margins:
-            recent = list(self._margins.items())[1 - _PRICED :]
-            self._margins = dict([*recent, (name, quote.error())])
-        return self._margins[name]
+        return self._margins(name, quote.error)
 
     def tick_of(self, bill: Bill) -> float:
         """Seconds after which the answer to a bill leaves."""
@@ -137,8 +146,22 @@ class Desk:
         return _ticks.tick(_ticks.bound(bill.plans, rows, self._slowness), self._undeclared)
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
-        """Take a question: debit it, or hold it for an owner, or find what it has become."""
-        name = key or secrets.token_hex(16)
+        """Take a question: debit it, or hold it for an owner, or find what it has become.
+
+        One that is answered, and asked again without a key while the ledger stands where it
+        stood, is the same order again.
+        """
+        if key is not None or body.get("fresh"):
+            return await self._ask_once(analyst, key or secrets.token_hex(16), body)
+        asked = (analyst, canonical(dict(body)), await self.write(self._head))
+        order = self._repeats.get(asked)
+        if order is None:
+            order = await self._ask_once(analyst, secrets.token_hex(16), body)
+            if order.cached and order.state == "done":
+                self._repeats(asked, lambda: order)
+        return order
+
+    async def _ask_once(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
         lock = self._asking.setdefault((analyst, name), asyncio.Lock())
         try:
             async with lock:

@@ -1,0 +1,29 @@
+"""Results of late."""
+
+from __future__ import annotations
+
+from discreet._recent import Recent
+
+
+def test_equal_work_is_done_once_and_the_oldest_goes():
+    made: list[int] = []
+
+    def work(n: int) -> int:
+        made.append(n)
+        return n * n
+
+    recent = Recent[int, int](2)
+    for n in (1, 2, 1, 2, 3, 2, 1):
+        assert recent(n, lambda n=n: work(n)) == n * n
+    assert made == [1, 2, 3, 1]
+    assert (recent.get(2), recent.get(1), recent.get(7)) == (None, 1, None)
+
+
+def test_what_fails_is_not_kept():
+    recent = Recent[str, str](2)
+    for _ in range(2):
+        try:
+            recent("a", lambda: {}["a"])
+        except KeyError:
+            continue
+    assert recent.get("a") is None
