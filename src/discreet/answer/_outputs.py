@@ -88,8 +88,8 @@ def evaluate(out: OutputExpr, source: Source) -> Column:
             return np.full(source.cells, value, dtype=object)
         case Window():
             args = [evaluate(a, source) for a in out.args]
-            values = _windows.value(out, args, list(_frames(out, source)), source.cells)
-            return _spread(values, out, source)
+            own = _windows.value(out, args, list(_frames(out, source)), source.cells)
+            return _spread(own, out, source)
         case Apply(op, args):
             values = [evaluate(a, source) for a in args]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -141,11 +141,11 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
         case Number() | Grouping() | KeyValue():
             return _exact(evaluate(out, source))
         case Apply("case", (test, yes, no)):
-            ends = [_branch(yes, test, source, level), bounds(no, source, level)]
-            ends = [_NULL if _is_null(e) else b for e, b in zip((yes, no), ends, strict=True)]
-            if ends[0] is None or ends[1] is None:
+            then = _NULL if _is_null(yes) else _branch(yes, test, source, level)
+            other = _NULL if _is_null(no) else bounds(no, source, level)
+            if then is None or other is None:
                 return None
-            return truth(test, source, level).choose(*ends)
+            return truth(test, source, level).choose(then, other)
         case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
             boxes = [bounds(a, source, level) for a in args]
             if None in boxes:
