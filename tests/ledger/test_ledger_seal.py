@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -419,6 +420,36 @@ def test_format_3_is_brought_to_the_present(path, given):
     book.new_period()
     assert book.balance().routes == (("epsilon", "delta"), ("rho", "delta"))
     assert ledger.open_ledger(path).verify().lines == 22
+
+
+def test_format_4_is_brought_to_the_present(path, given):
+    """A tick of a stream is not one of those that are released once: it was found by its price."""
+    _loaded(path, "format_4.sql")
+    with pytest.raises(errors.LedgerIntegrityError, match="no anchor"):
+        ledger.open_ledger(path)
+    book = ledger.adopt(path)
+    assert [line.kind for line in book.lines][16:] == ["format", "adopt"]
+    assert (book.state.format, book.verify().debits) == (FORMAT, 6)
+    assert (book.state.vouched, list(book.state.open)) == (("view people",), ["9"])
+    assert not any(entry.once for entry in book.entries)
+    assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    tick = given.entry("0.1", plan="stream abc tick 0", source="s", delta="1e-7")
+    assert book.debit(tick).stored == '{"tick":0}'
+    assert book.debit(replace(tick, once=True)).charged
+    for entry in late(given):
+        with pytest.raises(errors.IdempotencyError, match="earlier period"):
+            book.debit(entry)
+    assert ledger.open_ledger(path).verify().lines == 19
+
+
+def test_format_4_of_postgresql_is_brought_to_the_present(postgres_url, given):
+    made = (*_postgres._FROM_1[:-1], "INSERT INTO discreet_format VALUES (4)")
+    url = _served(postgres_url, OLD.with_name("format_4.sql"), ", jump, settles", *made)
+    book = ledger.open_ledger(url, "people")
+    assert [line.kind for line in book.lines][16:] == ["format"]
+    assert (book.state.format, book.verify().debits) == (FORMAT, 6)
+    assert book.debit(given.entry("0.5", plan="q4", source="s")).stored == '["answer 4"]'
+    assert ledger.open_ledger(url, "people").verify().lines == 17
 
 
 def test_format_3_of_postgresql_is_brought_to_the_present(postgres_url, given):

@@ -569,6 +569,11 @@ def travel(
     return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - the class's own module
 
 
+def asker(curator: Curator) -> list[str | None]:
+    """Under which policy, about which data and by whom a curator is asked."""
+    return [*curator._names, curator._source, curator.analyst]  # noqa: SLF001 - the class's own module
+
+
 def execute(curator: Curator, aggregate: Aggregate) -> Groups:
     """Exact integers for a job that has been paid for."""
     return curator._engine.execute(aggregate, fresh_salt())  # noqa: SLF001 - the class's own module

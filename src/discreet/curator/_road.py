@@ -35,7 +35,8 @@ from discreet.plan import Cost
 class Job:
     """Something to be paid for: what the ledger enters, and what then runs.
 
-    ``run`` returns the outcome as it is stored. ``external`` says what other software
+    ``run`` returns the outcome as it is stored. ``once`` says that the plan names something that
+    is released once, at whatever price. ``external`` says what other software
     has released; then nothing runs. ``text`` says in words what is asked.
     """
 
@@ -46,6 +47,7 @@ class Job:
     unit: str | None
     tables: tuple[str, ...]
     run: Callable[[], str]
+    once: bool = False
     external: str | None = None
     text: str | None = None
 
@@ -213,7 +215,7 @@ class Road:
     def meter(self, paid: Paid) -> None:
         """Debit the least price for one more run under a debit whose outcome never came."""
         plan = f"again {paid.receipt.hash}"
-        again = replace(paid.entry, plan=plan, cost=self.least, key=None)
+        again = replace(paid.entry, plan=plan, cost=self.least, key=None, once=False)
         self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
 
     def _paid(self, paid: Paid) -> str:
@@ -276,6 +278,7 @@ class Road:
             source=self.source,
             key=key,
             fresh=fresh,
+            once=job.once,
             external=job.external,
             text=job.text,
         )

@@ -87,6 +87,7 @@ class Line:
             policy=policy,
             cost=read_cost(b["cost"]),
             tables=tuple(b["tables"]),
+            once=b.get("once", False),
             runs=b.get("runs", True),
             external=b.get("external"),
             text=b.get("text"),

@@ -55,12 +55,21 @@ def asked(entry: Entry, cost: Mapping[str, str] | None = None) -> list[object]:
 
 def question_of(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
     """Hash under which a stored answer may be given out again."""
+    if entry.once:
+        return _once(entry)
     group = _budget.group_of(state.limits, entry.analyst)
     return digest(canonical([state.period, group, entry.source, *asked(entry, cost)]))
 
 
+def _once(entry: Entry) -> str:
+    """Hash of something that is released once: of its name and nothing else."""
+    return digest(canonical(["once", entry.plan]))
+
+
 def same_question(state: State, entry: Entry, question: str | None) -> bool:
     """Whether a question was asked in this period about the same data, in whatever share."""
+    if entry.once:
+        return question == _once(entry)
     rest = [entry.source, *asked(entry)]
     groups = _budget.groups_of(entry.analyst)
     return question in {digest(canonical([state.period, group, *rest])) for group in groups}
@@ -225,6 +234,7 @@ def debit_body(state: State, entry: Entry) -> dict[str, Any]:
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         # exactly: what is written of the amounts may be rounded
         **({} if entry.cost.delta == entry.cost.rho_delta else {"by_rho": True}),
+        **({"once": True} if entry.once else {}),
         **({} if entry.runs else {"runs": False}),
         **({} if entry.external is None else {"external": entry.external}),
         **({} if entry.text is None else {"text": entry.text}),

@@ -136,7 +136,9 @@ class PostgresStore:
             if self._format(connection) in (FORMAT, None):
                 return
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            steps = {1: _FROM_1, 2: _FROM_2, 3: _FROM_2}.get(self._format(connection) or 0, ())
+            steps = {1: _FROM_1, 2: _FROM_2, 3: _FROM_2, 4: _FROM_2[-1:]}.get(
+                self._format(connection) or 0, ()
+            )
             for statement in steps:  # none if somebody was faster
                 connection.execute(statement.encode())
 

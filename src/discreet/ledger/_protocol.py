@@ -45,6 +45,9 @@ class Entry:
     fresh
         Pay for a new answer even if an equal question has been answered. A run that was
         cut short is taken up nevertheless: it has no answer yet.
+    once
+        Whether the plan names something that is released at most once, as a tick of a stream
+        that is paid for already: its price, share and period are no part of the question.
     runs
         Whether a run follows whose outcome will be stored; otherwise the debit
         meters something that another debit has paid for, or enters a loss from elsewhere.
@@ -74,6 +77,7 @@ class Entry:
     source: str = ""
     key: str | None = None
     fresh: bool = False
+    once: bool = False
     runs: bool = True
     external: str | None = None
     text: str | None = None

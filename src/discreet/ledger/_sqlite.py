@@ -88,7 +88,7 @@ _KEPT: Final = {
     "discreet_answers": "policy, number, record",
 }
 """Columns of format 1, in an order that keeps references whole."""
-_ADDED: Final = {1: "", 2: ", jump, settles", 3: ", jump, settles"}
+_ADDED: Final = {1: "", **dict.fromkeys((2, 3, 4), ", jump, settles")}
 """Columns that the lines of each earlier format have besides."""
 
 

@@ -25,10 +25,11 @@ EVERYTHING: Final = "*"
 
 CURRENCIES: Final = ("epsilon", "delta", "rho", "rho_delta")
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Version of the format: 2 seals outcomes; 3 knows other policies of one budget, losses from
 elsewhere, and at most so many names; 4 binds keys to what they were answered with, and keeps
-a route of payment closed, the units that guests agreed to, and the owner's word on sources."""
+a route of payment closed, the units that guests agreed to, and the owner's word on sources; 5
+knows what is released once, whatever it costs and in whatever period."""
 
 NAMES: Final = 256
 """Analysts whose spending is kept apart; made-up names must not make every line longer."""

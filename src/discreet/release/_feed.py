@@ -11,13 +11,22 @@ by chance, question by question; which rows are kept would change from tick to t
 person could enter every tick with a new row. That has no useful bound, and is refused.
 
 The price of the whole stream is debited with its first tick; further ticks cost the policy's
-least price, because nothing is free. A tick is named by what the stream is and by its number,
-so that a stored tick is given again, and one that was killed is finished under its own debit.
+least price, because nothing is free.
+
+*Claim.* What is released under one name costs no more than its first tick has paid. *Proof.* The
+name holds the terms of the stream, the question, the policy, the data and the analyst. A feed
+counts its own ticks, and has none before its first one is paid for or stored under that
+name. The ledger releases what has a tick's name at most once (``once``), whatever it costs
+by then and in whatever period: a stored tick is given again, and one that was killed is
+finished under its own debit. So each tick of a name has one set of integers, which is what the
+price is for. Where an older backup was restored, ticks may be lost that were seen: the name
+counts such restores, so the stream that follows is a new one, with a price of its own. ∎
 The ledger holds released integers alone: the counts are read from the table.
 """
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
 from fractions import Fraction
@@ -28,8 +37,9 @@ import numpy as np
 from discreet import _canonical, frame
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.curator import Job, execute, travel
+from discreet.curator import Job, asker, execute, travel
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
+from discreet.ledger import RESTORED
 from discreet.mechanisms import Interval
 from discreet.plan import (
     Aggregate,
@@ -66,16 +76,20 @@ class Feed:
         step: Fraction,
         moves: Sensitivity,
     ) -> None:
-        self.stream = stream
+        self._stream = copy.deepcopy(stream)  # the caller's own goes on, or is changed, without us
         self._curator, self._aggregate, self._moves = curator, aggregate, moves
         self._first, self._width, self._step = first, width, float(step)
         self._table = private_tables(aggregate.relation)[0].name
-        terms = {**stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width}
+        entries = curator.ledger.entries
+        terms = {
+            **stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width,
+            "asked": asker(curator), "lost": sum(e.plan == RESTORED for e in entries),
+        }  # fmt: skip
         self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
             int(entry.plan.rsplit(" ", 1)[1])
-            for entry in curator.ledger.entries
-            if entry.plan.startswith(f"{self._name} tick ")
+            for entry in entries
+            if entry.once and entry.plan.startswith(f"{self._name} tick ")
         ]
         # what was paid for before is there again, for nothing
         for _ in range(max(ticks, default=-1) + 1):
@@ -84,16 +98,16 @@ class Feed:
     @property
     def now(self) -> int:
         """Number of ticks so far."""
-        return self.stream.now
+        return self._stream.now
 
     @property
     def total(self) -> float:
         """The estimated sum so far."""
-        return self.stream.total * self._step
+        return self._stream.total * self._step
 
     def tick(self) -> float:
         """Release the next tick and return the estimated sum so far."""
-        t, stream = self.now, self.stream
+        t, stream = self.now, self._stream
         if t >= stream.horizon:
             raise ParameterError(
                 f"the price covers {stream.horizon} ticks and they are over",
@@ -113,6 +127,7 @@ class Feed:
             unit=None,
             tables=(self._table,),
             run=run,
+            once=True,
         )
         stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
         if stored.get("tick") != t:
@@ -123,18 +138,18 @@ class Feed:
     def until(self, when: Any) -> float:
         """Release every tick that has ended before this day (or number), the missed ones too."""
         last = (_code(when) - self._first) // self._width
-        while self.now < min(last, self.stream.horizon):
+        while self.now < min(last, self._stream.horizon):
             self.tick()
         return self.total
 
     def interval(self, confidence: Number = 0.95) -> Interval:
         """Return an interval for the sum so far; see :meth:`Stream.interval`."""
-        found = self.stream.interval(confidence)
+        found = self._stream.interval(confidence)
         return Interval(found.low * self._step, found.high * self._step, found.confidence)
 
     def record(self) -> dict[str, Any]:
         """Return what was released, and the public parameters."""
-        return self.stream.record()
+        return self._stream.record()
 
     def _history(self, t: int) -> list[int]:
         """Counts of the ticks up to and with t. PRIVATE."""
@@ -147,7 +162,7 @@ class Feed:
         return counts
 
     def _cost(self) -> Cost:
-        price, loss = self.stream.price, self.stream.loss
+        price, loss = self._stream.price, self._stream.loss
         if price.pure:
             return charge([loss])
         if price.epsilon is not None and price.delta is not None:
@@ -156,7 +171,7 @@ class Feed:
         return charge([loss], (Fraction(p.Zcdp(price.total).epsilon(delta)), delta))
 
     def __repr__(self) -> str:
-        return f"Feed({self._table}, {self.stream!r})"
+        return f"Feed({self._table}, {self._stream!r})"
 
 
 def follow(
