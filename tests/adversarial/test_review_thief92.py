@@ -333,7 +333,7 @@ def test_a_file_that_is_put_in_a_backup_s_way_is_refused(monkeypatch):
         return real(*given)
 
     monkeypatch.setattr(_backup, "_copy", planted)
-    with pytest.raises(errors.LedgerError, match="is there already"):
+    with pytest.raises(errors.LedgerError, match="already exists"):
         backup(book, "x")
     assert Path("x").read_text() == "mine"
     assert sorted(p.name for p in Path().glob("x*")) == ["x"]

@@ -35,7 +35,7 @@ def lose(path, *endings):
 def test_a_backup_is_the_ledger_and_cannot_be_taken_for_it(path, given, book, folder):
     kept = folder / "kept"
     assert ledger.backup(book, kept) == book.verify().lines
-    with pytest.raises(errors.LedgerError, match="is there already"):
+    with pytest.raises(errors.LedgerError, match="already exists"):
         ledger.backup(book, kept)
     with pytest.raises(errors.LedgerError):
         lose(path)

@@ -379,7 +379,7 @@ def test_ledgers_and_backups_are_for_their_owners_eyes():
     assert {Path(f).stat().st_mode & 0o777 for f in (BOOK, "kept", ANCHOR)} == {0o600}
     assert "no folder" in call("ledger", "backup", "nowhere/kept", code=2)["message"]
     call("ledger", "export", "-o", "lines.csv")
-    assert "is there already" in call("ledger", "export", "-o", "lines.csv", code=2)["message"]
+    assert "already exists" in call("ledger", "export", "-o", "lines.csv", code=2)["message"]
 
 
 def test_check_shows_the_budget_on_record():

@@ -331,7 +331,7 @@ def export(where: Where, *, form: str, output: str | None) -> Reply:
     path = Path(output)
     check_writable(path, "the export")
     if path.exists():
-        raise UsageError(f"{output!r} is there already: an export is a new file")
+        raise UsageError(f"{output!r} already exists: an export is a new file")
     write(path, text)
     data["written"] = output
     said = f"wrote {_print.plural(len(rows), 'line')} to {output}"

@@ -96,7 +96,7 @@ def folder_for_demo(keep: Path | None) -> Iterator[Path]:
     """A folder for the clinic; a temporary one leaves nothing behind, not even an anchor."""
     if keep is not None:
         if keep.exists():
-            raise UsageError(f"{str(keep)!r} is there already", hint="--keep a-new-folder")
+            raise UsageError(f"{str(keep)!r} already exists", hint="--keep a-new-folder")
         try:
             keep.mkdir(parents=True)
         except OSError:

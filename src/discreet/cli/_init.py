@@ -77,7 +77,7 @@ def run(
     if path is not None:
         check_writable(path, "the policy")
         if path.exists() and not force:
-            raise UsageError(f"{str(path)!r} is there already", hint="--force, or --output FILE")
+            raise UsageError(f"{str(path)!r} already exists", hint="--force, or --output FILE")
     if interactive:
         for draft in drafts:
             _interview(draft)

@@ -141,7 +141,7 @@ def _loss(price: dict[str, str | None]) -> PrivacyLoss:
     if (epsilon is None) == (rho is None):
         raise UsageError("say the loss: ε (with δ), or ρ", hint="--epsilon 1 --delta 1e-6")
     if not any(decimal(x, "the loss") for x in (epsilon, rho) if x is not None):
-        raise UsageError("a loss of 0 is no loss: nothing to enter", hint="--epsilon 1")
+        raise UsageError("a loss of 0 is no loss: there is nothing to enter", hint="--epsilon 1")
     if rho is not None:
         return privacy.Zcdp(rho, delta or 0)
     assert epsilon is not None

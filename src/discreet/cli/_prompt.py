@@ -103,13 +103,15 @@ class _Session:
         quote = self.curator.preview(text, **self.offer)
         margins = ", ".join(f"{name} {margin}" for name, margin in quote.error().items())
         level = f"{100 * quote.confidence:.4g} %"
-        say(self.console, f"cost {quote.price}; expected error at {level}: {margins}")
+        free = bool(getattr(quote, "stored", False))
+        cost = "free" if free else quote.price
+        say(self.console, f"cost {cost}; expected error at {level}: {margins}")
         say(self.console, quote.left, "dim")
-        if getattr(quote, "stored", False):
+        if free:
             say(self.console, "answered before: free", "dim")
         elif refused := getattr(quote, "refused", None):
             say(self.console, f"would be refused: {refused}", "yellow")
-        if not _yes("Ask and pay? [y/N] "):
+        if not free and not _yes("Ask and pay? [y/N] "):
             return 0
         with working("asking…"):
             answer = self.curator.sql(text, **self.offer)

@@ -98,7 +98,7 @@ def offer_tools(where: Where, cap: str) -> Reply:
 
 def _there(home: Path) -> Home:
     if not home.is_dir():
-        raise UsageError(f"there is no service's folder {str(home)!r}", hint="--home FOLDER")
+        raise UsageError(f"there is no folder of a service at {str(home)!r}", hint="--home FOLDER")
     return Home(home)
 
 

@@ -46,12 +46,13 @@ def chosen(
         return query, offer, ()
     if limits != "auto":
         raise ParameterError(
-            f"limits are the policy's, or chosen, not {limits!r}", hint=Hint("limits", "auto")
+            f"limits= takes 'auto', or nothing for the policy's own, not {limits!r}",
+            hint=Hint("limits", "auto"),
         )
     paid = {n: v for n in ("epsilon", "rho") if (v := getattr(offer, n)) is not None}
     if not paid:
         raise ParameterError(
-            "a limit is chosen at a price: say what all may cost, not within=",
+            "choosing a limit costs something: state the price of the whole question, not within=",
             hint=Hint("epsilon", "0.5"),
         )
     ((currency, price),) = paid.items()

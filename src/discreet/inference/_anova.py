@@ -63,7 +63,7 @@ def anova_test(
     """
     found = _groups(groups, column)
     if len(found) < 2:
-        raise ParameterError("an analysis of variance compares two groups at least")
+        raise ParameterError("an analysis of variance compares at least two groups")
     parts = [part for g in found for part in (g.count, g.first, g.second)]
     shared([g.count for g in found])
     sampled(*(g.count for g in found), across=True)

@@ -145,7 +145,7 @@ def chisquare_independence(
     item, z = read_table(table, shape, **description)
     if min(z.shape) < 2:
         raise ParameterError(
-            f"a table needs two rows and two columns at least, got shape {z.shape}",
+            f"a table needs at least two rows and two columns, got shape {z.shape}",
             hint=Hint("shape", (2, 3)),
         )
     size = _size(n, item, z)

@@ -87,7 +87,7 @@ def kruskal_test(
     item, z = read_table(table, shape, **description)
     if min(z.shape) < 2:
         raise ParameterError(
-            f"ranks of groups need two groups and two values at least, got shape {z.shape}",
+            f"ranks of groups need at least two groups and two values, got shape {z.shape}",
             hint=Hint("shape", (3, 10)),
         )
     sizes, variance = z.sum(axis=1), item.noise.variance

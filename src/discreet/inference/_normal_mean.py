@@ -172,7 +172,7 @@ def _sample(values: Any) -> Floats:
     except (TypeError, ValueError):
         raise ParameterError("values must be numbers") from None
     if x.size < 4:
-        raise ParameterError(f"four values at least, got {x.size}")
+        raise ParameterError(f"at least four values are needed, got {x.size}")
     # total in every record: whether the call fails must not depend on private values
     return np.clip(np.nan_to_num(x, nan=0.0), -1e150, 1e150)
 

@@ -452,7 +452,7 @@ def rank_test(
     """
     a, b = _private(x), np.sort(_private(y))
     if min(a.size, b.size) < 2:
-        raise ParameterError("each group needs two values at least")
+        raise ParameterError("each group needs at least two values")
     below, above = np.searchsorted(b, a, "left"), b.size - np.searchsorted(b, a, "right")
     source = generator(rng)
     variance = a.size * b.size * (a.size + b.size + 1) / 3
@@ -488,7 +488,7 @@ def signed_rank_test(
     """
     first, second = _private(before), _private(after)
     if first.size != second.size or first.size < 2:
-        raise ParameterError("pairs need as many values before as after, two at least")
+        raise ParameterError("pairs need as many values before as after, and at least two")
     d = np.nan_to_num(second - first)
     d = np.sort(d)
     more = d.size - np.searchsorted(d, -d, "right")

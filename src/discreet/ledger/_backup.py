@@ -101,7 +101,7 @@ def backup(ledger: ChainedLedger, to: str | os.PathLike[str]) -> int:
 
 
 def _there(where: str) -> LedgerError:
-    return LedgerError(f"{where!r} is there already: a backup is a new file")
+    return LedgerError(f"{where!r} already exists: a backup is a new file")
 
 
 def restore(

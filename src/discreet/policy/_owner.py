@@ -93,7 +93,7 @@ def _linked(tables: Mapping[str, Table], name: str, below: tuple[str, ...]) -> T
         return table
     subject, where = f"table {quote(name)}", ("tables", name, "owner")
     if name in below or len(below) >= LONGEST:
-        raise refusal(f"{subject}: its owners go round, or are more than {LONGEST}", *where)
+        raise refusal(f"{subject}: its chain of owners is a loop, or longer than {LONGEST}", *where)
     if table.owner.name not in tables:
         message = f"{subject}: its owner {quote(table.owner.name)} is no table"
         near = nearest(table.owner.name, tables) or "visits"
@@ -108,6 +108,6 @@ def _linked(tables: Mapping[str, Table], name: str, below: tuple[str, ...]) -> T
         raise refusal(f"{subject}: {owner} does not say which column its rows are named by",
                       *where, hint=f'key = "{column}" in [tables.{above.name}]')  # fmt: skip
     if above.unit in table.columns:
-        raise refusal(f"{subject} has a column {quote(above.unit)}, and so is the unit called: "
-                      "let it be the unit", *where, hint=f'unit = "{above.unit}"')  # fmt: skip
+        message = f"{subject} has a column {quote(above.unit)}, the owner's unit: make it the unit"
+        raise refusal(message, *where, hint=f'unit = "{above.unit}"')
     return replace(table, owner=Owner(above, column), unit=above.unit, neighbours=above.neighbours)

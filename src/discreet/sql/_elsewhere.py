@@ -46,17 +46,17 @@ def tested(select: Select, scope: Scope, node: exp.In | exp.Exists, *, wanted: b
     if (table := _public_table(query, select.policy)) is not None:
         return _listed(select, scope, node, table, wanted=wanted)
     if not isinstance(column, exp.Column):
-        raise refuse("IN of a subquery on other than the unit", hint)
+        raise refuse("IN (SELECT …) on anything but the unit", hint)
     other = select.rows_of(query, "subquery")
     theirs = list(other.sources[0].columns.values())
     alias = identifier(column.args.get("table"))
     if scope.is_unit(column.name, alias):
         if theirs:
-            raise refuse("IN of a subquery that selects other than the unit", hint)
+            raise refuse("IN (SELECT …) that selects anything but the unit", hint)
         return scope.having(other, where=wanted)
     mine = scope.column(column.name, alias)
     if not theirs or not same_rows(scope, mine, other, theirs[0]):
-        raise refuse("IN of a subquery on other than the unit", hint)
+        raise refuse("IN (SELECT …) on anything but the unit", hint)
     assert isinstance(mine, expr.Column)
     assert isinstance(theirs[0], expr.Column)
     if not wanted:  # a row without a key is in no list, nor is it known not to be
@@ -71,7 +71,7 @@ def _listed(select: Select, scope: Scope, node: exp.In, table: pol.Table, *, wan
     item, where = query.expressions[0].unalias(), query.args.get("where")
     column = Scope.of(table).column(item.name) if isinstance(item, exp.Column) else None
     if not isinstance(column, expr.Column):
-        raise refuse("IN of other than a column of a public table")
+        raise refuse("IN (SELECT …) of anything but a column of a public table")
     mine = Rows(scope).expr(node.this, "IN")
     # what the policy lists is what the column may hold, not what the table's rows say
     if wanted and select.fanout_of(table.name, (column.name,)) <= 1:

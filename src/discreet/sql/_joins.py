@@ -269,7 +269,7 @@ def _pair(
     if all(units):
         return None
     if any(units):
-        raise UnsupportedQueryError("the unit is equated with another column")
+        raise UnsupportedQueryError("the join compares the unit with another column")
     return _column(scope, ours), _column(other, theirs)
 
 

@@ -35,7 +35,7 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
         raise QueryError(f"{name} needs an order", hint=f"{name}(…) OVER (ORDER BY COUNT(*) DESC)")
     keys = tuple(outputs.lower(n) for n in node.args.get("partition_by") or ())
     if not all(isinstance(key, KeyValue) for key in keys):
-        raise refuse("PARTITION BY other than keys of GROUP BY", _EXAMPLE)
+        raise refuse("PARTITION BY anything but the keys of GROUP BY", _EXAMPLE)
     rows = _frame(node.args.get("spec"))
     if name in ("MIN", "MAX") and rows is not None and rows[0] is not None:
         raise refuse(f"{name} over a frame that moves", f"{name}(…) OVER (ORDER BY …)")

@@ -36,7 +36,7 @@ def _set(node: exp.SetOperation) -> exp.Select:
     left, right = one_select(node.this), one_select(node.expression)
     items = [s.expressions[0].unalias() for s in (left, right) if len(s.expressions) == 1]
     if len(items) != 2 or not all(isinstance(i, exp.Column) for i in items):
-        raise refuse(f"{label(node)} of other than one column, the unit,", _EXAMPLE)
+        raise refuse(f"{label(node)} of anything but the unit column", _EXAMPLE)
     left = left.copy()
     if isinstance(node, exp.Union):
         _either(left, right)

@@ -184,7 +184,7 @@ class Rows:
         only(node, "this", "expression", "negate")
         pattern = self.lower(node.expression)
         if not isinstance(pattern, Word):
-            raise QueryError("a regular expression stands in quotes", hint="city ~ '^B'")
+            raise QueryError("a regular expression is written in quotes", hint="city ~ '^B'")
         flags = "i" if isinstance(node, exp.RegexpILike) else ""
         test = words.regexp(self.lower(node.this), pattern.text, flags)
         return build.negate(test) if node.args.get("negate") else test

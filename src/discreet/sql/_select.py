@@ -557,7 +557,7 @@ def limit_of(node: exp.Expr | None) -> int | None:
     value = node.expression
     text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
     if not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise QueryError("LIMIT takes a whole number from 1", hint="LIMIT 10")
+        raise QueryError("LIMIT takes a whole number of at least 1", hint="LIMIT 10")
     return int(text)
 
 

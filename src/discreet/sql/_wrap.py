@@ -165,7 +165,7 @@ def _set_order(
 ) -> None:
     outer = {c: root.args.get(c) for c in ("order", "limit")}
     if merged.args.get("limit") and (folded or any(outer.values()) or root.args.get("where")):
-        raise QueryError("LIMIT stands in the outer SELECT", hint="ORDER BY 2 DESC LIMIT 10")
+        raise QueryError("LIMIT belongs in the outer SELECT", hint="ORDER BY 2 DESC LIMIT 10")
     if folded:
         # one row for all rows of the answer
         merged.set("order", None)
