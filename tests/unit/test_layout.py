@@ -26,6 +26,7 @@ ROAD = (
     "_text",
     "_log",
     "_lazy",
+    "_recent",
     "_print",
     "verify",
     "noise",

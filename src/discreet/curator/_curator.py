@@ -12,6 +12,7 @@ from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
 from discreet._exact import Number, show
+from discreet._recent import Recent
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
 from discreet.curator import _auto, _room, _stored, _united
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     from discreet.inference import ErrorEstimate
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
-
-
-_REMEMBERED = 32
-"""Lowered questions that are kept, each with its proof done."""
 
 
 class Curator(Fits):
@@ -89,7 +86,8 @@ class Curator(Fits):
         # without a lasting label of the data, answers are reused by this handle alone
         self._source = uuid.uuid4().hex if source is None else source
         self._names = (policy.identity, policy.fingerprint)
-        self._known: dict[Query, Lowered] = {}
+        self._texts: Recent[str, Parsed | front.United] = Recent()
+        self._known: Recent[Query, Lowered] = Recent()  # each with its proof done
 
     # -- asking -------------------------------------------------------------------
 
@@ -434,9 +432,15 @@ class Curator(Fits):
 
     def _read(self, question: str | frame.Table) -> Parsed | front.United:
         """Read what may be several questions with UNION ALL between them."""
-        if isinstance(question, str) and not self._closed:
-            return front.parse_any(question, self._complete, public_fanout=self._fanout)
-        return self._question(question)
+        if not isinstance(question, str) or self._closed:
+            return self._question(question)
+        plain = type(question) is str  # others may compare as they like
+        known = self._texts.get(question) if plain else None
+        if known is None:
+            known = front.parse_any(question, self._complete, public_fanout=self._fanout)
+            if plain:
+                self._texts.put(question, known)
+        return known
 
     def _question(self, question: str | frame.Table) -> Parsed:
         """Read SQL text or a fluent question under this curator's own policy.
@@ -446,7 +450,10 @@ class Curator(Fits):
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(question, self._complete, public_fanout=self._fanout)
+            found = self._read(question)
+            if isinstance(found, front.Parsed):
+                return found
+            return front.parse(question, self._complete)  # says that one SELECT is asked here
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self._complete, self._fanout)
@@ -494,9 +501,7 @@ class Curator(Fits):
         if known is None:
             known = lower(query)
             check_statements(self._engine, known)
-            recent = list(self._known.items())[1 - _REMEMBERED :]
-            # a new mapping, so that threads never see one that changes
-            self._known = dict([*recent, (query, known)])
+            self._known.put(query, known)
         return known
 
     def _run(

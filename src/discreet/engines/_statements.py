@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from discreet import policy as pol
+from discreet._recent import Recent
 from discreet.engines._dialect import Dialect
 from discreet.engines._physical import Found, check
 from discreet.engines._protocol import Fanouts, conceal_errors
@@ -17,9 +18,6 @@ from discreet.engines._render import Source, render, render_fanout, render_value
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, JoinPublic, Salt, Scan
 from discreet.verify import Proof, Table, fill, prove
-
-_REMEMBERED = 32
-"""Statements kept with their proofs, by the whole plan that they were written from."""
 
 
 class Statements:
@@ -36,7 +34,8 @@ class Statements:
     _policy: pol.Policy
     _sources: Mapping[str, Source]
     _cleanup: Callable[[], Any]
-    _known: dict[tuple[Aggregate, object], tuple[str, Proof]]
+    _known: Recent[tuple[Aggregate, object], tuple[str, Proof]]
+    """Statements with their proofs, by the whole plan that they were written from."""
     _fanouts: Fanouts
 
     @property
@@ -62,7 +61,7 @@ class Statements:
         self.catalog = {
             s.table: _held(policy.tables[n], self._sources) for n, s in self._sources.items()
         }
-        self._known = {}
+        self._known = Recent()
         self._fanouts = Fanouts(policy, self._measure)
 
     def _read_through(self, name: str, source: Source) -> None:
@@ -120,9 +119,7 @@ class Statements:
                 columns = frozenset(source.columns[right].name for _, right in join.on)
                 fanouts[source.table, columns] = join.fanout
         known = text, prove(text, dialect=self.name, tables=self.catalog, fanouts=fanouts)
-        recent = list(self._known.items())[1 - _REMEMBERED :]
-        # a new mapping, so that threads never see one that changes
-        self._known = dict([*recent, ((aggregate, chunk), known)])
+        self._known.put((aggregate, chunk), known)
         return known
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
