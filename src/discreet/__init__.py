@@ -11,6 +11,7 @@ integer on a public lattice. Submodules load on first use, so that
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import TYPE_CHECKING
 
@@ -103,11 +104,22 @@ _NAMES = {
 
 def __getattr__(name: str) -> object:
     if name in _SUBMODULES:
-        return importlib.import_module(f"discreet.{name}")
+        return _load(name)
     if name in _NAMES:
         module, attribute = _NAMES[name]
-        return getattr(importlib.import_module(f"discreet.{module}"), attribute)
+        return getattr(_load(module), attribute)
     raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+
+
+def _load(name: str) -> object:
+    """Import a package; the search for garbage, which modules are not, would take an eighth."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(f"discreet.{name}")
+    finally:
+        if searching:
+            gc.enable()
 
 
 def load_ipython_extension(shell: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -10,7 +11,9 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """Results of late, by what they follow from; threads may share it.
+    """Results of late, by what they follow from; the oldest make room.
+
+    Threads may share it: they never see a mapping that changes.
 
     Parameters
     ----------
@@ -24,21 +27,27 @@ class Recent(Generic[K, V]):
     (9, 9)
     """
 
-    __slots__ = ("_kept", "_most")
+    __slots__ = ("_known", "_lock", "_most")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 256) -> None:
         self._most = most
-        self._kept: dict[K, V] = {}
+        self._known: dict[K, V] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, key: K, make: Callable[[], V]) -> V:
         """Give what is known about `key`, or work it out."""
-        kept = self._kept
-        if key not in kept:
-            # a new mapping, so that threads never see one that changes
-            self._kept = dict([*list(kept.items())[1 - self._most :], (key, made := make())])
-            return made
-        return kept[key]
+        known = self._known
+        if key in known:
+            return known[key]
+        made = make()
+        with self._lock:
+            more = self._known.copy()  # hashes nothing again
+            more[key] = made
+            if len(more) > self._most:
+                del more[next(iter(more))]
+            self._known = more
+        return made
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""
-        return self._kept.get(key)
+        return self._known.get(key)

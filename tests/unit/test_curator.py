@@ -309,6 +309,26 @@ def test_a_batch_is_charged_once_and_beats_adding_up():
         batch.sql("SELECT COUNT(*) AS n FROM people")
 
 
+def test_a_text_is_read_once_but_one_that_compares_as_it_likes_each_time(monkeypatch):
+    class Chameleon(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            return True
+
+    asked, read = curator(), []
+    parse = dc.sql.parse_any
+    monkeypatch.setattr(dc.sql, "parse_any", lambda t, *a, **k: read.append(t) or parse(t, *a, **k))
+    for _ in range(3):
+        asked.preview(GROUPED, epsilon=1)
+    assert len(read) == 1
+    for _ in range(2):
+        with pytest.raises(QueryError):
+            asked.preview(Chameleon("SELECT nothing FROM nowhere"), epsilon=1)
+    assert len(read) == 3
+
+
 def test_a_batch_that_raises_costs_nothing():
     asked = curator()
     with pytest.raises(KeyError), asked.batch(epsilon=1) as batch:

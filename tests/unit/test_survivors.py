@@ -12,7 +12,7 @@ from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.noise._compare import log2
 from discreet.plan import JoinUnit, LimitRows, Scan
-from discreet.plan._relation import bounded
+from discreet.plan._joins import bounded
 from discreet.plan._vectors import Box
 
 AGE = [pol.Integer("age", 0, 9)]

@@ -453,7 +453,10 @@ class Curator(Fits):
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            return front.parse(question, self._complete, public_fanout=self._fanout)
+            found = self._read(question)
+            if isinstance(found, front.Parsed):
+                return found
+            return front.parse(question, self._complete)  # says that one SELECT is asked here
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self._complete, self._fanout)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from discreet import policy as pol
+from discreet._recent import Recent
 from discreet.engines._dialect import Dialect, DuckDB, Postgres, Spark
 from discreet.engines._protocol import Engine, Fanouts
 from discreet.engines._render import Source
@@ -74,7 +75,7 @@ class Described(Statements):
         self.places = description.places
         self.unseen = description.unseen
         self._repeats_of = description.repeats
-        self._known = {}
+        self._known = Recent()
         self._fanouts = Fanouts(policy, self._measure)
         self._cleanup = lambda: None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from discreet import policy as pol
+from discreet._recent import Recent
 from discreet.engines._dialect import Dialect
 from discreet.engines._physical import Found, check
 from discreet.engines._protocol import Fanouts, conceal_errors
@@ -17,9 +18,6 @@ from discreet.engines._render import Source, render, render_fanout, render_value
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, JoinPublic, Salt, Scan
 from discreet.verify import Proof, Table, fill, prove
-
-_REMEMBERED = 32
-"""Statements kept with their proofs, by the whole plan that they were written from."""
 
 
 class Statements:
@@ -36,7 +34,8 @@ class Statements:
     _policy: pol.Policy
     _sources: Mapping[str, Source]
     _cleanup: Callable[[], Any]
-    _known: dict[tuple[Aggregate, object], tuple[str, Proof]]
+    _known: Recent[tuple[Aggregate, object], tuple[str, Proof]]
+    """Statements with their proofs, by the whole plan that they were written from."""
     _fanouts: Fanouts
 
     @property
@@ -62,7 +61,7 @@ class Statements:
         self.catalog = {
             s.table: _held(policy.tables[n], self._sources) for n, s in self._sources.items()
         }
-        self._known = {}
+        self._known = Recent()
         self._fanouts = Fanouts(policy, self._measure)
 
     def _read_through(self, name: str, source: Source) -> None:
@@ -109,9 +108,9 @@ class Statements:
     def _proved(
         self, aggregate: Aggregate, chunk: tuple[int, int] | None = None
     ) -> tuple[str, Proof]:
-        known = self._known.get((aggregate, chunk))
-        if known is not None:
-            return known
+        return self._known((aggregate, chunk), lambda: self._prove(aggregate, chunk))
+
+    def _prove(self, aggregate: Aggregate, chunk: tuple[int, int] | None) -> tuple[str, Proof]:
         text = render(self._dialect, self._sources, aggregate, chunk)
         fanouts = {}
         for join in aggregate.relation.nodes:
@@ -119,11 +118,7 @@ class Statements:
                 source = self._sources[join.public.table.name]
                 columns = frozenset(source.columns[right].name for _, right in join.on)
                 fanouts[source.table, columns] = join.fanout
-        known = text, prove(text, dialect=self.name, tables=self.catalog, fanouts=fanouts)
-        recent = list(self._known.items())[1 - _REMEMBERED :]
-        # a new mapping, so that threads never see one that changes
-        self._known = dict([*recent, ((aggregate, chunk), known)])
-        return known
+        return text, prove(text, dialect=self.name, tables=self.catalog, fanouts=fanouts)
 
     def fanout(self, public: Scan, columns: tuple[str, ...]) -> int:
         """Return how many rows of a public table share one value of `columns`, at most."""

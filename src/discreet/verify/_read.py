@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
 
 PRIME: Final = 2**31 - 1
@@ -145,7 +146,8 @@ def fill(sql: str, values: Numbers, dialect: str = "duckdb") -> str:
     return "".join([*written, sql[end:]])
 
 
-def _scan(sql: str, dialect: str) -> list[tuple[str, str, int, int]]:
+@lru_cache(64)  # a statement is scanned to be proved and each time that it is filled
+def _scan(sql: str, dialect: str) -> tuple[tuple[str, str, int, int], ...]:
     out, last, operator = [], 0, False
     for found in (_SPARK if dialect == "spark" else _STANDARD).finditer(sql):
         kind = found.lastgroup
@@ -161,7 +163,7 @@ def _scan(sql: str, dialect: str) -> list[tuple[str, str, int, int]]:
         out.append((kind, text, start, end))
     if sql[last:].strip(" \n"):
         raise Unproven("a character outside the language")
-    return out
+    return tuple(out)
 
 
 class _Reader:
