@@ -15,22 +15,22 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
 import tomllib
-import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from mutants._change import Mutant, compiles, mutants_of
+from mutants._suite import OPTIONS, Suite
 
 ROOT = Path(__file__).parent.parent
 HOME = Path(os.environ.get("MUTANTS_HOME", ROOT / ".mutants"))
@@ -41,27 +41,30 @@ PARTS = ("src", "tests", "docs", "examples", "benchmarks", "conftest.py", "pypro
 CRITICAL = {
     "sensitivities": ("plan/_stability.py", "plan/_relation.py", "plan/_vectors.py",
                       "plan/_trees.py", "plan/_picks.py", "mechanisms/_lattice.py",
-                      "mechanisms/_linear.py", "mechanisms/_additive.py"),
+                      "mechanisms/_linear.py", "mechanisms/_additive.py", "plan/_disjoint.py",
+                      "plan/_joint.py", "plan/_per_unit.py"),
     "limits": ("plan/_assemble.py", "engines/_ranking.py", "verify/_limits.py",
-               "verify/_readings.py"),
+               "verify/_readings.py", "plan/_joins.py"),
     "pricing": ("plan/_price.py", "plan/_parts.py", "curator/_batch.py", "privacy/_calibrate.py"),
     "composition": ("privacy/_compose.py", "privacy/_combine.py", "privacy/_filters.py",
-                    "privacy/_account.py", "privacy/_convert.py"),
+                    "privacy/_account.py", "privacy/_convert.py", "privacy/_pld.py",
+                    "privacy/_kov.py", "privacy/_additive.py", "privacy/_sampling.py",
+                    "privacy/_losses.py", "privacy/_pair.py"),
     "admission": ("ledger/_budget.py", "ledger/_state.py", "ledger/_ledger.py",
                   "curator/_road.py"),
-    "settling": ("ledger/_outcomes.py", "ledger/_turn.py", "ledger/_store.py"),
-    "thresholds": ("privacy/_keys.py", "mechanisms/_thresholds.py"),
+    "settling": ("ledger/_outcomes.py", "ledger/_turn.py", "ledger/_store.py", "ledger/_group.py"),
+    "thresholds": ("privacy/_keys.py", "mechanisms/_thresholds.py", "plan/_keys.py"),
     "samplers": ("noise/_cells.py", "noise/_compare.py", "noise/_laws.py", "noise/_uniform.py",
                  "noise/_flips.py", "noise/_entropy.py", "mechanisms/_noisy_max.py",
                  "mechanisms/_exponential.py", "mechanisms/_sparse_vector.py",
-                 "mechanisms/_refine.py", "mechanisms/_median.py"),
+                 "mechanisms/_refine.py", "mechanisms/_median.py",
+                 "mechanisms/_randomized_response.py", "mechanisms/_orders.py"),
 }  # fmt: skip
-FILES = tuple(
-    f for files in CRITICAL.values() for f in files if (ROOT / "src/discreet" / f).exists()
-)
+FILES = tuple(f for files in CRITICAL.values() for f in files)
 
-_NEAR, _ALL = 15.0, 180.0
-"""Seconds of tests that a mutant meets: first the ones nearest to it, then the others."""
+_NO_FUNCTION = 77
+_MOST = 60.0
+"""Seconds of tests that a mutant meets at most, the nearest first."""
 
 
 # -- the tree and the map -------------------------------------------------------------
@@ -83,137 +86,67 @@ def refresh() -> None:
             shutil.copy2(source, target)
 
 
-def environment() -> dict[str, str]:
-    """Environment of a test run in the tree."""
-    more = {
-        "PYTHONPATH": str(TREE / "src"), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
-        "MUTANTS_MAP": str(MAP), "MUTANTS_FILES": ":".join(FILES),
-    }  # fmt: skip
-    return os.environ | more
+def charted() -> dict[str, Any]:
+    """Map of which tests enter which function, and their seconds (−1: too slow, or failing)."""
+    return json.loads(MAP.read_text("utf-8")) if MAP.exists() else {"seconds": {}, "tests": {}}
 
 
-def chart(tests: Sequence[str]) -> None:
-    """Run the tests once without any fault and write down who enters what."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not long", "-p", "mutants._cover",
-               "-p", "no:cacheprovider", "--tb=no", *(tests or ("tests",))]  # fmt: skip
-    subprocess.run(
-        command, cwd=TREE, env=environment() | {"PYTHONPATH": f"{TREE}/src:{ROOT}"}, check=False
-    )
+def chart(suite: Suite) -> None:
+    """Run tests that the map does not have, without any fault, and write down what they enter."""
+    known = charted()
+    new = [name for name in suite.items if name not in known["seconds"]]
+    if not new:
+        return
+
+    def keep(test: str, functions: list[str], seconds: float) -> None:
+        known["seconds"][test] = seconds
+        for function in functions:
+            known["tests"][function] = sorted({*known["tests"].get(function, ()), test})
+        if len(known["seconds"]) % 200 == 0 or test == new[-1]:
+            MAP.write_text(json.dumps(known), "utf-8")
+
+    code, words = suite.forked(lambda: suite.traced(new, frozenset(FILES), keep), 10 * 3600)
+    if code != 0:
+        sys.exit(f"the map could not be made: {words}")
 
 
 # -- one mutant -----------------------------------------------------------------------
 
 
-def covering(known: dict[str, dict[str, object]], mutant: Mutant) -> list[tuple[str, float]]:
+def covering(known: dict[str, Any], mutant: Mutant) -> list[tuple[str, float]]:
     """Tests that enter the mutant's function, the nearest first."""
     seconds, tests = known["seconds"], known["tests"]
     breadth = known["breadth"]
     exact = tests.get(f"{mutant.file}|{mutant.function}")
     if exact is None:  # code of a module or class runs when it is imported
-        inside = mutant.function.removeprefix("<module>")
-        head = f"{mutant.file}|{inside}"
+        head = f"{mutant.file}|"
         exact = sorted({t for f, listed in tests.items() if f.startswith(head) for t in listed})
     timed = [(t, seconds[t]) for t in exact if seconds.get(t, -1) >= 0]
     return sorted(timed, key=lambda pair: (pair[1] + 0.02) * breadth[pair[0]])
 
 
-def batches(tests: list[tuple[str, float]]) -> Iterator[tuple[list[str], float]]:
-    """First the tests nearest to the fault, of few files; then the others, up to a limit."""
-    near: list[tuple[str, float]] = []
-    files: set[str] = set()
+def judge(suite: Suite, mutant: Mutant, known: dict[str, Any]) -> tuple[str, str]:
+    """Plant a fault and run the tests that enter it."""
+    tests, total = covering(known, mutant), 0.0
+    names = []
     for test, took in tests:
-        file = test.partition("::")[0]
-        if (file in files or len(files) < 3) and sum(t for _, t in near) + took <= _NEAR:
-            files.add(file)
-            near.append((test, took))
-    chosen = {t for t, _ in near}
-    rest, total = [], 0.0
-    for test, took in tests:
-        if test not in chosen and total + took <= _ALL:
-            rest.append((test, took))
-            total += took
-    for batch in (near, rest):
-        if batch:
-            yield [t for t, _ in batch], sum(t for _, t in batch)
-
-
-def judge(mutant: Mutant, known: dict[str, dict[str, object]]) -> tuple[str, str]:
-    """Plant a fault, run the tests that enter it, take the fault out again."""
-    tests = covering(known, mutant)
-    if not tests:
+        if test in suite.items and (total := total + took) <= _MOST:
+            names.append(test)
+    if not names:
         return "survived", "no test enters this function"
     path = TREE / "src/discreet" / mutant.file
-    original, when = path.read_text("utf-8"), path.stat()
-    path.write_text(mutant.apply(original), "utf-8")
-    try:
-        ran = 0
-        for batch, seconds in batches(tests):
-            ran += len(batch)
-            code, words = run(batch, 60 + 8 * seconds)
-            if code is None:
-                return "killed", "time ran out"
-            if code in (1, 2):  # a test failed, or could not even be imported
-                return "killed", words
-            if code != 0:
-                sys.exit(f"pytest itself failed ({code}): {words}")
-        return "survived", f"{ran} of {len(tests)} tests that enter the function"
-    finally:
-        path.write_text(original, "utf-8")
-        os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))
 
+    def job() -> int:
+        return suite.run(names) if suite.plant(mutant, path) else _NO_FUNCTION
 
-def run(tests: list[str], limit: float) -> tuple[int | None, str]:
-    """Run tests in a fork that has the heavy libraries loaded; None when time runs out."""
-    log = HOME / "log.txt"
-    child = os.fork()
-    if child == 0:
-        _child(tests, log)
-    ends = time.monotonic() + limit
-    while time.monotonic() < ends:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status), _first_failure(log)
-        time.sleep(0.05)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None, ""
-
-
-def _child(tests: list[str], log: Path) -> None:
-    os.setsid()
-    with log.open("wb") as out:
-        os.dup2(out.fileno(), 1)
-        os.dup2(out.fileno(), 2)
-    os.chdir(TREE)
-    os.environ.update(environment())
-    sys.dont_write_bytecode = True  # the map's run has cached what is not changed
-    sys.path[:] = [str(TREE / "src"), *(p for p in sys.path if p not in ("", str(ROOT)))]
-    code = 70
-    try:
-        import pytest  # noqa: PLC0415 - loaded by the parent, named here
-
-        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "--no-header"]
-        code = int(pytest.main([*options, *tests]))
-    except BaseException:  # noqa: BLE001 - a child must not go on as its parent
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
-
-
-def _first_failure(log: Path) -> str:
-    lines = log.read_text("utf-8", errors="replace").splitlines()
-    found = [x for x in lines if x.startswith(("FAILED", "ERROR"))]
-    return found[0].split(" - ")[0] if found else (lines[-1] if lines else "died")
-
-
-def preload() -> None:
-    """Load what is slow to load and not ours, once for all forks."""
-    # not hypothesis: pytest rewrites its plugins when it loads them
-    for name in ("cryptography.hazmat.primitives.ciphers", "duckdb", "numpy", "psycopg", "pytest",
-                 "pyarrow.compute", "rich.progress", "scipy.optimize", "scipy.sparse",
-                 "scipy.special", "sqlglot", "typer"):  # fmt: skip
-        importlib.import_module(name)
+    code, words = suite.forked(job, 30 + 5 * min(total, _MOST))
+    if code == _NO_FUNCTION:
+        code, words = suite.alone(mutant, names[:200], min(total, _MOST))
+    if code is None:
+        return "killed", "time ran out"
+    if code == 0:
+        return "survived", f"{len(names)} of {len(tests)} tests that enter the function"
+    return "killed", words
 
 
 # -- many -----------------------------------------------------------------------------
@@ -237,9 +170,8 @@ def chosen(modules: Sequence[str], count: int | None, seed: int) -> list[Mutant]
     """Draw a sample: the same for the same modules, count, seed and sources."""
     files = [f for f in FILES if not modules or any(f.startswith(m) for m in modules)]
     every = [m for f in files for m in mutants_of(ROOT / "src/discreet", f)]
-    drawn = (
-        every if count is None or count >= len(every) else random.Random(seed).sample(every, count)
-    )
+    random.Random(seed).shuffle(every)  # so that a smaller sample is the beginning of a larger one
+    drawn = every if count is None else every[:count]
     texts = {f: (ROOT / "src/discreet" / f).read_text("utf-8") for f in files}
     return [m for m in drawn if compiles(m, texts[m.file])]
 
@@ -278,33 +210,47 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="judge survivors anew")
     parser.add_argument("--survivors", action="store_true", help="only say what is known")
-    parser.add_argument("--map", nargs="*", metavar="TESTS", help="only (re)make the map")
+    parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
+    parser.add_argument("--tests", nargs="*", default=["tests"], help="files or folders of tests")
     given = parser.parse_args()
     HOME.mkdir(exist_ok=True)
     sample = chosen(given.modules, None if given.all else given.count, given.seed)
     if given.survivors:
         return report(sample)
     refresh()
-    if given.map is not None or not MAP.exists():
-        chart(given.map or ())
-        if given.map is not None:
-            return 0
-    known, before = json.loads(MAP.read_text("utf-8")), verdicts()
+    if given.map:
+        MAP.unlink(missing_ok=True)
+    os.chdir(TREE)
+    os.environ |= {"PYTHONPATH": str(TREE / "src"), "OPENBLAS_NUM_THREADS": "1",
+                   "OMP_NUM_THREADS": "1"}  # fmt: skip
+    sys.path[:] = [str(TREE / "src"), *(p for p in sys.path if p)]
+
+    def work(suite: Suite) -> None:
+        chart(suite)
+        judge_all(suite, sample, again=given.again)
+
+    suite = Suite(TREE, HOME / "log.txt", work)
+    if pytest.main([*OPTIONS, f"--basetemp={HOME / 'tmp'}", *given.tests], plugins=[suite]) != 0:
+        return 2
+    return report(sample)
+
+
+def judge_all(suite: Suite, sample: list[Mutant], *, again: bool) -> None:
+    """Judge every mutant that has no verdict yet."""
+    known, before = charted(), verdicts()
     known["breadth"] = Counter(test for listed in known["tests"].values() for test in listed)
-    preload()
     for i, mutant in enumerate(sample, 1):
         old = before.get(mutant.name, {}).get("verdict")
-        if old == "killed" or (old and not given.again):
+        if old == "killed" or (old and not again):
             continue
         began = time.monotonic()
-        verdict, words = judge(mutant, known)
+        verdict, words = judge(suite, mutant, known)
         line = {"name": mutant.name, "file": mutant.file, "digest": digest(mutant.file),
                 "verdict": verdict, "words": words}  # fmt: skip
         with VERDICTS.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")
         took = time.monotonic() - began
         print(f"{i}/{len(sample)} {took:5.1f} s  {verdict}  {mutant}  [{words}]", flush=True)
-    return report(sample)
 
 
 if __name__ == "__main__":
