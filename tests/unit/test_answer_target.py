@@ -264,7 +264,7 @@ def test_what_cannot_be_chosen_or_paid_costs_nothing():
     for who, words, more in (
         (asked, "not within=", {"within": {"n": 3}}),
         (asked, "more than half", {"epsilon": "1e-9"}),
-        (asked, "the policy's, or chosen", {"epsilon": 1, "limits": 3}),
+        (asked, "for the policy's own", {"epsilon": 1, "limits": 3}),
         (one, "no limit to choose", {"epsilon": 1}),
     ):
         with pytest.raises(ParameterError, match=words):
