@@ -256,6 +256,22 @@ def test_the_choice_is_stored_and_free_the_second_time():
     assert asked.sql("SELECT COUNT(*) AS n FROM people", epsilon=1, limits="auto").cached
 
 
+def test_a_preview_prices_the_choice_too():
+    asked = crowd()
+    text = "SELECT COUNT(*) AS n FROM people"
+    quote = asked.preview(text, epsilon=1, limits="auto")
+    assert Fraction(quote.cost["epsilon"]) == 1
+    assert quote.price == "ε 1"
+    assert len(quote.plans) == 2
+    assert "ε 0.2 of it chooses the limit" in repr(quote)
+    # margins are those that the policy's limit has at what is left
+    assert quote.error() == asked.preview(text, epsilon="0.8").error()
+    assert asked.budget.spent["epsilon"] == 0
+    assert asked.preview(text, epsilon=101, limits="auto").refused is not None
+    with pytest.raises(ParameterError, match="the policy's, or chosen"):
+        asked.preview(text, epsilon=1, limits="most")
+
+
 def test_what_cannot_be_chosen_or_paid_costs_nothing():
     asked, one = crowd(), crowd(1)
     text = "SELECT COUNT(*) AS n FROM people"

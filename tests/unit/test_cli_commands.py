@@ -90,6 +90,16 @@ def data(*arguments, code=0, **options):
 # -- asking -----------------------------------------------------------------------------
 
 
+def test_a_limit_is_chosen_on_request():
+    assert (
+        data("preview", COUNT, "-e", "0.5", "--limits", "auto")["result"]["cost"]["epsilon"]
+        == "1/2"
+    )
+    told = data("ask", COUNT, "-e", "0.5", "--limits", "auto")["result"]
+    assert "that limit chosen privately, for ε 0.1 more" in told["covers"]
+    data("ask", COUNT, "-e", "0.5", "--limits", "most", code=2)
+
+
 def test_preview_charges_nothing_and_makes_no_ledger(folder):
     told = data("preview", GROUPED, "-e", "0.5")["result"]
     assert told["cost"]["epsilon"] == "1/2"

@@ -400,3 +400,11 @@ def test_error_of_an_answer_adds_up_the_costs():
 def test_gaussian_answers_have_intervals_too():
     item = inf.noisy(record(law=DiscreteGaussian(4)), "n", {"sex": "F"})
     assert tuple(inf.interval(item)) == (92, 108)
+
+
+def test_a_note_is_part_of_what_a_test_shows():
+    counts = m.geometric([[3, 1], [2, 4]], sensitivity=1, epsilon="0.1")
+    found = inf.chisquare_independence(counts, draws=99)
+    note = found.parameters["note"]
+    assert note in repr(found)
+    assert note in found._repr_html_()

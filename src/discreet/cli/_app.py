@@ -22,6 +22,7 @@ from discreet.cli._options import (
     Epsilon,
     Json,
     LedgerPlace,
+    Limits,
     Output,
     PolicyFile,
     Rho,
@@ -235,6 +236,7 @@ def preview(
     rho: Rho = None,
     within: Within = None,
     confidence: Confidence = "0.95",
+    limits: Limits = None,
     policy: PolicyFile = None,
     source: Source = None,
     ledger: LedgerPlace = None,
@@ -249,7 +251,7 @@ def preview(
     def work() -> Any:
         session = module("_session")
         where = session.Where(policy, source, ledger, analyst)
-        offer = session.offer(epsilon, delta, rho, within, confidence)
+        offer = session.offer(epsilon, delta, rho, within, confidence, limits=limits)
         return module("_ask").preview(where, sql, file, offer, show_sql=show_sql)
 
     deliver("preview", work, as_json=as_json)
@@ -265,6 +267,7 @@ def ask(
     rho: Rho = None,
     within: Within = None,
     confidence: Confidence = "0.95",
+    limits: Limits = None,
     policy: PolicyFile = None,
     source: Source = None,
     ledger: LedgerPlace = None,
@@ -288,7 +291,7 @@ def ask(
     def work() -> Any:
         session = module("_session")
         where = session.Where(policy, source, ledger, analyst)
-        offer = session.offer(epsilon, delta, rho, within, confidence)
+        offer = session.offer(epsilon, delta, rho, within, confidence, limits=limits)
         if sql is None and file is None and not as_json and sys.stdin.isatty():
             return module("_prompt").run(where, offer)
         return module("_ask").ask(

@@ -13,7 +13,14 @@ from discreet.answer import as_data
 from discreet.cli import _answers, _charts
 from discreet.cli._console import heading, say, stderr, verbatim, working
 from discreet.cli._outcome import Reply
-from discreet.cli._session import Where, check_writable, question, whoever, write
+from discreet.cli._session import (
+    Where,
+    check_offer,
+    check_writable,
+    question,
+    whoever,
+    write,
+)
 from discreet.service import Price
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ def preview(
     """Price a question; nothing is charged or run."""
     text = question(sql, file)
     with whoever(where, spend=False) as opened:
+        check_offer(offer, opened)
         quote = opened.preview(text, **offer)
     if isinstance(quote, Price):
         told = quote
@@ -74,6 +82,7 @@ def ask(
     _charts.check_chart(chart)
     check_writable(save, "the record")
     with working("asking…"), whoever(where, spend=True) as opened:
+        check_offer(offer, opened)
         answer = opened.sql(text, **offer, fresh=fresh, key=key)
     level = str(offer["confidence"])
     files = []

@@ -49,6 +49,12 @@ Delta = Annotated[
 Rho = Annotated[
     str | None, typer.Option(metavar="NUMBER", help="Instead of ε: zero-concentrated ρ.")
 ]
+Limits = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto", help="Choose privately how many rows of a unit count, for a fifth of ε."
+    ),
+]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; - is stdout.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,16 +91,32 @@ def offer(
     rho: str | None,
     within: Sequence[str] | None,
     confidence: str,
+    *,
+    limits: str | None = None,
 ) -> dict[str, Any]:
     """Arguments of :meth:`Curator.sql` from what was typed."""
     margins = pairs(within or [], "--within n=25") or None
-    return {
+    given = {
         "epsilon": epsilon,
         "delta": delta,
         "rho": rho,
         "within": margins,
         "confidence": confidence,
     }
+    return given if limits is None else {**given, "limits": limits}
+
+
+def check_offer(offer: Mapping[str, Any], opened: Curator | Remote) -> None:
+    """Refuse what a service does not offer."""
+    if "limits" not in offer:
+        return
+    from discreet.service import Remote  # noqa: PLC0415 - imported when used
+
+    if isinstance(opened, Remote):
+        raise UsageError(
+            "a service keeps the policy's limits: it prices a question before it reads data",
+            hint="OPTIONS(max_rows_contributed=2) in the question, or ask the file itself",
+        )
 
 
 def pairs(given: Sequence[str], example: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ data declared.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +29,7 @@ from discreet._exact import show
 from discreet.curator import _room, _stored
 from discreet.curator._coverage import Coverage, coverage_query
 from discreet.errors import BudgetExceededError, Hint, ParameterError
-from discreet.plan import Ask, Query
+from discreet.plan import Ask, Plan, Query
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -38,12 +38,31 @@ _SHARE: Final = Fraction(1, 5)
 """What the choice gets of the price."""
 
 
-def chosen(
-    curator: Curator, query: Query, offer: Ask, limits: str | None, *, key: str | None, fresh: bool
-) -> tuple[Query, Ask, tuple[str, ...]]:
-    """Buy the histogram; return the question under the limit, what is left to pay, and words."""
+@dataclass(frozen=True)
+class Choice:
+    """What choosing a limit takes, before anything is paid."""
+
+    histogram: Query
+    plan: Plan
+    """Of the histogram."""
+    first: Ask
+    rest: Ask
+    """What is left for the question itself."""
+    currency: str
+    limit: int
+    least: tuple[int, ...]
+    most: tuple[int, ...]
+
+    @property
+    def cost(self) -> Fraction:
+        """Price of the histogram."""
+        return Fraction(getattr(self.plan.cost, self.currency))
+
+
+def priced(curator: Curator, query: Query, offer: Ask, limits: str | None) -> Choice | None:
+    """Price the histogram and what it leaves; None where no limit is to be chosen."""
     if limits is None:
-        return query, offer, ()
+        return None
     if limits != "auto":
         raise ParameterError(
             f"limits= takes 'auto', or nothing for the policy's own, not {limits!r}",
@@ -73,25 +92,36 @@ def chosen(
             "at this price choosing a limit would take more than half of it",
             hint=Hint(currency, show(4 * cost)),
         )
+    rest = replace(offer, **{currency: price - cost})
+    return Choice(histogram, plan, first, rest, currency, limit, least, most)
+
+
+def chosen(
+    curator: Curator, query: Query, offer: Ask, limits: str | None, *, key: str | None, fresh: bool
+) -> tuple[Query, Ask, tuple[str, ...]]:
+    """Buy the histogram; return the question under the limit, what is left to pay, and words."""
+    choice = priced(curator, query, offer, limits)
+    if choice is None:
+        return query, offer, ()
     whole = curator._plan(query, offer)  # noqa: SLF001 - part of it
     refused = _room.would_refuse(curator._balances, whole, offer)  # noqa: SLF001 - part of it
-    job = _stored.job([plan], plan.cost, str)
+    job = _stored.job([choice.plan], choice.plan.cost, str)
     if refused is not None and (fresh or not curator._road.knows(job)):  # noqa: SLF001 - part of it
         raise BudgetExceededError(refused)
-    rest = replace(offer, **{currency: price - cost})
     name = None if key is None else f"{key} (limit)"
-    answer = curator._ask(histogram, first, key=name, fresh=fresh)  # noqa: SLF001 - part of it
-    found = Coverage(answer, limit, least, most)
-    off = 2 / float(price - cost) ** 2 if currency == "epsilon" else 1 / (2 * float(price - cost))
+    answer = curator._ask(choice.histogram, choice.first, key=name, fresh=fresh)  # noqa: SLF001 - part of it
+    found = Coverage(answer, choice.limit, choice.least, choice.most)
+    in_epsilon = choice.currency == "epsilon"
+    left = float(getattr(choice.rest, choice.currency))
+    off = 2 / left**2 if in_epsilon else 1 / (2 * left)
     found = replace(found, limit=best_limit(found, off))
-    symbol = "ε" if currency == "epsilon" else "ρ"
     words = (
-        f"that limit chosen privately, for {symbol} {show(cost)} more: about "
-        f"{found.rows_lost()[0]:.1%} of rows lost, at most {found.units_cut()[2]:.1%} of units "
-        "lose any"
+        f"that limit chosen privately, for {'ε' if in_epsilon else 'ρ'} {show(choice.cost)} more: "
+        f"about {found.rows_lost()[0]:.1%} of rows lost, at most {found.units_cut()[2]:.1%} of "
+        "units lose any"
     )
     limited = replace(query, limits=replace(query.limits, rows=found.limit))
-    return limited, rest, (words,)
+    return limited, choice.rest, (words,)
 
 
 def check_alone(limits: str | None) -> None:

@@ -24,7 +24,18 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError
-from discreet.plan import Ask, Cost, Lowered, Plan, Query, apart, charge, fits, price
+from discreet.plan import (
+    Ask,
+    Cost,
+    Lowered,
+    Plan,
+    Query,
+    apart,
+    charge,
+    fits,
+    price,
+    with_null_groups,
+)
 from discreet.privacy import Neighbours, PrivacyLoss, compose, parallel
 
 if TYPE_CHECKING:
@@ -73,10 +84,13 @@ class Batch:
     If the block raises, nothing is charged and nothing runs.
     """
 
-    def __init__(self, curator: Curator, epsilon: Number, delta: Number | None) -> None:
+    def __init__(
+        self, curator: Curator, epsilon: Number, delta: Number | None, *, nulls: bool = False
+    ) -> None:
         self._curator = curator
         self._epsilon = _exact.epsilon(epsilon)
         self._delta = None if delta is None else _exact.delta(delta)
+        self._nulls = nulls
         self._questions: list[_Question] = []
         self._closed = False
         self.cost: Cost | None = None
@@ -94,7 +108,8 @@ class Batch:
 
     def add(self, query: Query, *, weight: Number = 1) -> Pending:
         """Add a question that has been read."""
-        lowered = self._curator._lowered(query)  # noqa: SLF001 - as above
+        asked = with_null_groups(query) if self._nulls else query
+        lowered = self._curator._lowered(asked)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
         self._questions.append(_Question(lowered, part, Pending()))
         return self._questions[-1].pending
@@ -123,7 +138,8 @@ class Batch:
         """Fit the counts of all questions together, so that margins add up; after the block.
 
         Costs nothing. Every count becomes at least as exact as it was; see
-        :func:`discreet.inference.consistent`.
+        :func:`discreet.inference.consistent`. Rows without a key are in a margin and in none
+        of its cells: where keys may be missing, ``batch(nulls=True)`` lets margins add up.
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 

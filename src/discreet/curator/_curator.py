@@ -154,11 +154,17 @@ class Curator(Fits):
         rho: Number | None = None,
         within: Mapping[str, Number] | None = None,
         confidence: Number = 0.95,
+        limits: Literal["auto"] | None = None,
     ) -> Quote:
-        """Price a query without touching data or budget."""
+        """Price a query without touching data or budget; the parameters are those of :meth:`sql`.
+
+        With ``limits="auto"`` margins are those under the policy's limit: which one will be
+        chosen is not known before it is paid for.
+        """
         parsed = self._read(query)
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         if isinstance(parsed, front.United):
+            _auto.check_alone(limits)
             plans, cost = _united.plans(self, parsed, offer)
             first, *others = (self._quote(plan, offer) for plan in plans)
             return _united.UnionQuote(
@@ -170,7 +176,13 @@ class Curator(Fits):
                 total=cost,
                 others=tuple(others),
             )
-        return self._quote(self._plan(parsed.query, offer), offer)
+        choice = _auto.priced(self, parsed.query, offer, limits)
+        if choice is None:
+            return self._quote(self._plan(parsed.query, offer), offer)
+        # what would be refused is the whole price
+        whole = self._quote(self._plan(parsed.query, offer), offer)
+        quote = self._quote(self._plan(parsed.query, choice.rest), choice.rest)
+        return replace(quote, refused=whole.refused, stored=False, choice=choice.plan)
 
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
@@ -205,13 +217,21 @@ class Curator(Fits):
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, limits, key=key, fresh=fresh)
 
-    def batch(self, epsilon: Number, delta: Number | None = None) -> Batch:
+    def batch(self, epsilon: Number, delta: Number | None = None, *, nulls: bool = False) -> Batch:
         """Collect several questions, compose them tightly, pay once.
 
         The block fixes all questions before anything runs; read the answers
         after it: ``with curator.batch(epsilon=1, delta="1e-6") as b: …``.
+
+        Parameters
+        ----------
+        epsilon, delta
+            What all questions may cost together.
+        nulls
+            Show rows without a key as a group of their own, whose key is NULL, at no further
+            price. Margins add up then, and :meth:`Batch.consistent` makes use of it.
         """
-        return Batch(self, epsilon, delta)
+        return Batch(self, epsilon, delta, nulls=nulls)
 
     def linear(
         self,

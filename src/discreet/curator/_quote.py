@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from discreet._print import number
 from discreet.answer import price
@@ -25,11 +26,13 @@ class Quote:
     """Why the question would be refused now, and what would fit; None: it would be answered."""
     stored: bool = False
     """Whether the same question has been answered: it would be free."""
+    choice: Plan | None = None
+    """What chooses the limit first, with ``limits="auto"``: paid besides."""
 
     @property
     def plans(self) -> tuple[Plan, ...]:
         """What would run."""
-        return (self.plan,)
+        return (self.plan,) if self.choice is None else (self.choice, self.plan)
 
     @property
     def whole(self) -> Cost:
@@ -39,7 +42,12 @@ class Quote:
     @property
     def cost(self) -> dict[str, str]:
         """Price in every currency defined for it."""
-        return self.plan.cost.to_dict()
+        own = self.plan.cost.to_dict()
+        if self.choice is None:
+            return own
+        other = self.choice.cost.to_dict()
+        both = own.keys() & other.keys()
+        return {n: str(Fraction(own[n]) + Fraction(other[n])) for n in own if n in both}
 
     @property
     def price(self) -> str:
@@ -62,6 +70,9 @@ class Quote:
     def warnings(self) -> list[str]:
         """What to know before paying: that the answer would be noise, or mostly so."""
         lowered, said = self.plan.lowered, []
+        if self.choice is not None:
+            paid = price(self.choice.cost.to_dict(), self.left)
+            said.append(f"{paid} of it chooses the limit; errors are those of the policy's")
         tests = [n.condition for n in lowered.query.relation.nodes if isinstance(n, Filter)]
         if any(expr.never(test) for test in tests):
             said.append("the condition excludes every value that the policy allows: all noise")
@@ -79,7 +90,7 @@ class Quote:
 
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
-        cost = "free: answered before" if self.stored else price(plan.cost.to_dict(), self.left)
+        cost = "free: answered before" if self.stored else self.price
         lines = [f"cost    {cost}"]
         if self.refused is not None and not self.stored:
             lines.append(f"        would be refused: {self.refused}")

@@ -4,6 +4,9 @@ Counts of one batch are linear in the counts of the finest cells, the combinatio
 keys' values, and one more value for NULL wherever a key may be. The best linear unbiased
 estimate of every shown count uses all of them (:mod:`._combine`): totals are the sums of
 their parts, and every count is at least as exact as it was.
+
+Where the number of rows is public (neighbours replace a row), the cells add up to it: the
+last cell is that number less all others, and drops out of the fit.
 """
 
 from __future__ import annotations
@@ -36,19 +39,32 @@ class Consistent:
     combined: Combined
     queries: tuple[Floats, ...]
     """For each answer, one row of weights for each of its counts."""
+    public: tuple[Floats, ...] = ()
+    """For each answer, what its counts have without noise, where the number of rows is public."""
 
     def _estimates(self, which: int) -> list[Estimate]:
         return [self.combined.estimate(w) for w in self.queries[which]]
 
+    def _known(self, which: int) -> list[float]:
+        return [0.0] * len(self.queries[which]) if not self.public else self.public[which].tolist()
+
     def to_dicts(self, which: int) -> list[dict[str, Any]]:
         """Rows of one answer, keys as they are and counts fitted."""
-        return self._rows(which, [e.value for e in self._estimates(which)])
+        known = self._known(which)
+        found = self._estimates(which)
+        return self._rows(which, [k + e.value for k, e in zip(known, found, strict=True)])
 
     def interval(self, which: int, confidence: Number = 0.95) -> list[dict[str, Any]]:
         """Rows of one answer with ``(low, high)`` for the exact count."""
         # margins do not depend on what was released, so that one seed serves all
-        found = [e.interval(confidence, rng=0) for e in self._estimates(which)]
-        return self._rows(which, [(i.low, i.high) for i in found])
+        ends: list[tuple[float, float]] = []
+        for known, estimate in zip(self._known(which), self._estimates(which), strict=True):
+            if not estimate.variance:
+                ends.append((known, known))
+                continue
+            found = estimate.interval(confidence, rng=0)
+            ends.append((known + found.low, known + found.high))
+        return self._rows(which, ends)
 
     def _rows(self, which: int, counts: Sequence[Any]) -> list[dict[str, Any]]:
         record = self.answers[which].full_record
@@ -86,11 +102,22 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
     cells = list(product(*domains.values()))
     places = {name: i for i, name in enumerate(domains)}
     matrices = tuple(_matrix(answer, cells, places) for _, answer in asked)
-    items = [noisy(answer, _column(answer)) for _, answer in asked]
+    answers = tuple(answer for _, answer in asked)
+    public = [_column(a) in a.exact for a in answers]
+    if all(public):
+        raise ParameterError("these counts are public: there is nothing to fit")
+    items = [noisy(a, _column(a)) for a, known in zip(answers, public, strict=True) if not known]
     values = np.concatenate([np.atleast_1d(item.value) for item in items])
     laws = [item.noise for item in items for _ in range(item.size)]
-    found = combine(values, np.vstack(matrices), laws)
-    return Consistent(tuple(a for _, a in asked), found, matrices)
+    kept = np.repeat([not known for known in public], [len(m) for m in matrices])
+    if not any(public):
+        return Consistent(answers, combine(values, np.vstack(matrices), laws), matrices)
+    total = float(answers[public.index(True)].to_dicts()[0][_column(answers[public.index(True)])])
+    shares = tuple(matrix[:, -1] * total for matrix in matrices)
+    matrices = tuple(matrix[:, :-1] - matrix[:, -1:] for matrix in matrices)
+    values = values - np.concatenate(shares)[kept]
+    found = combine(values, np.vstack(matrices)[kept], laws)
+    return Consistent(answers, found, matrices, shares)
 
 
 def _column(answer: Answer) -> str:

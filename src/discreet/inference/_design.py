@@ -1,18 +1,39 @@
-"""How many people an interval or a test needs, before anything is asked."""
+"""How many people an interval or a test needs, before anything is asked.
+
+The margin that is promised is the margin that a curator shows: the question is planned and
+priced as it would be, its record is filled with the numbers expected of n people, without
+noise, and the population interval of that record is measured. It cannot differ from what
+is shown later but by what the noise and the sample do to one answer.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from discreet import _exact
+from discreet import policy as pol
 from discreet._exact import Number
+from discreet.answer import Answer
+from discreet.curator import fresh_salt, measure
+from discreet.engines import Reference
 from discreet.errors import Hint, ParameterError
-from discreet.inference._laws import Laplace, Noise
-from discreet.inference._sampling import NormalPlus
+from discreet.inference._population import population_interval
 from discreet.inference._ump import ump_power
+from discreet.plan import Ask, Draw, Plan, lower, price
+from discreet.sql import parse
+
+if TYPE_CHECKING:
+    from discreet.plan import Aggregate, Groups, Law, Salt
 
 _MOST = 10**12
+_STEPS = 1000
+"""Parts of the public range on which the values of the planned mean lie."""
 
 
 def sample_size(
@@ -28,35 +49,38 @@ def sample_size(
     p1: Number | None = None,
     power: Number = "0.8",
     alpha: Number = 0.05,
+    neighbours: Literal["add-remove", "change-one"] = "add-remove",
 ) -> int:
     """Return the least number of people for a margin, or for the power of a test, at ε.
 
     Parameters
     ----------
     within, confidence
-        Half-width of the population interval of a share, or of a mean if `sd` is given.
+        Half-width of the population interval that a curator shows for a share (``AVG`` of a
+        truth value), or for a mean (``AVG`` beside ``STDDEV``) if `sd` is given.
     p
         The share; one half needs the most people.
     sd, low, high
-        Standard deviation of one value and its public bounds, for a mean.
+        Standard deviation of one value and its public bounds, for a mean in their middle.
+    neighbours
+        The policy's relation: under "change-one" the number of people is public.
     p0, p1, power, alpha
         Instead: the one-sided test of a share of `p0` should find `p1` with this
         probability. No private test needs fewer people (:func:`ump_power`).
 
     Notes
     -----
-    The number of people is taken as public, the sum gets Laplace noise of scale
-    (high − low)/ε, and every person has one row.
+    Every person has one row, and the question is asked alone at this ε.
 
     Examples
     --------
     >>> from discreet import inference as inf
-    >>> inf.sample_size(within="0.02", epsilon=1), inf.sample_size(within="0.02", epsilon="0.05")
-    (2409, 4283)
+    >>> inf.sample_size(within="0.05", epsilon=1), inf.sample_size(within="0.05", epsilon="0.1")
+    (472, 751)
     >>> inf.sample_size(p0="0.5", p1="0.55", epsilon=1)
     624
     """
-    eps = float(_exact.epsilon(epsilon))
+    eps = _exact.epsilon(epsilon)
     if (within is None) == (p0 is None and p1 is None):
         raise ParameterError(
             "say the margin to be met, or the two shares to be told apart",
@@ -72,17 +96,89 @@ def sample_size(
         return _least(lambda n: ump_power(n, p0, p1, epsilon=epsilon, alpha=alpha) >= aim)
     margin = float(_exact.positive(_exact.decimal(within, "within"), "within", example="0.02"))
     level = _exact.confidence(confidence)
-    a, b = float(_exact.exact(low, "low")), float(_exact.exact(high, "high"))
+    a, b = _exact.exact(low, "low"), _exact.exact(high, "high")
     if not a < b:
         raise ParameterError("low must be below high", hint=Hint("low", 0).also("high", 100))
     share = _exact.confidence(p, "p")
-    spread = math.sqrt(share * (1 - share)) if sd is None else float(_exact.exact(sd, "sd"))
+    if sd is None:
+        asked = _Asked(
+            pol.Boolean("x"), "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False)
+        )
+    else:
+        asked = _mean(_exact.exact(sd, "sd"), a, b, eps, neighbours)
+        share = 0.5
+    return _least(lambda n: asked.margin(n, share, level) <= margin)
 
-    def met(n: int) -> bool:
-        law = NormalPlus(max(spread, 1e-12) / math.sqrt(n), Noise(Laplace((b - a) / (eps * n))))
-        return law.margin(level) <= margin
 
-    return _least(met)
+def _mean(
+    sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
+) -> _Asked:
+    """Plan a mean of values that lie one deviation above and below the middle."""
+    if not 0 < 2 * sd <= high - low:
+        raise ParameterError(
+            "a deviation is positive, and at most half of the range", hint=Hint("sd", 10)
+        )
+    step = (high - low) / _STEPS
+    column = pol.Real("x", min=low, max=high, step=step)
+    reach = max(round(sd / step), 1) * step
+    values = tuple(float((low + high) / 2 + sign * reach) for sign in (1, -1))
+    return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One question about people who have one of two values."""
+
+    column: pol.Column
+    question: str
+    epsilon: Fraction
+    neighbours: str
+    values: tuple[Any, Any]
+
+    @cached_property
+    def _plan(self) -> Plan:
+        table = pol.Table("t", [self.column], neighbours=self.neighbours)
+        policy = pol.Policy([table], pol.Budget(self.epsilon), name="planned")
+        return price(lower(parse(self.question, policy).query), Ask(self.epsilon))
+
+    @cached_property
+    def _each(self) -> dict[Aggregate, list[Groups]]:
+        """What one person of each kind adds to every sum."""
+        people = [Reference({"t": [{"x": value}]}) for value in self.values]
+        measured = [a for a in self._plan.lowered.aggregates if a.measures]
+        return {a: [p.execute(a, fresh_salt()) for p in people] for a in measured}
+
+    def margin(self, n: int, share: float, level: float) -> float:
+        """Half of what the population interval is long, at the numbers expected of n people."""
+        first = round(n * share)
+        expected = _Expected(self._each, (first, n - first))
+        record = measure(self._plan, expected, fresh_salt(), _Silent())
+        low, high = population_interval(Answer(record), level)[0]["x"]
+        return float(high - low) / 2
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """An engine that adds up people of two kinds."""
+
+    each: dict[Aggregate, list[Groups]]
+    counts: tuple[int, int]
+
+    def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
+        """Sums are linear in the people."""
+        del salt
+        first, second = (groups[()] for groups in self.each[aggregate])
+        a, b = self.counts
+        return {(): tuple(a * x + b * y for x, y in zip(first, second, strict=True))}
+
+
+class _Silent(Draw):
+    """Noise at its mean: what is measured here is nobody's."""
+
+    def sample(self, law: Law, n: int) -> Any:
+        """Draw nothing."""
+        del law
+        return np.zeros(n, dtype=np.int64)
 
 
 def _least(met: Callable[[int], bool]) -> int:

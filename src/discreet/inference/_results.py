@@ -131,9 +131,11 @@ class TestResult:
         return f"<pre>{html.escape(self.summary())}</pre>"
 
     def __repr__(self) -> str:
+        # a p-value of one that only says that the noise hides everything must say so
+        note = f", note={self.parameters['note']!r}" if "note" in self.parameters else ""
         return (
             f"{type(self).__name__}(statistic={_show(self.statistic)}, "
-            f"pvalue={_show(self.pvalue)}, alternative={self.alternative!r})"
+            f"pvalue={_show(self.pvalue)}, alternative={self.alternative!r}{note})"
         )
 
 

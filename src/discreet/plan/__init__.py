@@ -64,6 +64,7 @@ from discreet.plan._query import (
     limits_of,
     parts_of,
     windows_of,
+    with_null_groups,
 )
 from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
@@ -237,5 +238,6 @@ __all__ = [
     "statistic",
     "statistics_of",
     "windows_of",
+    "with_null_groups",
     "words",
 ]

@@ -8,14 +8,17 @@ afterwards from noisy integers is decided by the planner. Everything under
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
+from typing import Any, Final, cast
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._joins import JoinUnit
+from discreet.plan._logic import Case, IsNull, OneOf
+from discreet.plan._nodes import Constant
 from discreet.plan._relation import (
     Key,
     Limits,
@@ -27,6 +30,7 @@ from discreet.plan._relation import (
     rows_of_unit,
 )
 from discreet.plan._statistics import Statistic
+from discreet.plan._types import Kind, Type
 from discreet.privacy import Neighbours
 
 
@@ -154,6 +158,37 @@ class Query:
         from discreet.plan._describe import describe  # noqa: PLC0415 - it imports this module
 
         return describe(self)
+
+
+_MOST_LABELS: Final = 256
+"""Values of a key beside which NULL may be one more: each is a branch of CASE."""
+
+
+def with_null_groups(query: Query) -> Query:
+    """Make rows without a key a group of their own, whose key is NULL, as SQL does.
+
+    A row is in exactly one cell with them as without, so the price is the same. Keys
+    selected from the data, of dates and of many values stay as they are.
+    """
+    return replace(query, keys=tuple(map(_with_null, query.keys)))
+
+
+def _with_null(key: Key) -> Key:
+    t = key.expr.type
+    listed = t.kind in (Kind.CATEGORY, Kind.BOOLEAN, Kind.NUMBER)
+    if not t.nullable or not listed or key.codes is None or len(key.codes) > _MOST_LABELS:
+        return key
+    codes = [c for c in key.codes if isinstance(c, int)]
+    labels = cast("tuple[Any, ...]", (*map(t.value, codes), None))
+    new = Type(Kind.CATEGORY, labels=labels)
+    branches = [(OneOf(key.expr, (c,)), Constant.like(i, new)) for i, c in enumerate(codes)]
+    missing = Constant.like(len(codes), new)
+    if len(codes) == t.size:
+        named = Case(tuple(branches), missing)
+    else:  # values that are not listed are in no group
+        branches.append((IsNull(key.expr), missing))
+        named = Case(tuple(branches), Constant.null(missing.type))
+    return Key(key.name, named, tuple(range(len(labels))))
 
 
 def multiplied_tables(relation: Relation) -> list[pol.Table]:
