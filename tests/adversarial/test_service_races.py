@@ -221,8 +221,6 @@ def _storm(folder, start_service, kills, seed):
     assert len(paid) == len(answers)  # none lost, none doubled
     assert sorted(d.content["key"] for d in paid) == sorted(answers)
     assert list(answers.values()).count("done") > 0.9 * len(answers)
-    print(f"{kills} kills, {len(answers)} questions, {len(paid)} debits,",
-          f"{list(answers.values()).count('failed')} not done at their tick")  # fmt: skip
 
 
 def test_kill_nine_under_load_loses_and_doubles_nothing(tmp_path, start_service, monkeypatch):
