@@ -183,7 +183,8 @@ def _wait(request: Request) -> float:
     return min(float(found[1]), _LONGEST_WAIT) if found else 0.0
 
 
-async def _json(request: Request, fields: Mapping[str, _schema.Field]) -> dict[str, Any]:
+async def body_of(request: Request, fields: Mapping[str, _schema.Field]) -> dict[str, Any]:
+    """Read the object that a request brings."""
     data = from_json(await request.body(), request.headers.get("content-type", ""))
     return _schema.read(fields, data)
 
@@ -232,7 +233,7 @@ class Api:
     async def preview(self, request: Request) -> Response:
         """Price a question; nothing is read and nothing is charged."""
         actor, desk = self._who(request)
-        body = await _json(request, _schema.PREVIEW)
+        body = await body_of(request, _schema.PREVIEW)
         if dummy(request):
             counter = await rehearsed(desk).counter()
             found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
@@ -258,7 +259,7 @@ class Api:
             actor, desk = self._who(request)
             need(actor, Role.ANALYST, Role.OWNER)
             key = check_key(request.headers.get("idempotency-key"))
-            body = await _json(request, fields)
+            body = await body_of(request, fields)
             order = await (rehearsed(desk) if dummy(request) else desk).ask(actor.name, key, body)
         except DiscreetError:
             await until_first_tick(request)
@@ -330,14 +331,14 @@ class Api:
         """Approve or decline a question that waits."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.DECISION)
+        body = await body_of(request, _schema.DECISION)
         return reply(await desk.decide(id_, by=actor.name, **body))
 
     async def raise_budget(self, request: Request) -> Response:
         """Put a new total on record; what was spent stays spent."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.RAISE)
+        body = await body_of(request, _schema.RAISE)
         reason = body.pop("reason")
         made = await desk.write(lambda: desk.raises.propose(body, by=actor.name, reason=reason))
         if made is not None:
@@ -348,7 +349,7 @@ class Api:
         """Close the policy for new questions, or open it again."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.CLOSURE)
+        body = await body_of(request, _schema.CLOSURE)
         act = desk.ledger.close if body["closed"] else desk.ledger.reopen
         await desk.write(lambda: act(by=actor.name, note=body["reason"]))
         if not body["closed"]:
@@ -365,7 +366,7 @@ class Api:
         """Make a key; it is shown once."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.NEW_KEY)
+        body = await body_of(request, _schema.NEW_KEY)
         key = self._house.add_key(body["name"], body["role"], actor)
         note("key added", policy=desk.name, by=actor.name, name=body["name"])
         return reply({"key": key, "name": body["name"], "role": body["role"]}, 201)

@@ -27,11 +27,12 @@ _NAME: Final = re.compile(r"[\w .@+-]{1,100}")
 
 
 class Role(StrEnum):
-    """What somebody may do: decide, ask, or look at the books."""
+    """What somebody may do: decide, ask, look at the books, or keep marks here."""
 
     OWNER = "owner"
     ANALYST = "analyst"
     AUDITOR = "auditor"
+    WITNESS = "witness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,9 @@ class Actor:
     revoked: str | None = None
 
     def may_use(self, policy: str) -> bool:
-        """Whether a policy of the server is theirs to use."""
-        return not self.policies or policy in self.policies
+        """Whether a policy of the server is theirs to use; a host that keeps marks has none."""
+        listed = not self.policies or policy in self.policies
+        return listed and self.role is not Role.WITNESS
 
 
 class Keys:
