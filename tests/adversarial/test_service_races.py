@@ -234,6 +234,31 @@ def test_kill_nine_two_hundred_times(tmp_path, start_service, monkeypatch):
     _storm(tmp_path, start_service, kills=200, seed=2)
 
 
+def test_a_second_server_takes_over_keys_and_what_was_revoked(tmp_path):
+    one, two = (Keys(Home(tmp_path / n)) for n in ("one", "two"))
+    ana, ben = one.add("ana", "analyst"), one.add("ben", "owner", ("people",))
+
+    def copy():
+        words = ["key", "copy", str(tmp_path / "one"), "--home", str(tmp_path / "two")]
+        return CliRunner().invoke(app, words)
+
+    assert "2 keys copied" in copy().stdout
+    assert two.find(ana) == one.find(ana)
+    assert two.find(ben).policies == ("people",)
+    one.revoke("ana")
+    two.revoke("ben")
+    copy()
+    assert two.find(ana) is None
+    assert two.find(ben) is None  # what is revoked here does not come back
+    two.add("carl", "auditor")
+    one.add("carl", "analyst")
+    refused = copy()
+    assert refused.exit_code != 0
+    assert len(two.all()) == 3
+    missing = CliRunner().invoke(app, ["key", "copy", str(tmp_path / "x")])
+    assert missing.exit_code != 0
+
+
 def test_keys_from_the_command_line(tmp_path):
     def run(*words):
         return CliRunner().invoke(app, ["key", *words, "--home", str(tmp_path / "h")])

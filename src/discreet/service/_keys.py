@@ -81,6 +81,21 @@ class Keys:
                 hint="revoke the old key first, or choose another name",
             )
 
+    def take(self, other: Keys) -> int:
+        """Take over another service's keys, as hashes; what either has revoked stays so."""
+        listed = "id, name, role, hash, policies, made, revoked"
+        rows = other._home.read(f"SELECT {listed} FROM keys ORDER BY rowid")  # noqa: S608 - constants
+        for public, name, role, *_, revoked in rows:
+            if revoked is None:
+                self._check_role(name, Role(role), but=public)
+        for row in rows:
+            self._home.write(
+                f"INSERT INTO keys ({listed}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) "  # noqa: S608 - constants
+                "DO UPDATE SET revoked = COALESCE(keys.revoked, excluded.revoked)",
+                row,
+            )
+        return len(rows)
+
     def enrol(self, name: str, role: Role, public: str, *, listed: bool) -> Actor:
         """Enter somebody whom a provider signs in: without a secret, so that no key fits.
 
