@@ -199,10 +199,10 @@ class Api:
         self._house = house
         self.router = APIRouter(prefix="/v1", responses=_schema.responses())
         for method, path, handler, document in (
+            ("GET", "/answers/{id_}", self.answer, None),  # the most frequent ones stand first
             ("POST", "/preview", self.preview, _schema.body("Preview")),
             ("POST", "/answers", self.ask, _schema.body("Answer")),
             ("GET", "/answers", self.answers, None),
-            ("GET", "/answers/{id_}", self.answer, None),
             ("GET", "/answers/{id_}/record", self.record, None),
             ("POST", "/batches", self.batch, _schema.body("Batch")),
             ("GET", "/budget", self.budget, None),
@@ -221,9 +221,9 @@ class Api:
             ("GET", "/verify", self.verify, None),
         ):
             self.router.add_api_route(
-                path, handler, methods=[method], openapi_extra=document,
-                response_class=Response, summary=(handler.__doc__ or "").strip(),
-                responses=_done(path),
+                path, handler, methods=[method], response_class=Response,
+                summary=(handler.__doc__ or "").strip(), responses=_done(path),
+                openapi_extra={**(document or {}), **(_schema.NAMED if "{id_}" in path else {})},
             )  # fmt: skip
 
     def _who(self, request: Request) -> tuple[Actor, Desk]:
@@ -282,21 +282,21 @@ class Api:
                   for o in desk.orders.of(actor.name)]  # fmt: skip
         return reply({"answers": listed})
 
-    async def answer(self, request: Request, id_: str) -> Response:
+    async def answer(self, request: Request) -> Response:
         """Give an answer of yours: JSON, CSV, Arrow or HTML."""
         try:
             actor = self._house.actor(request)
-            desk, order = self._house.order(actor, id_)
+            desk, order = self._house.order(actor, request.path_params["id_"])
         except DiscreetError:
             await until_first_tick(request)
             raise
         return await give(self._house, desk, order, request)
 
-    async def record(self, request: Request, id_: str) -> Response:
+    async def record(self, request: Request) -> Response:
         """Give the signed record of an answer of yours."""
         try:
             actor = self._house.actor(request)
-            desk, order = self._house.order(actor, id_)
+            desk, order = self._house.order(actor, request.path_params["id_"])
             if order.state != "done":
                 raise GoneError("there is no such answer yet")
         except DiscreetError:
@@ -327,12 +327,12 @@ class Api:
         raises = await desk.write(desk.raises.waiting)
         return reply({"requests": found, "raises": [r.to_dict() for r in raises]})
 
-    async def decide(self, request: Request, id_: str) -> Response:
+    async def decide(self, request: Request) -> Response:
         """Approve or decline a question that waits."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
         body = await body_of(request, _schema.DECISION)
-        return reply(await desk.decide(id_, by=actor.name, **body))
+        return reply(await desk.decide(request.path_params["id_"], by=actor.name, **body))
 
     async def raise_budget(self, request: Request) -> Response:
         """Put a new total on record; what was spent stays spent."""
@@ -371,10 +371,11 @@ class Api:
         note("key added", policy=desk.name, by=actor.name, name=body["name"])
         return reply({"key": key, "name": body["name"], "role": body["role"]}, 201)
 
-    async def revoke_key(self, request: Request, id_: str) -> Response:
+    async def revoke_key(self, request: Request) -> Response:
         """Revoke a key by its id; its next request is refused."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
+        id_ = request.path_params["id_"]
         if not any(a.key == id_ for a in self._house.keys.all()):
             raise GoneError("there is no such key")
         self._house.keys.revoke(id_)

@@ -213,6 +213,12 @@ SCHEMAS: Final = {
 }
 
 
+NAMED: Final = {
+    "parameters": [{"name": "id_", "in": "path", "required": True, "schema": {"type": "string"}}]
+}
+"""The name in an address; handlers read it themselves, which is quicker than FastAPI's way."""
+
+
 def body(name: str) -> dict[str, Any]:
     """Say in the OpenAPI document which body a route reads."""
     schema = {"$ref": f"#/components/schemas/{name}"}
