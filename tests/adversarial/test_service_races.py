@@ -27,7 +27,7 @@ name = "{name}"
 epsilon = "{epsilon}"
 {budget}
 [service]
-rows = 1000
+rows = {rows}
 {service}
 [tables.people]
 source = "people.parquet"
@@ -37,13 +37,15 @@ sex = {{ type = "category", values = ["F", "M", "=cmd()", "<script>alert(1)</scr
 """
 
 
-def write(folder, name, *, epsilon="1", budget="", service=""):
+def write(folder, name, *, epsilon="1", budget="", service="", rows=1000):
     """Write a small table and its policy; make the keys of its people."""
     folder.mkdir(exist_ok=True)
     data = {"age": [31, 47, 60] * 100, "sex": ["F", "M", "=cmd()"] * 100}
     pq.write_table(pa.table(data), folder / "people.parquet")
     path = folder / f"{name}.toml"
-    path.write_text(POLICY.format(name=name, epsilon=epsilon, budget=budget, service=service))
+    path.write_text(
+        POLICY.format(name=name, epsilon=epsilon, budget=budget, service=service, rows=rows)
+    )
     return path
 
 
@@ -171,14 +173,18 @@ def test_one_key_asked_by_many_at_once_is_one_debit(small):
 
 
 def _storm(folder, start_service, kills, seed):
-    """Kill the server at random moments under load; clients retry by key until they have it."""
-    path = write(folder, "storm", epsilon="50")
+    """Kill the server at random moments under load; clients retry by key until they have it.
+
+    A machine that is busy with other things may not be done at a tick: that is an outcome,
+    too, and stays the same one.
+    """
+    path = write(folder, "storm", epsilon="50", rows=250_000)
     made = keys(folder / "home", "ana", "ben", "auditor")
     options = [str(path), "--port", "0", "--workers", "1", "--home", str(folder / "home")]
     served = start_service(*options, cwd=folder)
     served.keys = made
     chance = random.Random(seed)
-    answers: dict[str, list] = {}
+    answers: dict[str, str] = {}
     for kill in range(kills):
         names = [f"{who}-{kill}-{i}" for who in ("ana", "ben") for i in range(2)]
 
@@ -203,8 +209,9 @@ def _storm(folder, start_service, kills, seed):
         for name, before in zip(names, told, strict=True):
             after = ask(name, served.url)
             assert after is not None, name
-            assert before is None or before["rows"] == after["rows"], name
-            answers.setdefault(name, []).append((after["line"]["number"], after["rows"]))
+            assert before is None or before.get("rows") == after.get("rows"), name
+            assert name not in answers
+            answers[name] = after["state"]
     found = served("GET", "/v1/verify", who="auditor")
     assert found.status_code == 200, found.text
     served.stop()
@@ -213,6 +220,7 @@ def _storm(folder, start_service, kills, seed):
     paid = [d for d in debits if d.content.get("runs", True)]
     assert len(paid) == len(answers)  # none lost, none doubled
     assert sorted(d.content["key"] for d in paid) == sorted(answers)
+    assert list(answers.values()).count("done") > 0.9 * len(answers)
 
 
 def test_kill_nine_under_load_loses_and_doubles_nothing(tmp_path, start_service, monkeypatch):
@@ -224,6 +232,31 @@ def test_kill_nine_under_load_loses_and_doubles_nothing(tmp_path, start_service,
 def test_kill_nine_two_hundred_times(tmp_path, start_service, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     _storm(tmp_path, start_service, kills=200, seed=2)
+
+
+def test_a_second_server_takes_over_keys_and_what_was_revoked(tmp_path):
+    one, two = (Keys(Home(tmp_path / n)) for n in ("one", "two"))
+    ana, ben = one.add("ana", "analyst"), one.add("ben", "owner", ("people",))
+
+    def copy():
+        words = ["key", "copy", str(tmp_path / "one"), "--home", str(tmp_path / "two")]
+        return CliRunner().invoke(app, words)
+
+    assert "2 keys copied" in copy().stdout
+    assert two.find(ana) == one.find(ana)
+    assert two.find(ben).policies == ("people",)
+    one.revoke("ana")
+    two.revoke("ben")
+    copy()
+    assert two.find(ana) is None
+    assert two.find(ben) is None  # what is revoked here does not come back
+    two.add("carl", "auditor")
+    one.add("carl", "analyst")
+    refused = copy()
+    assert refused.exit_code != 0
+    assert len(two.all()) == 3
+    missing = CliRunner().invoke(app, ["key", "copy", str(tmp_path / "x")])
+    assert missing.exit_code != 0
 
 
 def test_keys_from_the_command_line(tmp_path):

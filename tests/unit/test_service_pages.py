@@ -75,6 +75,8 @@ def test_an_analyst_prices_asks_and_reads(browser, service, how):
     page.get_by_role("link", name="CSV").wait_for(timeout=120_000)
     assert page.locator("tbody tr").count() == 4
     assert page.locator("svg.chart").count() == 1
+    if "viewport" in how:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if shots := os.environ.get("DISCREET_SCREENSHOTS"):
         page.screenshot(path=f"{shots}/answer{len(how)}.png", full_page=True)
         page.goto(f"{service.url}/ask")
@@ -113,6 +115,27 @@ def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
         page.screenshot(path=f"{shots}/owner.png", full_page=True)
         page.goto(f"{service.url}/public")
         page.screenshot(path=f"{shots}/public.png", full_page=True)
+    context.close()
+    assert not complaints
+
+
+def test_a_wizard_starts_from_a_schema_and_takes_nothing_else(browser, service):
+    context, page, complaints = story(browser)
+    sign_in(page, service, "owner")
+    upload = page.get_by_label("From a file")
+    data = b"person,age,region\n17,4321,north\n"
+    upload.set_input_files({"name": "wards.txt", "mimeType": "text/plain", "buffer": data})
+    page.wait_for_function("!document.getElementById('schema').validity.valid")
+    assert page.get_by_label("Columns, one on a line").input_value() == ""
+    schema = b"CREATE TABLE wards (\n  person_id BIGINT,\n  age INTEGER,\n  region VARCHAR\n);\n"
+    upload.set_input_files({"name": "wards.sql", "mimeType": "text/plain", "buffer": schema})
+    page.wait_for_function("document.getElementById('schema').validity.valid")
+    with page.expect_navigation(wait_until="load", timeout=120_000):
+        page.get_by_role("button", name="Draft a policy").click()
+    draft = page.get_by_label("A draft to check").input_value()
+    assert "[tables.wards" in draft
+    assert "person_id" in draft
+    assert "4321" not in page.content()
     context.close()
     assert not complaints
 

@@ -12,7 +12,7 @@ from discreet.cli._options import Json, module
 from discreet.cli._outcome import deliver
 
 key_app = typer.Typer(
-    help="Keys of a service: add, list, revoke.", rich_markup_mode=None, no_args_is_help=True
+    help="Keys of a service: add, list, copy, revoke.", rich_markup_mode=None, no_args_is_help=True
 )
 
 HomeFolder = Annotated[
@@ -31,6 +31,7 @@ class Role(StrEnum):
     OWNER = "owner"
     ANALYST = "analyst"
     AUDITOR = "auditor"
+    WITNESS = "witness"
 
 
 def _run(command: str, function: str, *, as_json: bool, **given: Any) -> None:
@@ -58,6 +59,19 @@ def add(
 def list_(*, home: HomeFolder = HOME, as_json: Json = False) -> None:
     """List names, roles and ids, never the keys themselves."""
     _run("key list", "list_keys", home=home, as_json=as_json)
+
+
+@key_app.command()
+def copy(
+    source: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Another service's folder, or a copy of it.")
+    ],
+    *,
+    home: HomeFolder = HOME,
+    as_json: Json = False,
+) -> None:
+    """Take over another service's keys, as hashes, and what it has revoked."""
+    _run("key copy", "copy_keys", source=source, home=home, as_json=as_json)
 
 
 @key_app.command()

@@ -60,6 +60,12 @@ def list_keys(home: Path) -> Reply:
     return Reply({"keys": rows}, show)
 
 
+def copy_keys(source: Path, home: Path) -> Reply:
+    """Take over the keys of another service."""
+    count = Keys(Home(home)).take(Keys(_there(source)))
+    return Reply({"copied": count}, lambda console: say(console, f"{count} keys copied"))
+
+
 def revoke_key(key: str, home: Path) -> Reply:
     """Revoke one key, or all of a name."""
     gone = Keys(_there(home)).revoke(key)

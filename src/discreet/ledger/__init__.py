@@ -7,6 +7,7 @@ same ledger, and a ledger that is not what it was is refused.
 
 from __future__ import annotations
 
+from discreet.ledger._anchor import Mark, behind
 from discreet.ledger._backup import UNKNOWN, backup, restore
 from discreet.ledger._budget import caps, least_cost, refusal
 from discreet.ledger._chain import RESTORED, Line
@@ -34,6 +35,7 @@ __all__ = [
     "Entry",
     "Ledger",
     "Line",
+    "Mark",
     "MemoryLedger",
     "PostgresLedger",
     "Purpose",
@@ -43,6 +45,7 @@ __all__ = [
     "Verified",
     "adopt",
     "backup",
+    "behind",
     "caps",
     "charge",
     "claim",

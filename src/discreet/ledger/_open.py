@@ -19,6 +19,7 @@ from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Ledger
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._turn import now
+from discreet.ledger._watch import Service
 from discreet.ledger._witness import Witness
 from discreet.plan import Cost
 from discreet.policy import Policy
@@ -103,7 +104,10 @@ class PostgresLedger(ChainedLedger):
 def anchors_of(where: str, identity: str, witness: str | None = None) -> tuple[AnyAnchor, ...]:
     """Places of the marks: the user's, one beside a file, and a witness if there is one."""
     own = [_anchor.beside(where)] if "://" not in where else []
-    afar = [Witness(witness, identity)] if witness else []
+    afar: list[AnyAnchor] = []
+    if witness:
+        over_http = witness.startswith(("https://", "http://"))
+        afar = [(Service if over_http else Witness)(witness, identity)]
     return (*own, _anchor.of_user(identity), *afar)
 
 

@@ -501,14 +501,20 @@ def policy_name(name: str | None) -> str | None:
     return own
 
 
+_WITNESSES: Final = (
+    "postgresql://", "postgres://", "https://", "http://127.0.0.1:", "http://localhost:",
+)  # fmt: skip
+
+
 def _witness(url: object) -> str | None:
     """Accept the address of a witness; a policy is public, so it holds no password."""
     if url is None:
         return None
     text = plain_str(url, "a witness", PolicyError)
-    if not text.startswith(("postgresql://", "postgres://")) or "@" in text or "password" in text:
+    if not text.startswith(_WITNESSES) or "@" in text or "password" in text:
         raise refusal(
-            "a witness is a PostgreSQL URL without user and password: a policy is public",
+            "a witness is a PostgreSQL URL, or a service's https address, without user and "
+            "password: a policy is public",
             "witness",
             fix={"witness": "postgresql://db.example/marks"},
         )

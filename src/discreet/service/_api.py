@@ -183,7 +183,8 @@ def _wait(request: Request) -> float:
     return min(float(found[1]), _LONGEST_WAIT) if found else 0.0
 
 
-async def _json(request: Request, fields: Mapping[str, _schema.Field]) -> dict[str, Any]:
+async def body_of(request: Request, fields: Mapping[str, _schema.Field]) -> dict[str, Any]:
+    """Read the object that a request brings."""
     data = from_json(await request.body(), request.headers.get("content-type", ""))
     return _schema.read(fields, data)
 
@@ -198,10 +199,10 @@ class Api:
         self._house = house
         self.router = APIRouter(prefix="/v1", responses=_schema.responses())
         for method, path, handler, document in (
+            ("GET", "/answers/{id_}", self.answer, None),  # the most frequent ones stand first
             ("POST", "/preview", self.preview, _schema.body("Preview")),
             ("POST", "/answers", self.ask, _schema.body("Answer")),
             ("GET", "/answers", self.answers, None),
-            ("GET", "/answers/{id_}", self.answer, None),
             ("GET", "/answers/{id_}/record", self.record, None),
             ("POST", "/batches", self.batch, _schema.body("Batch")),
             ("GET", "/budget", self.budget, None),
@@ -220,9 +221,9 @@ class Api:
             ("GET", "/verify", self.verify, None),
         ):
             self.router.add_api_route(
-                path, handler, methods=[method], openapi_extra=document,
-                response_class=Response, summary=(handler.__doc__ or "").strip(),
-                responses=_done(path),
+                path, handler, methods=[method], response_class=Response,
+                summary=(handler.__doc__ or "").strip(), responses=_done(path),
+                openapi_extra={**(document or {}), **(_schema.NAMED if "{id_}" in path else {})},
             )  # fmt: skip
 
     def _who(self, request: Request) -> tuple[Actor, Desk]:
@@ -232,7 +233,7 @@ class Api:
     async def preview(self, request: Request) -> Response:
         """Price a question; nothing is read and nothing is charged."""
         actor, desk = self._who(request)
-        body = await _json(request, _schema.PREVIEW)
+        body = await body_of(request, _schema.PREVIEW)
         if dummy(request):
             counter = await rehearsed(desk).counter()
             found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
@@ -258,7 +259,7 @@ class Api:
             actor, desk = self._who(request)
             need(actor, Role.ANALYST, Role.OWNER)
             key = check_key(request.headers.get("idempotency-key"))
-            body = await _json(request, fields)
+            body = await body_of(request, fields)
             order = await (rehearsed(desk) if dummy(request) else desk).ask(actor.name, key, body)
         except DiscreetError:
             await until_first_tick(request)
@@ -281,21 +282,21 @@ class Api:
                   for o in desk.orders.of(actor.name)]  # fmt: skip
         return reply({"answers": listed})
 
-    async def answer(self, request: Request, id_: str) -> Response:
+    async def answer(self, request: Request) -> Response:
         """Give an answer of yours: JSON, CSV, Arrow or HTML."""
         try:
             actor = self._house.actor(request)
-            desk, order = self._house.order(actor, id_)
+            desk, order = self._house.order(actor, request.path_params["id_"])
         except DiscreetError:
             await until_first_tick(request)
             raise
         return await give(self._house, desk, order, request)
 
-    async def record(self, request: Request, id_: str) -> Response:
+    async def record(self, request: Request) -> Response:
         """Give the signed record of an answer of yours."""
         try:
             actor = self._house.actor(request)
-            desk, order = self._house.order(actor, id_)
+            desk, order = self._house.order(actor, request.path_params["id_"])
             if order.state != "done":
                 raise GoneError("there is no such answer yet")
         except DiscreetError:
@@ -326,18 +327,18 @@ class Api:
         raises = await desk.write(desk.raises.waiting)
         return reply({"requests": found, "raises": [r.to_dict() for r in raises]})
 
-    async def decide(self, request: Request, id_: str) -> Response:
+    async def decide(self, request: Request) -> Response:
         """Approve or decline a question that waits."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.DECISION)
-        return reply(await desk.decide(id_, by=actor.name, **body))
+        body = await body_of(request, _schema.DECISION)
+        return reply(await desk.decide(request.path_params["id_"], by=actor.name, **body))
 
     async def raise_budget(self, request: Request) -> Response:
         """Put a new total on record; what was spent stays spent."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.RAISE)
+        body = await body_of(request, _schema.RAISE)
         reason = body.pop("reason")
         made = await desk.write(lambda: desk.raises.propose(body, by=actor.name, reason=reason))
         if made is not None:
@@ -348,7 +349,7 @@ class Api:
         """Close the policy for new questions, or open it again."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.CLOSURE)
+        body = await body_of(request, _schema.CLOSURE)
         act = desk.ledger.close if body["closed"] else desk.ledger.reopen
         await desk.write(lambda: act(by=actor.name, note=body["reason"]))
         if not body["closed"]:
@@ -365,15 +366,16 @@ class Api:
         """Make a key; it is shown once."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        body = await _json(request, _schema.NEW_KEY)
+        body = await body_of(request, _schema.NEW_KEY)
         key = self._house.add_key(body["name"], body["role"], actor)
         note("key added", policy=desk.name, by=actor.name, name=body["name"])
         return reply({"key": key, "name": body["name"], "role": body["role"]}, 201)
 
-    async def revoke_key(self, request: Request, id_: str) -> Response:
+    async def revoke_key(self, request: Request) -> Response:
         """Revoke a key by its id; its next request is refused."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
+        id_ = request.path_params["id_"]
         if not any(a.key == id_ for a in self._house.keys.all()):
             raise GoneError("there is no such key")
         self._house.keys.revoke(id_)

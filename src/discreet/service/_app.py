@@ -18,6 +18,7 @@ from discreet.service import _schema
 from discreet.service._api import Api, House
 from discreet.service._errors import INTERNAL, GoneError, RequestError, envelope, status_of
 from discreet.service._http import App, Door, Receive, Scope, Send, to_json
+from discreet.service._marks import MarkRoutes
 from discreet.service._owner import OwnerPages
 from discreet.service._pages import Pages
 
@@ -47,6 +48,7 @@ def build(house: House) -> App:
         redoc_url=None, telemetry=_SILENT,
     )  # fmt: skip
     app.include_router(Api(house).router)
+    app.include_router(MarkRoutes(house, house.sessions.home).router)
     pages = Pages(house, house.sessions)
     OwnerPages(house, pages)
     app.include_router(pages.router)

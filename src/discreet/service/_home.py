@@ -42,6 +42,9 @@ _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS signins (
         id TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, nonce TEXT NOT NULL,
         verifier TEXT NOT NULL, made REAL NOT NULL) STRICT""",
+    """CREATE TABLE IF NOT EXISTS marks (
+        host TEXT NOT NULL, ledger TEXT NOT NULL, mark TEXT, hold TEXT, until REAL,
+        PRIMARY KEY (host, ledger)) STRICT""",
     f"PRAGMA user_version = {_VERSION}",
 )
 

@@ -27,11 +27,12 @@ _NAME: Final = re.compile(r"[\w .@+-]{1,100}")
 
 
 class Role(StrEnum):
-    """What somebody may do: decide, ask, or look at the books."""
+    """What somebody may do: decide, ask, look at the books, or keep marks here."""
 
     OWNER = "owner"
     ANALYST = "analyst"
     AUDITOR = "auditor"
+    WITNESS = "witness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,9 @@ class Actor:
     revoked: str | None = None
 
     def may_use(self, policy: str) -> bool:
-        """Whether a policy of the server is theirs to use."""
-        return not self.policies or policy in self.policies
+        """Whether a policy of the server is theirs to use; a host that keeps marks has none."""
+        listed = not self.policies or policy in self.policies
+        return listed and self.role is not Role.WITNESS
 
 
 class Keys:
@@ -78,6 +80,21 @@ class Keys:
                 f"{quote(who)} has a key as {listed[0].role}: one name has one role",
                 hint="revoke the old key first, or choose another name",
             )
+
+    def take(self, other: Keys) -> int:
+        """Take over another service's keys, as hashes; what either has revoked stays so."""
+        listed = "id, name, role, hash, policies, made, revoked"
+        rows = other._home.read(f"SELECT {listed} FROM keys ORDER BY rowid")  # noqa: S608 - constants
+        for public, name, role, *_, revoked in rows:
+            if revoked is None:
+                self._check_role(name, Role(role), but=public)
+        for row in rows:
+            self._home.write(
+                f"INSERT INTO keys ({listed}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) "  # noqa: S608 - constants
+                "DO UPDATE SET revoked = COALESCE(keys.revoked, excluded.revoked)",
+                row,
+            )
+        return len(rows)
 
     def enrol(self, name: str, role: Role, public: str, *, listed: bool) -> Actor:
         """Enter somebody whom a provider signs in: without a secret, so that no key fits.

@@ -64,6 +64,7 @@ class Pages:
             loader=PackageLoader("discreet.service"), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True,
         )  # fmt: skip
+        self._templates.filters["moment"] = _moment
         self.router = APIRouter(include_in_schema=False)
         for method, path, page in (
             ("GET", "/", self._home), ("GET", "/ask", self._ask), ("POST", "/ask", self._asked),
@@ -449,3 +450,8 @@ async def _static(name: str) -> Response:
         raise GoneError("there is nothing at this address")
     raw = (files("discreet.service") / "static" / name).read_bytes()
     return Response(raw, 200, {"Cache-Control": "public, max-age=300"}, _STATIC[name])
+
+
+def _moment(text: str) -> str:
+    """Write a moment for people: to the minute, as everywhere in UTC."""
+    return text[:16].replace("T", " ")

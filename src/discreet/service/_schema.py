@@ -46,6 +46,16 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 62:
+        raise RequestError(f"{name} must be a whole number above 0")
+    return value
+
+
+def _any_text(name: str, value: Any) -> str:
+    return value if value == "" else _text(4096)(name, value)
+
+
 def _margins(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not 0 < len(value) <= 200:
         raise RequestError(f"{name} maps output columns to margins", hint='"within": {"n": "25"}')
@@ -116,9 +126,33 @@ CLOSURE: Final = {
 }
 NEW_KEY: Final = {
     "name": Field({"type": "string", "minLength": 1, "maxLength": 100}, _text(100), required=True),
-    "role": Field({"type": "string", "enum": ["owner", "analyst", "auditor"]}, _text(10), True),
+    "role": Field(
+        {"type": "string", "enum": ["owner", "analyst", "auditor", "witness"]}, _text(10), True
+    ),
+}
+_LEDGER: Final = Field(
+    {"type": "string", "minLength": 1, "maxLength": 1000}, _text(1000), required=True
+)
+_HELD: Final = Field({"type": "string", "minLength": 32, "maxLength": 32}, _text(32), required=True)
+MARK: Final = {
+    "policy": _LEDGER,
+    "first": Field({"type": "string", "minLength": 1, "maxLength": 64}, _text(64), required=True),
+    "number": Field({"type": "integer", "minimum": 1}, _count, required=True),
+    "hash": Field({"type": "string", "minLength": 1, "maxLength": 64}, _text(64), required=True),
+    "where": Field({"type": "string", "maxLength": 4096}, _any_text, required=True),
+    "witness": Field({"type": "string", "maxLength": 4096}, _any_text),
+}
+HOLD: Final = {"ledger": _LEDGER, "wait": Field(NUMBER, _number)}
+MOVE: Final = {
+    "ledger": _LEDGER,
+    "hold": _HELD,
+    "mark": Field({"$ref": "#/components/schemas/Mark"}, lambda _, value: read(MARK, value)),
+    "back": Field({"type": "boolean"}, _flag),
 }
 BODIES: Final = {
+    "Mark": MARK,
+    "Hold": HOLD,
+    "Move": MOVE,
     "Part": PART,
     "Preview": PREVIEW,
     "Answer": ANSWER,
@@ -177,6 +211,12 @@ SCHEMAS: Final = {
     "Error": ERROR,
     "Result": RESULT,
 }
+
+
+NAMED: Final = {
+    "parameters": [{"name": "id_", "in": "path", "required": True, "schema": {"type": "string"}}]
+}
+"""The name in an address; handlers read it themselves, which is quicker than FastAPI's way."""
 
 
 def body(name: str) -> dict[str, Any]:

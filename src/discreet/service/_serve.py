@@ -18,6 +18,7 @@ from discreet import policy as pol
 from discreet._exact import decimal, show
 from discreet.curator import Counter, open_curator
 from discreet.errors import ParameterError
+from discreet.service import _ticks
 from discreet.service._api import House
 from discreet.service._app import build
 from discreet.service._desk import UNDECLARED, Desk
@@ -29,7 +30,6 @@ from discreet.service._pool import Place, Worker
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
-from discreet.service._ticks import GRID
 from discreet.service._worker import Setup
 
 _CONNECTIONS: Final = 512
@@ -66,10 +66,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         raise ParameterError("a service needs a policy", hint="discreet serve people.toml")
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
+    slowness = _ticks.slowness()  # before workers are there to be in each other's way
     with ExitStack() as stack:
         desks: dict[str, Desk] = {}
         for path in policies:
-            desk = _desk(path, home, options, stack)
+            desk = _desk(path, home, options, slowness, stack)
             if desk.name in desks:
                 raise ParameterError(f"two policies are called {desk.name!r}")
             desks[desk.name] = desk
@@ -81,10 +82,10 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         yield house
 
 
-def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:
+def _desk(path: Path, home: Home, options: Options, slowness: float, stack: ExitStack) -> Desk:
     policy = pol.load(path)
     setup = Setup(
-        policy, options.source, options.memory << 20, options.spill, GRID[-1],
+        policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
         str(path.resolve().parent),
     )  # fmt: skip
     workers = [Worker(setup) for _ in range(options.workers)]
@@ -93,7 +94,6 @@ def _desk(path: Path, home: Home, options: Options, stack: ExitStack) -> Desk:
     found = [worker.ready() for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
-    slowness = max(ready.slowness for ready in found)
     desk = Desk(Counter(curator), home, slowness, options.undeclared)
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]

@@ -37,14 +37,14 @@ class Sessions:
     """Who is signed in; a revoked key ends its sessions with their next request."""
 
     def __init__(self, home: Home, keys: Keys) -> None:
-        self._home, self._keys = home, keys
+        self.home, self._keys = home, keys
 
     def begin(self, actor: Actor) -> Session:
         """Sign somebody in under a new name."""
         name, token, now = secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time()
-        self._home.write("DELETE FROM sessions WHERE made < ? OR used < ?",
+        self.home.write("DELETE FROM sessions WHERE made < ? OR used < ?",
                          (now - LONGEST, now - IDLE))  # fmt: skip
-        self._home.write(
+        self.home.write(
             "INSERT INTO sessions (id, key, token, made, used) VALUES (?, ?, ?, ?, ?)",
             (_hash(name), actor.key, token, now, now),
         )
@@ -53,7 +53,7 @@ class Sessions:
     def find(self, name: str) -> Session | None:
         """Give a session that is in force."""
         now = time.time()
-        rows = self._home.read(
+        rows = self.home.read(
             "SELECT key, token, used FROM sessions WHERE id = ? AND made > ? AND used > ?",
             (_hash(name), now - LONGEST, now - IDLE),
         )
@@ -63,12 +63,12 @@ class Sessions:
         if actor is None:
             return None
         if now - rows[0][2] > 60:
-            self._home.write("UPDATE sessions SET used = ? WHERE id = ?", (now, _hash(name)))
+            self.home.write("UPDATE sessions SET used = ? WHERE id = ?", (now, _hash(name)))
         return Session(name, actor, rows[0][1])
 
     def end(self, name: str) -> None:
         """Sign somebody out."""
-        self._home.write("DELETE FROM sessions WHERE id = ?", (_hash(name),))
+        self.home.write("DELETE FROM sessions WHERE id = ?", (_hash(name),))
 
 
 def _hash(name: str) -> str:

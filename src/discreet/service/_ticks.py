@@ -20,6 +20,7 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
+import time
 from typing import Final
 
 from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
@@ -27,6 +28,8 @@ from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
 GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds after which answers leave."""
 FIRST: Final = GRID[0]
+_REFERENCE: Final = 0.05
+"""Seconds of :func:`slowness` on the machine that the figures below were measured on."""
 _START: Final = 0.015
 _ROW: Final = 1.5e-7
 _CELL: Final = 6e-7
@@ -69,3 +72,19 @@ def _work(node: Relation, rows: float) -> tuple[float, float]:
     if isinstance(node, JoinPublic):
         out *= node.fanout
     return out, out + sum(done for _, done in below)
+
+
+def slowness() -> float:
+    """How many times slower than the reference this machine is: a power of two, at least 1."""
+    import duckdb  # noqa: PLC0415 - opened without data, for this alone
+
+    best = math.inf
+    with duckdb.connect(":memory:") as connection:
+        for _ in range(3):
+            start = time.perf_counter()
+            connection.execute(
+                "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000 "
+                "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
+            ).fetchall()
+            best = min(best, time.perf_counter() - start)
+    return 2.0 ** max(0, math.ceil(math.log2(best / _REFERENCE)))

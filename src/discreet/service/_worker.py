@@ -7,13 +7,11 @@ says "failed"; exact integers never leave it. It ends with the process that star
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import queue
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -31,8 +29,6 @@ except ImportError:  # not on this system: the engine's own limit holds alone
 
 DONE: Final = b"\x01"
 FAILED: Final = b"\x00"
-_REFERENCE: Final = 0.05
-"""Seconds of :func:`_slowness` on the machine that the ticks were measured on."""
 _WALL: Final = 1536 << 20
 """Bytes above the engine's own limit at which the operating system says no."""
 
@@ -56,7 +52,6 @@ class Ready:
     """What a worker says when its tables are open."""
 
     description: engines.Description
-    slowness: float
 
 
 def main(descriptor: int) -> None:
@@ -68,12 +63,11 @@ def main(descriptor: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
     try:
-        slowness = 1.0 if setup.dummy else _slowness()
         engine = engines.connect(
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout,
         )  # fmt: skip
-        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), slowness)))
+        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy))))
     except DiscreetError as refusal:
         line.send_bytes(pickle.dumps(refusal))
         return
@@ -111,22 +105,6 @@ def _outcome(plans: Any, engine: engines.Engine, policy: Policy) -> bytes:
     except Exception as error:  # noqa: BLE001 - why it failed is for the owner's log alone
         note("run failed", error, policy=policy.identity)
     return FAILED
-
-
-def _slowness() -> float:
-    """How many times slower than the reference this machine is: a power of two, at least 1."""
-    import duckdb  # noqa: PLC0415 - opened without data, for this alone
-
-    best = math.inf
-    with duckdb.connect(":memory:") as connection:
-        for _ in range(3):
-            start = time.perf_counter()
-            connection.execute(
-                "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000 "
-                "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
-            ).fetchall()
-            best = min(best, time.perf_counter() - start)
-    return 2.0 ** max(0, math.ceil(math.log2(best / _REFERENCE)))
 
 
 if __name__ == "__main__":

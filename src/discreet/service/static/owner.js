@@ -21,3 +21,25 @@ if (form && verdict) {
     waiting = setTimeout(check, 400);
   });
 }
+
+// Fills in columns from a file with a name and a type on each line, as CREATE TABLE has them.
+// A file with anything else in it may hold values: nothing of it is taken.
+const upload = document.getElementById("schema");
+if (upload) {
+  upload.parentElement.hidden = false;
+  upload.addEventListener("change", async () => {
+    const file = upload.files[0];
+    if (!file) return;
+    const text = await file.slice(0, 65536).text();
+    const around = /^(create\s+table\b.*\(?|\(|\);?)$/i;
+    const lines = text.split(/\r?\n/).map((line) => line.trim().replace(/,$/, ""));
+    const columns = lines.filter((line) => line && !around.test(line));
+    const plain = columns.length && columns.every((line) => /^[A-Za-z_]\w*\s+[A-Za-z][\w(), ]*$/.test(line));
+    upload.setCustomValidity(plain ? "" : "This file has more in it than names and types.");
+    upload.reportValidity();
+    if (!plain) return;
+    document.getElementById("columns").value = columns.join("\n");
+    const name = document.getElementById("name");
+    if (!name.value) name.value = file.name.replace(/\.[^.]*$/, "");
+  });
+}

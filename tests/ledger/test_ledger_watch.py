@@ -1,0 +1,158 @@
+"""A service as witness of another host's ledger: copies take turns at its mark, or are refused."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+import time
+
+import pytest
+from tests.adversarial.test_service_races import keys, write
+
+from discreet import errors, ledger
+from discreet.ledger._watch import Service
+from discreet.service import _marks
+
+pytestmark = pytest.mark.races
+_NAMES = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory, start_service):
+    """A service with the keys of two hosts, an owner and an analyst."""
+    from discreet.service import Home, Keys
+
+    folder = tmp_path_factory.mktemp("witness")
+    made = keys(folder / "home", "owner", "ana")
+    book = Keys(Home(folder / "home"))
+    made |= {host: book.add(host, "witness") for host in ("north", "south")}
+    served = start_service(
+        str(write(folder, "other")), "--port", "0", "--workers", "1", "--home",
+        str(folder / "home"), cwd=folder,
+    )  # fmt: skip
+    served.keys = made
+    return served
+
+
+@pytest.fixture
+def watched(witness, monkeypatch):
+    monkeypatch.setenv("DISCREET_WITNESS_KEY", witness.keys["north"])
+    return witness.url
+
+
+@pytest.fixture
+def hosts(folder, monkeypatch):
+    """Two hosts: folders and state directories of their own."""
+
+    def host(name):
+        (folder / name).mkdir(exist_ok=True)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / name / "state"))
+        return folder / name / "people.ledger"
+
+    return host
+
+
+def test_a_copy_on_another_host_is_seen(hosts, given, watched):
+    name = f"watched {next(_NAMES)}"
+    policy, one = given.policy("2", name=name), hosts("one")
+    first = ledger.open_ledger(one, policy, witness=watched)
+    first.debit(given.entry("1", plan="a", own=name))
+    two = hosts("two")
+    for ending in ("", ".anchor"):
+        shutil.copy(f"{one}{ending}", f"{two}{ending}")
+    second = ledger.open_ledger(two, policy, witness=watched)
+    second.debit(given.entry("1", plan="b", own=name))
+    hosts("one")
+    with pytest.raises(errors.LedgerIntegrityError, match="truncated, copied or restored"):
+        first.debit(given.entry("1", plan="c", own=name))
+    hosts("two")
+    assert second.verify().debits == 2
+
+
+def test_a_policy_names_it_and_without_it_nothing_is_released(path, given, watched, monkeypatch):
+    name = f"watched {next(_NAMES)}"
+    policy = given.policy(name=name)
+    book = ledger.open_ledger(path, policy, witness=watched)
+    book.debit(given.entry(own=name))
+    monkeypatch.setenv("DISCREET_WITNESS_KEY", "dk_wrong")
+    with pytest.raises(errors.LedgerError, match="does not let this host in") as no:
+        book.debit(given.entry(plan="b", own=name))
+    assert "dk_wrong" not in f"{no.value} {no.value.hint}"
+    with pytest.raises(errors.LedgerError, match="cannot be reached"):
+        ledger.open_ledger(path, policy, witness="http://127.0.0.1:1")
+    with pytest.raises(errors.LedgerIntegrityError, match="was watched by a witness"):
+        ledger.open_ledger(path, policy)
+    with pytest.raises(errors.LedgerError, match="in the clear"):
+        Service("http://curator.example", name).read()
+
+
+def test_a_mark_is_held_by_one_and_never_moves_back(path, given, watched):
+    name = f"watched {next(_NAMES)}"
+    book = ledger.open_ledger(path, given.policy(name=name), witness=watched)
+    at = Service(watched, name)
+    mark = at.read()
+    with at.held(1), pytest.raises(errors.LedgerBusyError), at.held(0.1):
+        pass
+    book.debit(given.entry(own=name))
+    with pytest.raises(errors.LedgerIntegrityError), at.held(1) as held:
+        held.move(mark)
+    with pytest.raises(errors.LedgerIntegrityError), at.held(1) as held:
+        at.move(held.hold, mark, back=False)  # the service compares for itself
+    with at.held(1):
+        pass
+    with pytest.raises(errors.LedgerIntegrityError):
+        at.move(held.hold, mark, back=True)  # a hold that was let go moves nothing
+    assert at.read().number == 2
+
+
+def test_writers_of_one_ledger_take_turns_at_it(path, given, watched):
+    name = f"watched {next(_NAMES)}"
+    policy = given.policy("100", name=name)
+    ledger.open_ledger(path, policy, witness=watched)
+    failed = []
+
+    def spend(i):
+        try:
+            book = ledger.open_ledger(path, policy, witness=watched)
+            for j in range(3):
+                book.debit(given.entry("0.1", plan=f"{i} {j}", own=name))
+        except errors.DiscreetError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=spend, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert Service(watched, name).read().number == 13
+
+
+def test_marks_are_their_hosts_own_and_the_key_opens_nothing_else(witness, path, given, watched):
+    name = f"watched {next(_NAMES)}"
+    ledger.open_ledger(path, given.policy(name=name), witness=watched)
+    place = f"/v1/marks?ledger={name}"
+    assert witness("GET", place, who="north").json()["result"]["mark"]["number"] == 1
+    assert witness("GET", place, who="south").json()["result"]["mark"] is None
+    for who in ("owner", "ana"):
+        assert witness("GET", place, who=who).status_code == 403
+    for path_ in ("/v1/budget", "/v1/policy", "/v1/answers", "/v1/ledger"):
+        assert witness("GET", path_, who="north").status_code == 404
+    asked = {"sql": "SELECT COUNT(*) AS n FROM people", "epsilon": "0.1"}
+    assert witness("POST", "/v1/preview", asked, who="north").status_code == 404
+    assert witness("POST", "/v1/answers", asked, who="north").status_code in (403, 404)
+
+
+def test_a_hold_runs_out(tmp_path, monkeypatch):
+    from discreet.service import Home
+
+    monkeypatch.setattr(_marks, "LEASE", 0.05)
+    marks = _marks.Marks(Home(tmp_path))
+    first = marks.hold("north", "people")
+    assert first is not None
+    while marks.hold("north", "people") is None:
+        time.sleep(0.01)
+    with pytest.raises(errors.DiscreetError, match="not held"):
+        marks.move("north", "people", first, {"number": 1})
+    assert marks.read("north", "people") is None
