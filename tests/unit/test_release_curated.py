@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from discreet import audit, release
@@ -23,7 +24,7 @@ from discreet.errors import (
 )
 from discreet.ledger import MemoryLedger
 from discreet.noise._deterministic import deterministic
-from discreet.plan import Salt
+from discreet.plan import Salt, distance
 from discreet.privacy import Neighbours
 
 _NAMES = itertools.count()
@@ -192,17 +193,48 @@ def test_exact_totals_need_an_owner_and_a_fitting_relation():
     assert part["questions"][0]["meaning"] == "the total of each area"
 
 
-def test_measurements_of_a_publication_can_be_replayed_by_anybody():
-    asked = curator(unit="id", max_rows_per_unit=2)
-    query = release.question(asked.table("people"), W.prefix(16), columns=["age"])
-    tables = {"people": ROWS}
-    import pyarrow as pa
+PARTS = [
+    (VECTOR, "hb", {}),
+    (VECTOR, "hdmm", {}),
+    (VECTOR, "dawa", {}),
+    (VECTOR, "mwem", {"rounds": 2}),
+    (VECTOR, "ahp", {}),
+    (VECTOR, "tree-adaptive", {}),
+    (MAP, "adaptive-grid", {}),
+    (MAP, "privtree", {}),
+    (MAP, "urn", {"draws": 20}),
+    (TABLES, "ireduct", {}),
+    (TABLES, "marginals", {}),
+    (TABLES, "synthetic", {}),
+]
 
-    data = pa.Table.from_pylist(tables["people"])
-    found = audit.measurements(asked.policy, query, data, salt=1)
-    (counts,) = found
-    assert counts.declared.l1 == 2
-    assert sum(counts.exact.values()) == len(ROWS)
+
+@pytest.mark.parametrize(("asking", "method", "options"), PARTS, ids=str)
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+def test_all_parts_of_a_publication_can_be_replayed_by_anybody(asking, method, options, relation):
+    asked = curator(unit="id", max_rows_per_unit=2, neighbours=relation)
+    query = release.question(asked.table("people"), **asking, method=method, options=options)
+    person = ROWS[0]["id"]
+    other = [r for r in ROWS if r["id"] != person]
+    sides = [audit.measurements(asked.policy, query, pa.Table.from_pylist(rows), salt=1)
+             for rows in (ROWS, other)]  # fmt: skip
+    assert [m.name for m in sides[0]] == [m.name for m in sides[1]]
+    counts, *parts = (distance(a.exact, b.exact) for a, b in zip(*sides, strict=True))
+    assert counts.l1 == sum(r["id"] == person for r in ROWS) > 0
+    assert parts
+    for moved, declared in zip(parts, sides[0][1:], strict=True):
+        assert moved.within(declared.declared), declared.name
+    assert max(moved.l1 for moved in parts) > 0
+
+
+def test_a_part_that_moves_farther_than_it_says_is_seen_by_anybody(monkeypatch):
+    asked = curator(unit="id", max_rows_per_unit=2)
+    query = release.question(asked.table("people"), W.prefix(16), columns=["age"], method="hb")
+    monkeypatch.setattr(release.Query, "norms", lambda *_: (0, 0, 0))
+    other = [r for r in ROWS if r["id"] != ROWS[0]["id"]]
+    left, right = (audit.measurements(asked.policy, query, pa.Table.from_pylist(rows), salt=1)
+                   for rows in (ROWS, other))  # fmt: skip
+    assert not distance(left[1].exact, right[1].exact).within(left[1].declared)
 
 
 def test_the_budget_refuses_before_anything_is_read():

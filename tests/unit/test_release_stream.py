@@ -15,6 +15,7 @@ from discreet.engines import Reference
 from discreet.errors import BudgetExceededError, ParameterError
 from discreet.ledger import MemoryLedger, open_ledger
 from discreet.noise._deterministic import deterministic
+from discreet.plan import Salt
 from discreet.release._stream import column_moves, inverse_series, square_root
 
 
@@ -51,6 +52,11 @@ def test_without_noise_to_speak_of_the_sums_are_right(price):
     assert stream.total == pytest.approx(sum(values), abs=0.02)
 
 
+def past(history):
+    """What the table shows at each tick, if nothing comes late."""
+    return [history[: t + 1] for t in range(len(history))]
+
+
 @pytest.mark.parametrize("price", [{"rho": "0.5"}, {"epsilon": 1}, {"epsilon": 1, "delta": 1e-6}])
 def test_one_person_at_one_tick_moves_it_as_declared(price):
     for ticks, bound in ((1, 1), (1, 3), (2, 1)):
@@ -62,12 +68,12 @@ def test_one_person_at_one_tick_moves_it_as_declared(price):
             other[s] += bound
             if ticks == 2:
                 other[(s + 1) % 40] += bound
-            reached.append(column_moves(stream, base, other)[0])
+            reached.append(column_moves(stream, past(base), past(other)))
         assert max(reached) <= 1
         assert max(reached) > 0.4
         # one tick more than declared is caught
         greedy = [v + bound for v in base]
-        assert column_moves(stream, base, greedy)[0] > 1
+        assert column_moves(stream, past(base), past(greedy)) > 1
 
 
 def test_the_loss_is_that_of_the_whole_horizon_and_names_the_unit():
@@ -116,6 +122,7 @@ def test_nothing_private_is_shown():
         {"horizon": 10, "rho": 1, "bound": 0},
         {"horizon": 10, "rho": 1, "ticks": 11},
         {"horizon": 2**21, "rho": 1},
+        {"horizon": 10, "rho": 1, "ticks": 2, "anew": True},
     ],
 )
 def test_refusals(kwargs):
@@ -221,8 +228,10 @@ def test_streams_that_cannot_be_bounded_are_refused_for_free():
     stream = {"every": "day", "horizon": 40, "rho": "0.5"}
     people = [{**r, "id": i % 50} for i, r in enumerate(VISITS)]
     asked = visits("units", rows=people, unit="id", max_rows_per_unit=3)
-    with pytest.raises(ParameterError, match="change from tick to tick"):
+    with pytest.raises(ParameterError, match="changes from tick to tick"):
         release.Stream(**stream).follow(asked, "visits", "day", start="2026-01-01")
+    with pytest.raises(ParameterError, match="one unit adds up to 3"):
+        release.Stream(**stream, anew=True).follow(asked, "visits", "day", start="2026-01-01")
     asked = visits("refused")
     for more, how, match in (
         ({}, {"value": "cost"}, "adds up to 3"),
@@ -247,18 +256,146 @@ def test_streams_that_cannot_be_bounded_are_refused_for_free():
 def test_a_late_row_moves_less_than_its_whole_column(price):
     """Replay of ticks computed from a growing table, one row arriving at any time."""
     stream = release.Stream(every="day", horizon=20, **price)
-    base = [3] * 20
+    base = past([3] * 20)
     for s in (0, 4, 15):
         for arrives in range(s, 20):
-            moved = 0
-            for t in range(20):
-                other = list(base[: t + 1])
-                if t >= arrives:
-                    other[s] += 1
-                pairs = zip(stream.exact(base[: t + 1]), stream.exact(other), strict=True)
-                gaps = [b - a for a, b in pairs]
-                moved += sum(map(abs, gaps)) if stream.price.pure else sum(g * g for g in gaps)
-            most = stream._levels if stream.price.pure else stream.sensitivity2
-            assert moved <= most
+            other = [list(shown) for shown in base]
+            for shown in other[arrives:]:
+                shown[s] += 1
+            moved = column_moves(stream, base, other)
+            assert moved <= 1
             if arrives == s == 0 and not stream.price.pure:
-                assert moved == most
+                assert moved == 1
+
+
+# -- whole persons ----------------------------------------------------------------------------
+
+PRICES = [{"rho": "0.5"}, {"epsilon": 1}, {"epsilon": 1, "delta": "1e-6"}]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_a_person_whose_rows_are_chosen_anew_moves_no_tick_farther_than_the_limit(price, relation):
+    """At every tick three rows, anywhere; a fourth is caught, and so is a stream per tick."""
+    stream = release.Stream(every="day", horizon=20, bound=3, anew=True, neighbours=relation,
+                            **price)  # fmt: skip
+    base = past([5] * 20)
+    kept = [sorted({t, t // 2, 0})[:3] for t in range(20)]
+
+    def moved(rows):
+        other = [list(shown) for shown in base]
+        for t, shown in enumerate(other):
+            shown[kept[t][-1]] += rows
+        return column_moves(stream, base, other)
+
+    sides = 1 if relation == "add-remove" else 2
+    assert moved(3 * sides) == 1
+    assert moved(3 * sides + 1) > 1
+    assert stream.unit == "person"
+    if sides == 1:
+        # the newest row takes an older one's place each time: no column holds that
+        other = [[*shown[:-1], shown[-1] + 1] for shown in base]
+        assert column_moves(release.Stream(horizon=20, **price), base, other) > 1
+
+
+@pytest.mark.parametrize("price", PRICES, ids=str)
+def test_the_price_of_whole_persons_is_that_of_all_ticks(price):
+    stream = release.Stream(horizon=50, bound=2, anew=True, **price)
+    single = release.Stream(horizon=1, bound=2, anew=True, **price)
+    if "rho" in price:
+        assert stream.loss.rho <= 0.5
+        assert stream.std() == pytest.approx(math.sqrt(50) * single.std(), rel=1e-6)
+    elif "delta" in price:
+        assert stream.loss.delta(1) <= 1e-6
+    else:
+        assert stream.loss.epsilon() == 1
+        assert stream.law.scale == 50 * single.law.scale == 100
+    assert [stream.std(t) for t in (1, 50)] == [stream.std()] * 2
+
+
+@pytest.mark.parametrize("value", [None, "cost"])
+def test_a_stream_of_whole_persons_follows_a_table(value):
+    """At ε = 10⁵ and twelve rows a person the noise is 0 but with probability below 1e-30.
+
+    Every person has twelve rows and all of them are kept, so that sums are known.
+    """
+    people = [{**r, "id": i % 50} for i, r in enumerate(VISITS)]
+    asked = visits(f"persons {value}", rows=people, budget="1000000", unit="id",
+                   max_rows_per_unit=12)  # fmt: skip
+    bound = 36 if value else 12
+    stream = release.Stream(every="day", horizon=30, bound=bound, anew=True, epsilon=100_000)
+    feed = stream.follow(asked, "visits", "day", start="2026-01-01", value=value)
+    for t in range(30):
+        wanted = sum(r[value] if value else 1 for r in VISITS if r["day"] <= DAYS[t])
+        assert feed.tick() == pytest.approx(wanted)
+    (first, *_) = [e for e in asked.ledger.entries if e.plan.startswith("stream")]
+    assert first.unit == "id"
+
+
+def test_persons_are_limited_and_a_restart_pays_nothing(tmp_path):
+    """Three of twelve rows a person: no sum exceeds 150, at noise that is 0 as above."""
+    people = [{**r, "id": i % 50} for i, r in enumerate(VISITS)]
+    own = visits_policy(f"limited {tmp_path}", budget="1000000", unit="id", max_rows_per_unit=3)
+    price = {"every": "day", "horizon": 40, "bound": 3, "anew": True, "epsilon": 100_000}
+
+    def following():
+        engine = Reference({"visits": people})
+        asked = Curator(own, engine, open_ledger(tmp_path / "limited.ledger", own), None, "visits")
+        return asked, release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+
+    asked, feed = following()
+    feed.until("2026-02-05")
+    assert feed.total == 150
+    spent = asked.budget.spent
+    again, back = following()
+    assert back.record() == feed.record()
+    assert again.budget.spent == spent
+    low, high = back.interval()
+    assert low <= 150 <= high
+
+
+def test_replay_of_a_followed_table_under_its_limits():
+    """Tables that differ in one person, read tick by tick under salts of their own."""
+    rng = np.random.default_rng(5)
+    rows = [{"day": DAYS[int(rng.integers(20))], "cost": 1, "id": int(rng.integers(12))}
+            for _ in range(120)]  # fmt: skip
+    less = [r for r in rows if r["id"] != 4]
+    own = visits_policy("replayed", unit="id", max_rows_per_unit=3)
+    stream = release.Stream(every="day", horizon=20, bound=3, anew=True, rho="0.5")
+    asked = [Curator(own, Reference({"visits": v}), MemoryLedger(own), None, "visits")
+             for v in (rows, less)]  # fmt: skip
+    feeds = [stream.follow(a, "visits", "day", start="2026-01-01") for a in asked]
+    pasts = []
+    for feed, held in zip(feeds, (rows, less), strict=True):
+        engine = Reference({"visits": held})
+        shown = []
+        for t in range(20):
+            counts = [0] * (t + 1)
+            for (code,), (n, *_) in engine.execute(feed._aggregate, Salt(b"tick %d" % t)).items():
+                if (at := code - feed._first) <= t:
+                    counts[at] += n
+            shown.append(counts)
+        pasts.append(shown)
+    moved = column_moves(stream, *pasts)
+    assert 0 < moved <= 1
+    # ten of the person's rows, unlimited, would break it
+    assert sum(r["id"] == 4 for r in rows) > 3
+
+
+def test_intervals_of_streams_are_those_of_the_noise():
+    """A tree's and a person's from the law itself; a root's near the normal one (fixed noise)."""
+    for price, width in (({"epsilon": 1}, None), ({"rho": "0.5"}, 1.96)):
+        stream = release.Stream(horizon=20, **price)
+        with deterministic("intervals of streams"):
+            for _ in range(7):
+                stream.tick(2)
+            found = stream.interval(0.95)
+        low, high = found
+        assert found.confidence >= 0.95
+        if width is None:
+            reach = (stream.law * 7).interval(0.95)
+            assert (low, high) == (stream.total + reach.low, stream.total + reach.high)
+        else:
+            assert (high - low) / 2 == pytest.approx(width * stream.std(7), rel=0.15)
+        wide = stream.interval(0.9999)
+        assert wide.high - wide.low > high - low

@@ -141,11 +141,9 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
         a, b = (side[part.aggregate] for side in sides)
         moved = part.moved(a, b)
         found += [f"part {i}: {what}" for what in moved]
-        for (suffix, one), (_, two) in zip(part.measurements(a), part.measurements(b), strict=True):
+        for (suffix, declared, one), (_, _, two) in zip(part.steps(a), part.steps(b), strict=True):
             step = f"{part.kind}{suffix}", f"part {i}"
-            steps.append(
-                Step(*step, _norms(part.sensitivity), _norms(distance(one, two)), tuple(moved))
-            )
+            steps.append(Step(*step, _norms(declared), _norms(distance(one, two)), tuple(moved)))
     if lowered.selector is None:
         draws = _Frozen(), _Frozen()
         records = [measure(plan, e, salt, d) for e, d in zip((left, right), draws, strict=True)]
@@ -361,7 +359,9 @@ def measurements(
     """Return everything that a question measures, before any noise.
 
     With two neighbouring tables and one `salt`, anybody can replay a question without
-    discreet's help: each ``exact`` must move by at most ``declared``.
+    discreet's help: each ``exact`` must move by at most ``declared``. A publication asks its
+    questions one after the other; they are shown at answers that know no data (zeros, first
+    choices), so that both neighbours are asked the same.
 
     Parameters
     ----------
@@ -400,9 +400,9 @@ def measurements(
     finally:
         engine.close()
     return [
-        Measurement(f"{part.kind} {i}{suffix}", part.sensitivity, exact)
+        Measurement(f"{part.kind} {i}{suffix}", declared, exact)
         for i, part in enumerate(lowered.parts)
-        for suffix, exact in part.measurements(groups[part.aggregate])
+        for suffix, declared, exact in part.steps(groups[part.aggregate])
     ]
 
 

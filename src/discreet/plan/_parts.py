@@ -282,6 +282,11 @@ class Part(ABC):
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Exact integers as noise is added to them, draw by draw, with a suffix of the name."""
 
+    def steps(self, groups: Groups) -> Iterator[tuple[str, Sensitivity, Exact]]:
+        """Everything that is measured, with how far one unit moves it."""
+        for suffix, exact in self.measurements(groups):
+            yield suffix, self.sensitivity, exact
+
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """What two neighbouring tables violate; empty when the declared bounds hold."""
         distances = []

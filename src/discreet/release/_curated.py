@@ -393,6 +393,21 @@ class Publishing(Part):
         """Counts of the cells: all that any question sees."""
         yield "", {cell: values[self.measure] for cell, values in groups.items()}
 
+    def steps(self, groups: Groups) -> Iterator[tuple[str, Sensitivity, Exact]]:
+        """Besides the counts: the integers of every question, at answers that know no data."""
+        yield from super().steps(groups)
+        counts, found = self.counts(groups), []
+
+        def answer(asked: Question) -> NDArray[Any]:
+            l1, squares, most = asked.moves()
+            declared = Sensitivity(self.rows * l1, self.rows**2 * squares, self.rows * most)
+            exact = {(i,): int(v) for i, v in enumerate(asked.exact(counts).tolist())}
+            found.append((f" {len(found)} {asked.label}", declared, exact))
+            return asked.blank()
+
+        self._tried().conduct(answer)
+        yield from found
+
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides the counts: every question, at the answers that one table gives."""
         found = super().moved(left, right)

@@ -6,9 +6,12 @@ ticks so far, or sums of closed nodes. A row of tick s that arrives late enters 
 ones, which leaves out entries of its column of Ĉ and so lowers its norm. Rows must not be
 given another date afterwards.
 
-A row has to be its own unit. Where several rows belong to one person, their number is limited
-by chance, question by question; which rows are kept would change from tick to tick, and a
-person could enter every tick with a new row. That has no useful bound, and is refused.
+Where several rows belong to one person, their number is limited by chance, question by question;
+which rows are kept changes from tick to tick, and a person may enter every tick with a new row.
+No column bounds that, so such a table needs a stream that protects whole persons (``anew=True``),
+whose `bound` is what the policy's limits leave to one of them: the plan's own L1 sensitivity, in
+steps, of all ticks together, which bounds every prefix sum. The debit is then one of the policy's
+unit, as that of any question; a stream per person and tick would promise less than the ledger.
 
 The price of the whole stream is debited with its first tick; further ticks cost the policy's
 least price, because nothing is free.
@@ -79,7 +82,8 @@ class Feed:
         self._stream = copy.deepcopy(stream)  # the caller's own goes on, or is changed, without us
         self._curator, self._aggregate, self._moves = curator, aggregate, moves
         self._first, self._width, self._step = first, width, float(step)
-        self._table = private_tables(aggregate.relation)[0].name
+        self._private = private_tables(aggregate.relation)
+        self._table = self._private[0].name
         entries = curator.ledger.entries
         terms = {
             **stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width,
@@ -124,8 +128,8 @@ class Feed:
             cost=self._cost() if t == 0 else _FREE,
             noise=json.dumps(stream.law.to_dict(), sort_keys=True),
             neighbours=str(stream.neighbours),
-            unit=None,
-            tables=(self._table,),
+            unit=self._private[0].unit,
+            tables=tuple(table.name for table in self._private),
             run=run,
             once=True,
         )
@@ -186,11 +190,11 @@ def follow(
 ) -> Feed:
     """Follow a table; see :meth:`Stream.follow`."""
     held = curator.policy.table(table)
-    if held.unit is not None:
+    if held.unit is not None and not stream.anew:
         raise ParameterError(
             f"rows of {table!r} belong to units that may have several: which of them are kept "
-            "would change from tick to tick",
-            hint="a table whose rows are their own units",
+            "changes from tick to tick",
+            hint=Hint("anew", True),
         )
     if stream.now or stream.ticks != 1 or stream.neighbours is not held.neighbours:
         raise ParameterError(
@@ -217,7 +221,8 @@ def follow(
     if part.sensitivity.l1 > sides * stream.bound:
         most = -(-part.sensitivity.l1 // sides)
         raise ParameterError(
-            f"one row adds up to {most} steps to a tick, the stream allows for {stream.bound}",
+            f"one {'unit' if held.unit else 'row'} adds up to {most} steps to a sum, the stream "
+            f"allows for {stream.bound}",
             hint=Hint("bound", most),
         )
     width = _DAYS[stream.every] if kind is Kind.DATE else 1

@@ -109,11 +109,19 @@ class Refinement(Question):
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return the refined values."""
-        return np.asanyarray(self.ladder.noise(self.position) + self.query.apply(counts))
+        return np.asanyarray(self.ladder.noise(self.position) + self.exact(counts))
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the query's value."""
+        return self.query.apply(counts)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Return the sensitivities of the query."""
+        return self.query.norms(self.neighbours)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖qx − qy‖₁/Δ."""
-        gap = np.abs(self.query.apply(x) - self.query.apply(y)).sum()
+        gap = np.abs(self.exact(x) - self.exact(y)).sum()
         return Fraction(int(gap), self.query.l1_sensitivity(self.neighbours))
 
     def blank(self) -> NDArray[Any]:

@@ -176,6 +176,14 @@ class Contrasts(Question):
         # the draws stay as they come, so that a mark of test noise survives
         return np.asanyarray(np.concatenate(parts)[np.argsort(order, kind="stable")] + rows)
 
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the contrasts, unweighted."""
+        return self.query.apply(counts)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Return the sensitivities of the contrasts."""
+        return self.query.norms(self.neighbours)
+
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return Σ (gΔ)²/4^o over P/σ²."""
         _, octave = self.scales()

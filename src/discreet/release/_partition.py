@@ -46,7 +46,7 @@ from discreet.release._counts import Counts, fitting
 from discreet.release._hierarchy import GRID, best_levels
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Grouped, Levels
-from discreet.release._questions import Course, Measurement, Question
+from discreet.release._questions import Course, Measurement, Question, alike
 from discreet.release._workload import Workload
 
 _FREE = 64
@@ -118,6 +118,16 @@ class Partition(Question):
             for length, cost in self.costs(counts).items()
         }
         return cheapest(noisy, {length: self.starts(length) for length in self.lengths}, self.width)
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the costs of all buckets, length by length."""
+        return np.concatenate(list(self.costs(counts).values()))
+
+    def moves(self) -> tuple[int, int, int]:
+        """Every cost may move as far as that of the longest bucket."""
+        changes = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
+        buckets = sum(len(self.starts(length)) for length in self.lengths)
+        return alike(changes * self.reach(self.width), buckets)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of a bucket's cost over what was declared."""

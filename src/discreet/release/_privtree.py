@@ -39,7 +39,7 @@ from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import variance
 from discreet.release._queries import block_sums, groups
-from discreet.release._questions import Course, Measurement, Question
+from discreet.release._questions import Course, Measurement, Question, alike
 
 Array = NDArray[np.float64]
 
@@ -104,6 +104,15 @@ class Growth(Question):
             grid = tuple(-(-n // 2) for n in levels[-1].shape)
             levels.append(block_sums(levels[-1], 2, grid))
         return levels[::-1]
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the counts of all nodes, depth by depth."""
+        return np.concatenate([level.ravel() for level in self._sums(counts)])
+
+    def moves(self) -> tuple[int, int, int]:
+        """One node of each depth, or two."""
+        sides = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
+        return alike(1, sides * (self.height + 1))
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of any node's count: 1 is what the proof assumes."""

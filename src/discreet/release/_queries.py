@@ -66,6 +66,11 @@ class Query(ABC):
         """Most that one record moves Ax in squared L2; 1 where it is not moved at all."""
         return max(1, self.l2 if neighbours is Neighbours.ADD_REMOVE else self._l2_changed())
 
+    def norms(self, neighbours: Neighbours) -> tuple[int, int, int]:
+        """Most that one record moves Ax: L1, squared L2, L∞."""
+        squares = self.l2_sensitivity(neighbours)
+        return self.l1_sensitivity(neighbours), squares, math.isqrt(squares)
+
     def _l1_changed(self) -> int:
         return 2 * self.l1
 

@@ -30,6 +30,11 @@ from discreet.release._price import Price, cost, drawn
 from discreet.release._queries import Query
 
 
+def alike(move: int, numbers: int) -> tuple[int, int, int]:
+    """Return the norms of so many numbers that may each move by so much."""
+    return move * numbers, move * move * numbers, move
+
+
 class Question(ABC):
     """One thing asked of the private counts."""
 
@@ -52,6 +57,14 @@ class Question(ABC):
     @abstractmethod
     def record(self) -> dict[str, Any]:
         """Return the public parameters, for the release record."""
+
+    @abstractmethod
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the integers that it is about, before any noise. PRIVATE."""
+
+    @abstractmethod
+    def moves(self) -> tuple[int, int, int]:
+        """Return how far one record moves them: L1, squared L2, L∞."""
 
     def most(self, rows: int) -> int:
         """Return the largest distance of two tables that differ in so many records."""
@@ -105,7 +118,15 @@ class Measurement(Question):
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return Ax + noise."""
         # the draw comes first, so that a mark of test noise survives
-        return np.asanyarray(drawn(self.law, self.query.rows) + self.query.apply(counts))
+        return np.asanyarray(drawn(self.law, self.query.rows) + self.exact(counts))
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return Ax."""
+        return self.query.apply(counts)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Return the sensitivities of A."""
+        return self.query.norms(self.neighbours)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖Ax−Ay‖₁/Δ₁ or ‖Ax−Ay‖²/Δ₂²."""
@@ -177,14 +198,18 @@ class Choice(Question):
             epsilon = root
         return cls(query, target, groups, handicap, sensitivity, epsilon, neighbours, label=label)
 
-    def scores(self, counts: Counts) -> NDArray[np.int64]:
-        """Return the private scores. PRIVATE."""
+    def exact(self, counts: Counts) -> NDArray[np.int64]:
+        """Return the scores."""
         gaps = np.abs(self.query.apply(counts) - self.target)
         if self.groups is None:
             return np.asarray(gaps - self.handicap)
         sums = np.zeros(len(self.handicap), dtype=np.int64)
         np.add.at(sums, self.groups, gaps)
         return np.asarray(sums - self.handicap)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Every score may move by Δ."""
+        return alike(self.sensitivity, len(self.handicap))
 
     @property
     def _mechanism(self) -> mechanisms.Exponential:
@@ -201,12 +226,12 @@ class Choice(Question):
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return the chosen index."""
-        chosen = self._mechanism.select(self.scores(counts))
+        chosen = self._mechanism.select(self.exact(counts))
         return np.asarray([chosen.value], dtype=np.int64)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of a score over Δ."""
-        gap = np.abs(self.scores(x) - self.scores(y))
+        gap = np.abs(self.exact(x) - self.exact(y))
         return Fraction(int(gap.max()), self.sensitivity)
 
     def blank(self) -> NDArray[Any]:
@@ -297,11 +322,19 @@ class Unprotected(Question):
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return the exact numbers."""
+        return self.exact(counts)
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return the exact numbers."""
         return self.query.apply(counts)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Neighbours agree on them."""
+        return 0, 0, 0
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return 0 for neighbours that agree, 2 for others."""
-        same = bool((self.query.apply(x) == self.query.apply(y)).all())
+        same = bool((self.exact(x) == self.exact(y)).all())
         return Fraction(0 if same else 2)
 
     def blank(self) -> NDArray[Any]:

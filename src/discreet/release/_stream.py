@@ -24,23 +24,37 @@ Laplace noise (pure ε)
 A tree of branching 16: node sums of 16^l ticks, each level with ε/levels; the prefix is the sum of
 completed nodes. A unit is in one node of each level; the root is never measured.
 
+Whole persons (``anew=True``)
+-----------------------------
+Where limits choose which rows of a person count, and choose anew at every tick, no column of Ĉ
+describes a person: a new row may take the place of an old one each time. Then the unit is **one
+person at all ticks**, `bound` is the most that all rows of one person add to a sum, and released
+are the prefix sums themselves, y_t = Σ_{s≤t} x_s + noise. Whatever rows are kept, however late they
+come and wherever they are moved, one person moves each y_t by at most `bound`. So the horizon's T
+numbers have L1 sensitivity T·bound and squared L2 sensitivity T·bound², and since each step is
+(bound/scale)-DP or bound²/(2σ²)-zCDP given the past, the steps add up to the price. No factor is
+better here: each tick alone may move as far as the limits let it.
+
 Nothing is paid twice: the whole stream is one mechanism whose price is fixed at the start.
 A missed tick is a tick with nothing in it. The object holds private counts (they enter later
 outputs), so it must not be shown; its repr and its record hold public numbers only.
+
+Intervals come from the noise's own law: of a sum of draws where the estimate is one, otherwise
+of copies of the estimate's error, which is exchangeable with them (:mod:`._publication`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
-from discreet import privacy as p
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
@@ -51,8 +65,11 @@ if TYPE_CHECKING:
     from discreet.curator import Curator
     from discreet.release._feed import Feed
 
+Array = NDArray[np.float64]
+
 SCALE = 4096
 BRANCHING = 16
+_COPIES, _ROOM = 399, 1 << 24
 
 
 def square_root(horizon: int, scale: int = SCALE) -> NDArray[np.int64]:
@@ -76,6 +93,146 @@ def inverse_series(c: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.asarray(g)
 
 
+class _Shape(ABC):
+    """What is released at a tick, and the sum that follows from it."""
+
+    anew: ClassVar[bool] = False
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+        self._released: list[float] = []
+
+    @property
+    @abstractmethod
+    def declared(self) -> int:
+        """How far one unit that adds 1 moves everything, in the norm of the noise (L2 squared)."""
+
+    @abstractmethod
+    def exact(self, history: Sequence[int]) -> list[int]:
+        """Return the integers to which the last tick of a history adds noise. PRIVATE."""
+
+    @abstractmethod
+    def accept(self, y: Sequence[int]) -> None:
+        """Take the released integers of the next tick."""
+
+    @abstractmethod
+    def total(self, t: int) -> float:
+        """Return the estimated sum of the t ticks so far."""
+
+    @abstractmethod
+    def weights(self, t: int) -> Array:
+        """Return the weights of independent noises in the estimated sum of t ticks."""
+
+
+class _Root(_Shape):
+    """The integer square root of prefix sums."""
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__(horizon)
+        self.factor = square_root(horizon)
+
+    @property
+    def declared(self) -> int:
+        """Squares of the longest column."""
+        return sum(int(c) ** 2 for c in self.factor.tolist())
+
+    def exact(self, history: Sequence[int]) -> list[int]:
+        """Weigh the past."""
+        factor = self.factor[: len(history)][::-1].tolist()
+        return [sum(int(c) * v for c, v in zip(factor, history, strict=True))]
+
+    def accept(self, y: Sequence[int]) -> None:
+        """Solve for the tick."""
+        past = np.asarray(self._released)
+        t = len(past) + 1
+        known = float(self.factor[1:t][::-1].astype(np.float64) @ past) if t > 1 else 0.0
+        self._released.append((float(y[0]) - known) / float(self.factor[0]))
+
+    def total(self, t: int) -> float:
+        """Add up the solved ticks."""
+        return math.fsum(self._released[:t])
+
+    def weights(self, t: int) -> Array:
+        """Return the decoder's last row."""
+        return np.cumsum(inverse_series(self.factor[:t]))
+
+
+class _Tree(_Shape):
+    """Sums of 16^l ticks."""
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__(horizon)
+        self.levels = 1
+        while BRANCHING**self.levels < horizon:
+            self.levels += 1
+        self._widths = [BRANCHING**level for level in range(self.levels)]
+        self._closed: list[list[float]] = [[] for _ in self._widths]
+        self._ticks = 0
+
+    @property
+    def declared(self) -> int:
+        """One node of each level."""
+        return self.levels
+
+    def exact(self, history: Sequence[int]) -> list[int]:
+        """Return the sum of every node that ends at this tick."""
+        t = len(history)
+        return [sum(history[-width:]) for width in self._widths if t % width == 0]
+
+    def accept(self, y: Sequence[int]) -> None:
+        """Close nodes."""
+        self._ticks += 1
+        ended = [level for level, width in enumerate(self._widths) if self._ticks % width == 0]
+        for level, value in zip(ended, y, strict=True):
+            self._closed[level].append(float(value))
+
+    def total(self, t: int) -> float:
+        """Add up completed nodes."""
+        return math.fsum(self._closed[level][node] for level, node in self._nodes(t))
+
+    def weights(self, t: int) -> Array:
+        """Return 1 for each node."""
+        return np.ones(len(self._nodes(t)))
+
+    def _nodes(self, t: int) -> list[tuple[int, int]]:
+        """Return the completed nodes that make up the first t ticks."""
+        out, start = [], 0
+        for level in range(self.levels - 1, -1, -1):
+            width = BRANCHING**level
+            while start + width <= t:
+                out.append((level, start // width))
+                start += width
+        return out
+
+
+class _Anew(_Shape):
+    """The prefix sums themselves."""
+
+    anew = True
+
+    @property
+    def declared(self) -> int:
+        """Each tick moves by 1: the same in both norms."""
+        return self.horizon
+
+    def exact(self, history: Sequence[int]) -> list[int]:
+        """Add up."""
+        return [sum(history)]
+
+    def accept(self, y: Sequence[int]) -> None:
+        """Keep the sum."""
+        self._released.append(float(y[0]))
+
+    def total(self, t: int) -> float:
+        """Return the last sum."""
+        return self._released[t - 1] if t else 0.0
+
+    def weights(self, t: int) -> Array:
+        """Return one noise."""
+        del t
+        return np.ones(1)
+
+
 class Stream:
     """Counts over time under one price for the whole horizon.
 
@@ -93,6 +250,9 @@ class Stream:
         At how many ticks one person may appear.
     neighbours
         "add-remove" or "change-one" of one person's contribution to one tick.
+    anew
+        Protect whole persons, whose rows are limited anew at every tick; `bound` is then the
+        most that all rows of one person add to a sum.
 
     Examples
     --------
@@ -114,6 +274,7 @@ class Stream:
         bound: int = 1,
         ticks: int = 1,
         neighbours: Neighbours | str = "add-remove",
+        anew: bool = False,
     ) -> None:
         for name, value in (("horizon", horizon), ("bound", bound), ("ticks", ticks)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -123,37 +284,38 @@ class Stream:
         if horizon > 1 << 20 or ticks > horizon:
             raise ParameterError("a horizon has at most 2^20 ticks, and no person has more ticks",
                                  hint=Hint("horizon", 365))  # fmt: skip
+        if anew and ticks > 1:
+            raise ParameterError(
+                "anew protects a person at all ticks, whatever their number", hint=Hint("ticks", 1)
+            )
         self.horizon, self.every, self.bound, self.ticks = horizon, every, bound, ticks
         self.price = Price.read(epsilon, delta, rho)
         self.neighbours = Neighbours(neighbours)
-        self._moved = bound * ticks * (1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
         self._private: list[int] = []
         self.released: list[NDArray[Any]] = []
+        self._shape = (_Anew if anew else _Tree if self.price.pure else _Root)(horizon)
         self._prepare()
 
     def _prepare(self) -> None:
-        if self.price.pure:
-            self._levels = 1
-            while BRANCHING**self._levels < self.horizon:
-                self._levels += 1
-            l1 = self._moved * self._levels
-            self.law = self.price.law(l1, 1)
-            self.loss = cost(self.law, l1, 1, 1, self.neighbours).under(self.neighbours, self.unit)
-            self._widths = [BRANCHING**level for level in range(self._levels)]
-            self._closed: list[list[float]] = [[] for _ in range(self._levels)]
-            return
-        self._factor = square_root(self.horizon)
-        squares = sum(int(c) ** 2 for c in self._factor.tolist())
-        self.sensitivity2 = self._moved**2 * squares
-        self.law = self.price.law(1, self.sensitivity2, rows=self.horizon)
-        self.loss = cost(self.law, 1, self.sensitivity2, self.horizon, self.neighbours).under(
+        """Find the noise for the declared sensitivity, and what it costs."""
+        moved = self.bound * self.ticks * (1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+        self.declared = self._shape.declared * (moved if self.price.pure else moved**2)
+        rows = self.horizon
+        self.law = self.price.law(self.declared, self.declared, rows=rows)
+        self.loss = cost(self.law, self.declared, self.declared, rows, self.neighbours).under(
             self.neighbours, self.unit
         )
-        self._solved: list[float] = []
+
+    @property
+    def anew(self) -> bool:
+        """Whether whole persons are protected."""
+        return self._shape.anew
 
     @property
     def unit(self) -> str:
-        """Whose data is protected: one person at one tick (or at several)."""
+        """Whose data is protected: one person at one tick (or at several, or at all)."""
+        if self.anew:
+            return "person"
         one = f"person-{self.every}"
         return one if self.ticks == 1 else f"person with {self.ticks} {self.every}s"
 
@@ -183,36 +345,13 @@ class Stream:
 
     def exact(self, history: Sequence[int]) -> list[int]:
         """Return the integers to which the last tick of a history adds noise. PRIVATE."""
-        t = len(history)
-        if self.price.pure:
-            # every node of the tree that ends at this tick
-            return [sum(history[-width:]) for width in self._widths if t % width == 0]
-        factor = self._factor[:t][::-1].tolist()
-        return [sum(int(c) * v for c, v in zip(factor, history, strict=True))]
+        return self._shape.exact(history)
 
     def accept(self, y: NDArray[Any]) -> float:
         """Take the released integers of the next tick; return the estimated sum so far."""
         self.released.append(y)
-        t = len(self.released)
-        if self.price.pure:
-            closed = [level for level, width in enumerate(self._widths) if t % width == 0]
-            for level, value in zip(closed, y.tolist(), strict=True):
-                self._closed[level].append(float(value))
-            return self.total
-        past = np.asarray(self._solved)
-        known = float(self._factor[1:t][::-1].astype(np.float64) @ past) if t > 1 else 0.0
-        self._solved.append((float(y[0]) - known) / float(self._factor[0]))
+        self._shape.accept(y.tolist())
         return self.total
-
-    def _nodes(self, t: int) -> list[tuple[int, int]]:
-        """Return the completed nodes that make up the first t ticks."""
-        out, start = [], 0
-        for level in range(self._levels - 1, -1, -1):
-            width = BRANCHING**level
-            while start + width <= t:
-                out.append((level, start // width))
-                start += width
-        return out
 
     def follow(
         self,
@@ -229,7 +368,8 @@ class Stream:
         Parameters
         ----------
         curator, table
-            Whose rows are counted. A row must be its own unit.
+            Whose rows are counted. A row is its own unit, or the stream protects whole
+            persons (``anew=True``).
         column
             The column that says at which tick a row counts: a date, or a whole number.
         start
@@ -248,26 +388,32 @@ class Stream:
         t = self.horizon if t is None else t
         if not 1 <= t <= self.horizon:
             raise ParameterError(f"t must lie between 1 and {self.horizon}", hint=Hint("t", 1))
-        if self.price.pure:
-            return math.sqrt(variance(self.law) * len(self._nodes(t)))
-        decoder = np.cumsum(inverse_series(self._factor[:t]))
-        return math.sqrt(variance(self.law) * float((decoder**2).sum()))
+        return math.sqrt(variance(self.law) * float((self._shape.weights(t) ** 2).sum()))
 
     def interval(self, confidence: Number = 0.95) -> Interval:
-        """Return an interval for the sum so far, by Chebyshev's inequality: it surely covers."""
+        """Return an interval for the sum so far, with the confidence it surely has."""
         level = _exact.confidence(confidence)
         if not self.now:
             raise ParameterError("nothing has been released yet", hint="stream.tick(12)")
-        reach = self.std(self.now) / math.sqrt(1 - level)
-        value = self.total
-        return Interval(value - reach, value + reach, level)
+        weights, value = self._shape.weights(self.now), self.total
+        if (weights == 1).all():
+            noise = self.law if len(weights) == 1 else self.law * len(weights)
+            found = noise.interval(level)
+            return Interval(value + found.low, value + found.high, found.confidence)
+        copies = min(_COPIES, max(39, _ROOM // len(weights)))
+        rank = math.ceil((copies + 1) * level)
+        if rank > copies:
+            # a discrete Gaussian is σ-sub-Gaussian, so P(|error| > r·std) ≤ 2·e^{−r²/2}
+            reach = self.std(self.now) * math.sqrt(2 * math.log(2 / (1 - level)))
+            return Interval(value - reach, value + reach, level)
+        errors = [abs(float(weights @ self.law.sample(len(weights)))) for _ in range(copies)]
+        reach = sorted(errors)[rank - 1]
+        return Interval(value - reach, value + reach, rank / (copies + 1))
 
     @property
     def total(self) -> float:
         """The estimated sum so far."""
-        if self.price.pure:
-            return math.fsum(self._closed[level][node] for level, node in self._nodes(self.now))
-        return math.fsum(self._solved)
+        return self._shape.total(self.now)
 
     def terms(self) -> dict[str, Any]:
         """Return the public parameters."""
@@ -278,6 +424,7 @@ class Stream:
             "horizon": self.horizon,
             "neighbours": str(self.neighbours),
             "price": str(self.price),
+            **({"anew": True} if self.anew else {}),
             "law": self.law.to_dict(),
         }
 
@@ -296,19 +443,15 @@ class Stream:
 
 
 def column_moves(
-    stream: Stream, first: Sequence[int], second: Sequence[int]
-) -> tuple[Fraction, p.PrivacyLoss]:
-    """Return how far two private histories are apart over what is declared (replay)."""
-    gap = [a - b for a, b in zip(first, second, strict=True)]
-    if stream.price.pure:
-        moved = 0
-        for level in range(stream._levels):  # noqa: SLF001 - the replay of this module's own class
-            width = BRANCHING**level
-            whole = len(gap) // width
-            moved += sum(abs(sum(gap[k * width : (k + 1) * width])) for k in range(whole))
-        return Fraction(moved, stream._moved * stream._levels), stream.loss  # noqa: SLF001 - the same
-    factor = [int(c) for c in stream._factor[: len(gap)].tolist()]  # noqa: SLF001 - the same
-    total = 0
-    for t in range(len(gap)):
-        total += sum(factor[t - s] * gap[s] for s in range(t + 1)) ** 2
-    return Fraction(total, stream.sensitivity2), stream.loss
+    stream: Stream, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+) -> Fraction:
+    """Return how far two private pasts are apart over what is declared (replay).
+
+    A past is the history that the table shows at each tick: entry t has t + 1 counts.
+    """
+    moved = 0
+    for mine, other in zip(first, second, strict=True):
+        pairs = zip(stream.exact(mine), stream.exact(other), strict=True)
+        gaps = [abs(a - b) for a, b in pairs]
+        moved += sum(gaps) if stream.price.pure else sum(gap * gap for gap in gaps)
+    return Fraction(moved, stream.declared)

@@ -44,7 +44,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._questions import Course, Question
+from discreet.release._questions import Course, Question, alike
 
 _GRID = 1 << 20
 _MOST = 1 << 22
@@ -86,10 +86,17 @@ class Urn(Question):
         drawn = [polya(row, self.alpha(m), m) for row, m in zip(table, self.draws, strict=True)]
         return np.concatenate(drawn)
 
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return how many records each urn holds of each origin."""
+        return counts.array().ravel()
+
+    def moves(self) -> tuple[int, int, int]:
+        """One record more, or one less and one more."""
+        return alike(1, 1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return how many records two tables are apart."""
-        gap = int(np.abs(x.array() - y.array()).sum())
-        return Fraction(gap, 1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+        return Fraction(int(np.abs(self.exact(x) - self.exact(y)).sum()), self.moves()[0])
 
     def blank(self) -> NDArray[Any]:
         """Draw nothing."""
