@@ -268,7 +268,7 @@ def test_a_preview_prices_the_choice_too():
     assert quote.error() == asked.preview(text, epsilon="0.8").error()
     assert asked.budget.spent["epsilon"] == 0
     assert asked.preview(text, epsilon=101, limits="auto").refused is not None
-    with pytest.raises(ParameterError, match="the policy's, or chosen"):
+    with pytest.raises(ParameterError, match="takes 'auto'"):
         asked.preview(text, epsilon=1, limits="most")
 
 

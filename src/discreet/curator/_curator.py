@@ -182,7 +182,14 @@ class Curator(Fits):
         # what would be refused is the whole price
         whole = self._quote(self._plan(parsed.query, offer), offer)
         quote = self._quote(self._plan(parsed.query, choice.rest), choice.rest)
-        return replace(quote, refused=whole.refused, stored=False, choice=choice.plan)
+        first = self._quote(choice.plan, choice.first).sql
+        return replace(
+            quote,
+            sql=(*first, *quote.sql),
+            refused=whole.refused,
+            stored=False,
+            choice=choice.plan,
+        )
 
     def _quote(self, plan: Plan, offer: Ask) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)

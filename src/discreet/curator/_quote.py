@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from discreet._print import number
-from discreet.answer import price
+from discreet.answer import CURRENCIES, price
 from discreet.plan import Cost, Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
 
 
@@ -37,17 +36,15 @@ class Quote:
     @property
     def whole(self) -> Cost:
         """Price of everything that would run."""
-        return self.plan.cost
+        own, first = self.plan.cost, self.choice
+        if first is None:
+            return own
+        return Cost(**{n: getattr(own, n) + getattr(first.cost, n) for n in CURRENCIES})
 
     @property
     def cost(self) -> dict[str, str]:
         """Price in every currency defined for it."""
-        own = self.plan.cost.to_dict()
-        if self.choice is None:
-            return own
-        other = self.choice.cost.to_dict()
-        both = own.keys() & other.keys()
-        return {n: str(Fraction(own[n]) + Fraction(other[n])) for n in own if n in both}
+        return self.whole.to_dict()
 
     @property
     def price(self) -> str:
@@ -90,7 +87,8 @@ class Quote:
 
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
-        cost = "free: answered before" if self.stored else self.price
+        own = plan.cost.to_dict() if self.choice is None else self.cost
+        cost = "free: answered before" if self.stored else price(own, self.left)
         lines = [f"cost    {cost}"]
         if self.refused is not None and not self.stored:
             lines.append(f"        would be refused: {self.refused}")

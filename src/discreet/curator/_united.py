@@ -60,11 +60,6 @@ class UnionQuote(Quote):
         assert self.total is not None
         return self.total
 
-    @property
-    def cost(self) -> dict[str, str]:
-        """Price of all branches in every currency defined for it."""
-        return self.whole.to_dict()
-
     def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output of every branch, in words."""
         margins = super().error(confidence)
