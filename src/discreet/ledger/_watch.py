@@ -118,7 +118,8 @@ class Service:
         if status in _DENIED:
             raise LedgerError(
                 "the ledger's witness does not let this host in; nothing was released",
-                hint=f"export {_KEY}=…, made there with: discreet key add HOST --role witness",
+                hint="export DISCREET_WITNESS_KEY=…, made there with: "
+                "discreet key add HOST --role witness",
             )
         result = said.get("result") if isinstance(said, dict) else None
         if status != http.client.OK or not isinstance(result, dict):
