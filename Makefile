@@ -11,7 +11,7 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: docs notebooks tutorial help demo test test-long races mutants check format bench bench-release bench-accuracy bench-service chaos hashes clean
+.PHONY: docs notebooks tutorial help demo test test-long races mutants check format bench bench-growth bench-release bench-accuracy bench-service chaos hashes clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -72,6 +72,9 @@ chaos: $(STAMP)  ## what a ledger survives, as one table (half an hour; COUNTS="
 
 bench-release: $(STAMP) ## publishing on DPBench beside peers' figures (many minutes; needs ../shared/data)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_release
+
+bench-growth: $(STAMP) ## time and memory by rows, groups and rows per person (minutes)
+	$(BIN)/python -m benchmarks.bench_growth
 
 bench-service: $(STAMP) ## the service beside the library: overhead and rates
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service

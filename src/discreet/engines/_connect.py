@@ -143,8 +143,8 @@ def _is_spark(source: Any) -> bool:
 
 
 def is_spark_session(source: Any) -> bool:
-    """Whether a source is a session and not a data frame."""
-    return _is_spark(source) and not isinstance(source, str) and hasattr(source, "sql")
+    """Whether a source is a session and not a data frame, which may take any name for a column."""
+    return _is_spark(source) and not isinstance(source, str) and hasattr(type(source), "sql")
 
 
 def module(value: Any) -> str:

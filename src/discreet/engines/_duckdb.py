@@ -26,7 +26,13 @@ import duckdb
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._physical import Found, Physical, families
-from discreet.engines._protocol import check_joins, check_tables, conceal_errors, time_limit
+from discreet.engines._protocol import (
+    check_joins,
+    check_tables,
+    conceal_errors,
+    in_order,
+    time_limit,
+)
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, MeasureKind, Salt, Scan
@@ -176,14 +182,13 @@ class DuckDBEngine(Statements):
     def _in_parts(self, aggregate: Aggregate, salt: Salt, parts: int) -> Groups:
         """Add up over disjoint sets of units: less memory, the same integers."""
         keys = len(aggregate.keys)
-        groups: Groups = {}
+        found: Groups | None = None
         with self._snapshot(aggregate), time_limit(self._connection.interrupt, self._timeout):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                for row in self._rows(self._filled(aggregate, salt, chunk)):
-                    sums = groups.get(row[:keys], (0,) * (len(row) - keys))
-                    groups[row[:keys]] = tuple(map(add, sums, map(int, row[keys:])))
-        return dict(sorted(groups.items()))
+                more = in_order(self._rows(self._filled(aggregate, salt, chunk)), keys)
+                found = more if found is None else _added(found, more)
+        return {} if found is None else found
 
     @contextmanager
     def _snapshot(self, aggregate: Aggregate) -> Iterator[None]:
@@ -211,6 +216,15 @@ class DuckDBEngine(Statements):
         sql, (lock, connection) = self._repeats(public, columns), self._public
         with lock:
             return conceal_errors(lambda: int(connection.execute(sql).fetchall()[0][0]))
+
+
+def _added(groups: Groups, more: Groups) -> Groups:
+    """Add up two results, in order."""
+    sums = dict(groups)
+    for cell, own in more.items():
+        known = sums.get(cell)
+        sums[cell] = own if known is None else tuple(map(add, known, own))
+    return in_order([cell + own for cell, own in sums.items()], len(next(iter(sums), ())))
 
 
 def _divisible(aggregate: Aggregate) -> bool:

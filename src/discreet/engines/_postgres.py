@@ -25,7 +25,7 @@ from discreet._session import pinned
 from discreet.engines._dialect import Postgres
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._privately import no_core_dumps
-from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors
+from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, in_order
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -171,7 +171,7 @@ class PostgresEngine(Statements):
             # public tables may have changed since they were measured: once more, in one snapshot
             check_joins(aggregate, lambda s, c: int(self._run(self._repeats(s, c))[0][0]))
             rows = self._run(self.sql(aggregate, salt))
-        return {row[:keys]: tuple(int(v) for v in row[keys:]) for row in sorted(rows)}
+        return in_order([row[:keys] + tuple(map(int, row[keys:])) for row in rows], keys)
 
     def _run(
         self, sql: str, connection: psycopg.Connection[Any] | None = None

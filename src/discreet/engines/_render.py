@@ -352,9 +352,14 @@ class _Statement:
         if measure.kind is MeasureKind.DISTINCT:
             return f"count(DISTINCT {rows.columns[column]})"
         if Item(column, measure.type).is_constant:
-            return f"count(*) * CAST({measure.type.lo} AS {self.dialect.wide})"
+            return f"count(*){self.each(measure)}"
         bounds = measure.type.lo, measure.type.hi
         return f"COALESCE({self.dialect.total(rows.columns[column], bounds)}, 0)"
+
+    def each(self, measure: Measure) -> str:
+        """Factor of a count whose rows all add the same; wide integers take long to read."""
+        one = measure.type.lo
+        return "" if one == 1 else f" * CAST({one} AS {self.dialect.wide})"
 
     def late_columns(self, aggregate: Aggregate) -> list[str]:
         """Text categories by whose raw values rows can be added up first.
@@ -401,7 +406,7 @@ class _Statement:
         keys, body = self.keyed(project, self.renderer(columns), [count, *added], body)
         sums = [
             f"COALESCE(sum(v{i}), 0)" if f"v{i}" in added
-            else f"COALESCE(sum({count}), 0) * CAST({m.type.lo} AS {self.dialect.wide})"
+            else f"COALESCE(sum({count}), 0){self.each(m)}"
             for i, m in enumerate(aggregate.measures)
         ]  # fmt: skip
         return _grouped(list(keys.values()), sums, body)

@@ -33,7 +33,14 @@ from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._privately import no_core_dumps
-from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, time_limit
+from discreet.engines._protocol import (
+    SERVER,
+    check_joins,
+    check_tables,
+    conceal_errors,
+    in_order,
+    time_limit,
+)
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan
@@ -102,8 +109,7 @@ class SparkEngine(Statements):
         check_joins(aggregate, self.fanout)
         sql, keys = self._filled(aggregate, salt), len(aggregate.keys)
         rows = conceal_errors(lambda: self._rows(sql))
-        groups = {row[:keys]: tuple(int(v) for v in row[keys:]) for row in rows}
-        return dict(sorted(groups.items()))
+        return in_order([row[:keys] + tuple(map(int, row[keys:])) for row in rows], keys)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with _limited(self._session, self._timeout):
