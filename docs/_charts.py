@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import vl_convert
 
+from discreet import lab, noise
 from discreet import mechanisms as m
-from discreet import noise
 from discreet import privacy as p
 
 IMAGES: Final = Path(__file__).parent / "img"
@@ -207,6 +207,12 @@ def social_choice() -> None:
     )
 
 
+def lab_compare() -> None:
+    """Every attack on every method, as docs/lab.md prints it (a minute or two)."""
+    chart = lab.compare(lab.town(), trials=300).chart() | {"background": "white"}
+    (IMAGES / "lab_compare.svg").write_text(vl_convert.vegalite_to_svg(chart), "utf-8")
+
+
 if __name__ == "__main__":
-    for picture in (two_laws, delta_area, randomised_response, social_choice):
+    for picture in (two_laws, delta_area, randomised_response, social_choice, lab_compare):
         picture()

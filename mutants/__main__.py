@@ -142,11 +142,12 @@ def judge(suite: Suite, mutant: Mutant, known: dict[str, Any]) -> tuple[str, str
     code, words = suite.forked(job, 30 + 5 * min(total, _MOST))
     if code == _NO_FUNCTION:
         code, words = suite.alone(mutant, names[:200], min(total, _MOST))
-    if code is None:
-        return "killed", "time ran out"
     if code == 0:
         return "survived", f"{len(names)} of {len(tests)} tests that enter the function"
-    return "killed", words
+    if code is None:
+        return "killed", "time ran out"
+    # a failed test, a module that cannot be imported, or a crash; anything else is our own fault
+    return "killed" if code in (1, 2) or code < 0 else "unclear", words
 
 
 # -- many -----------------------------------------------------------------------------
@@ -185,14 +186,19 @@ def reasons() -> dict[str, str]:
 def report(sample: list[Mutant]) -> int:
     """Print the rate and every survivor; 1 if some have no reason."""
     known, why = verdicts(), reasons()
-    judged = [m for m in sample if m.name in known]
+    judged = [m for m in sample if known.get(m.name, {}).get("verdict") in ("killed", "survived")]
     alive = [m for m in judged if known[m.name]["verdict"] == "survived"]
     open_ = [m for m in alive if m.name not in why]
     counted = len(judged) - (len(alive) - len(open_))
     print(f"{len(judged)} of {len(sample)} judged: {len(judged) - len(alive)} killed, "
           f"{len(alive) - len(open_)} equivalent, {len(open_)} survive")  # fmt: skip
     if counted:
-        print(f"killed: {(len(judged) - len(alive)) / counted:.1%} of those that change anything")
+        from discreet.audit import clopper_pearson  # noqa: PLC0415 - the tree is on the path by now
+
+        killed = len(judged) - len(alive)
+        low, high = clopper_pearson(killed, counted, 0.025)
+        print(f"killed: {killed / counted:.1%} of those that change anything; 95 % interval of a "
+              f"random sample: {low:.1%} to {high:.1%}")  # fmt: skip
     for mutant in alive:
         print(f"  {mutant}\n      {why.get(mutant.name) or known[mutant.name]['words']}")
     every = {m.name for f in FILES for m in mutants_of(ROOT / "src/discreet", f)}
@@ -215,6 +221,7 @@ def main() -> int:
     given = parser.parse_args()
     HOME.mkdir(exist_ok=True)
     sample = chosen(given.modules, None if given.all else given.count, given.seed)
+    sys.path.insert(0, str(ROOT / "src"))
     if given.survivors:
         return report(sample)
     refresh()

@@ -29,6 +29,8 @@ from mutants._change import Mutant
 OPTIONS = ("-q", "-s", "--tb=line", "-p", "no:cacheprovider", "-m", "not long")
 _PATIENCE = 4.0
 """Seconds after which a test is too slow to be run for every fault."""
+UNCLEAR = 78
+"""Exit code of a run that used little processor time and did not end."""
 
 
 class TooSlow(BaseException):
@@ -83,7 +85,7 @@ class Suite:
         child = os.fork()
         if child == 0:
             self._child(job, seconds)
-        ends = time.monotonic() + 6 * seconds  # others may use the processor too
+        ends = time.monotonic() + 20 * seconds
         while time.monotonic() < ends:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -92,7 +94,7 @@ class Suite:
             time.sleep(0.02)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return None, ""
+        return UNCLEAR, ""  # asleep, or a busy machine: no verdict
 
     def _child(self, job: Callable[[], int], seconds: float) -> None:
         os.setsid()
@@ -191,12 +193,12 @@ class Suite:
         try:
             with self._log.open("wb") as out:
                 code = subprocess.run(
-                    command, cwd=self._tree, stdout=out, stderr=out, timeout=60 + 6 * seconds,
+                    command, cwd=self._tree, stdout=out, stderr=out, timeout=60 + 20 * seconds,
                     check=False,
                 ).returncode  # fmt: skip
             return code, _first_failure(self._log)
         except subprocess.TimeoutExpired:
-            return None, ""
+            return UNCLEAR, ""
         finally:
             path.write_text(original, "utf-8")
             os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))

@@ -342,7 +342,7 @@ def test_frames_charts_and_text():
     chart = result.chart()
     json.dumps(chart, allow_nan=False)
     marks = [layer["mark"]["type"] for layer in chart["layer"]]
-    assert marks == ["point", "tick"]
+    assert marks == ["point", "tick", "rule"]
     assert len(chart["layer"][0]["data"]["values"]) == 3  # no records, no linkage
     text = repr(result)
     assert "± 22 % at 95 %" in text

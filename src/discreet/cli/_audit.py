@@ -18,10 +18,8 @@ def of_gallery(*, peers: bool, draws: int | None) -> Reply:
     """Audit known-broken mechanisms and the shipped ones; print both."""
     with working("auditing the gallery"):
         own = audit.gallery(audit.exhibits(), draws=draws)
-        # nobody has said whether these are broken; the auditor says what it sees
         others = audit.gallery(audit.peers() if peers else (), draws=draws)
-    rows = own.to_dicts()
-    more = [row | {"broken": None, "right": None} for row in others.to_dicts()]
+    rows, more = own.to_dicts(), others.to_dicts()
 
     def show(console: Console) -> None:
         for title, part in (

@@ -46,6 +46,9 @@ METHODS: tuple[Method, ...] = (
 )
 """Older methods with their usual parameters, and differential privacy beside them."""
 
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Colours of Okabe and Ito, which people with any kind of colour vision tell apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -106,28 +109,47 @@ class Comparison:
             "title": None,
         }
         x = {"type": "quantitative", "scale": {"domain": [0.3, 1]}, "axis": {"format": "%"}}
+        # one legend needs one domain; each attack has a line of its own, so none hides another
+        kind = {"field": "attack", "type": "nominal", "scale": {"domain": [*self.attacks]}}
+        colours = {**kind, "scale": {**kind["scale"], "range": [*_COLOURS[: len(self.attacks)]]}}
         return {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": "How often an attacker guesses one person's bit (a coin: 50 %)",
+            "title": {
+                "text": "How often an attacker guesses one person's bit (a coin: 50 %)",
+                "subtitle": f"{self.trials} trials: ± {self._margin:.0f} % at 95 %; "
+                "black: the most that any attack can reach",
+            },
             "width": 420,
+            "height": {"step": 34, "for": "position"},
             "layer": [
                 {
                     "data": {"values": values},
-                    "mark": {"type": "point", "filled": True, "size": 60, "opacity": 0.8},
+                    "mark": {"type": "point", "filled": True, "size": 45},
                     "encoding": {
                         "y": y,
+                        "yOffset": kind,
                         "x": {**x, "field": "success", "title": "right guesses"},
-                        "color": {"field": "attack", "type": "nominal", "sort": [*self.attacks]},
-                        "shape": {"field": "attack", "type": "nominal", "sort": [*self.attacks]},
+                        "color": colours,
+                        "shape": kind,
                     },
                 },
                 {
                     "data": {"values": bounds},
-                    "mark": {"type": "tick", "color": "black", "thickness": 2, "size": 18},
+                    "mark": {"type": "tick", "color": "black", "thickness": 2, "size": 30},
                     "encoding": {"y": y, "x": {**x, "field": "bound"}},
+                },
+                {
+                    "data": {"values": [{}]},
+                    "mark": {"type": "rule", "color": "#888888", "strokeDash": [3, 3]},
+                    "encoding": {"x": {**x, "datum": 0.5}},
                 },
             ],
         }
+
+    @property
+    def _margin(self) -> float:
+        """Half of the widest 95 % interval of a share, in per cent."""
+        return 196 * 0.5 / math.sqrt(self.trials)
 
     def __repr__(self) -> str:
         header, rows = self._cells()
@@ -139,9 +161,8 @@ class Comparison:
             )
             for line in (header, *rows)
         ]
-        margin = 196 * 0.5 / math.sqrt(self.trials)
         lines.append(
-            f"right guesses in {self.trials} trials: ± {margin:.0f} % at 95 %; a coin: 50 %"
+            f"right guesses in {self.trials} trials: ± {self._margin:.0f} % at 95 %; a coin: 50 %"
         )
         return "\n".join(line.rstrip() for line in lines)
 
