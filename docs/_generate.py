@@ -93,7 +93,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "DATE_TRUNC": ("DATE_TRUNC('month', joined) AS month", "start of the minute … year"),
     "DATEDIFF": (
         "AVG(DATEDIFF('day', joined, DATE '2025-12-31'))",
-        "units from one date to another; with two arguments days, the later one first",
+        "units that begin between two dates; with two arguments days, the later one first",
     ),
     "TIMESTAMPDIFF": (
         "AVG(TIMESTAMPDIFF('year', joined, DATE '2025-12-31'))",

@@ -243,12 +243,14 @@ def test_duckdb_equals_the_reference(text):
         engine.close()
 
 
-def test_postgresql_equals_the_reference(postgres_url):
+@pytest.mark.parametrize("text", [TEXT, BY_PARENT], ids=["per unit", "per parent"])
+def test_postgresql_equals_the_reference(postgres_url, text):
     import psycopg
 
-    own, (data,) = policy(), worlds(1)
+    own, (data,) = policy(text=text), worlds(1)
     native = {pa.int64(): "bigint", pa.int32(): "integer", pa.string(): "text"}
     with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS chains CASCADE")
         connection.execute("CREATE SCHEMA chains")
         connection.execute("SET search_path TO chains")
         for name, columns in COLUMNS.items():
@@ -260,8 +262,8 @@ def test_postgresql_equals_the_reference(postgres_url):
                     f"INSERT INTO {name} VALUES ({marks})", [row[c] for c in columns]
                 )
         engine = engines.connect(connection, own)
-        for text in QUESTIONS:
-            for aggregate in pl.lower(sql.parse(text, own).query).aggregates:
+        for question in QUESTIONS:
+            for aggregate in pl.lower(sql.parse(question, own).query).aggregates:
                 assert engine.execute(aggregate, SALT) == Reference(data).execute(aggregate, SALT)
         engine.close()
 

@@ -139,16 +139,21 @@ def _odds_ratios(law: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (used[2] / used[1]) / (unused[2] / unused[1])
 
 
+def _within_three() -> tuple[np.ndarray, float]:
+    """A law whose ratios are at most 3 between any two databases, and its ε."""
+    ones = np.array([[0.2, 0.3, 0.1], [0.1, 0.1, 0.1], [0.3, 0.3, 0.3]]).ravel()
+    law = np.zeros((9, 9))
+    law[:, 0], law[:, 1:] = ones, (1 - ones[:, None]) / 8
+    return law, math.log(3)
+
+
 def test_counterfactual_bound_holds_for_dependent_priors_and_is_attained():
     """Every prior stays within e^{±2ε}, and a dependent one reaches it: 2 is not waste.
 
     Output 1 has probability 0.1 to 0.3 on every database, so ε = ln 3 under both relations.
     The mutant exponent ε fails this test.
     """
-    ones = np.array([[0.2, 0.3, 0.1], [0.1, 0.1, 0.1], [0.3, 0.3, 0.3]]).ravel()
-    law = np.zeros((9, 9))
-    law[:, 0], law[:, 1:] = ones, (1 - ones[:, None]) / 8
-    epsilon = math.log(3)
+    law, epsilon = _within_three()
     bound = meaning.odds_bound(1, epsilon)
     rng = np.random.default_rng(7)
     worst = 1.0
@@ -162,6 +167,26 @@ def test_counterfactual_bound_holds_for_dependent_priors_and_is_attained():
     assert worst > math.exp(epsilon) * 1.2
     twins = np.array([0, 0, 0, 0, 0.5, 0, 0, 0, 0.5])
     assert _odds_ratios(law, twins).max() == pytest.approx(bound)
+
+
+def test_statistical_difference_of_posteriors_is_at_most_tanh_of_half_epsilon():
+    """Beliefs with and without a person's data, over all databases: half the L1 distance.
+
+    Every prior drawn must keep the bound, which is a theorem; twins attain it, so that a smaller
+    one fails.
+    """
+    law, epsilon = _within_three()
+    without = law.reshape(3, 3, 9)[[0, 0, 0]].reshape(9, 9)
+
+    def difference(prior):
+        used, unused = (prior[:, None] * x for x in (law, without))
+        return np.abs(used / used.sum(axis=0) - unused / unused.sum(axis=0)).sum(axis=0).max() / 2
+
+    rng = np.random.default_rng(8)
+    priors = [*rng.dirichlet(np.full(9, 0.05), 400), np.array([0, 0, 0, 0, 0.5, 0, 0, 0, 0.5])]
+    found = [difference(prior + 1e-12) for prior in priors]
+    assert max(found) <= math.tanh(epsilon / 2) * (1 + 1e-9)
+    assert found[-1] == pytest.approx(math.tanh(epsilon / 2))
 
 
 def test_counterfactual_factor_two_is_attained_under_add_remove():

@@ -94,7 +94,7 @@ def test_unknown_names_come_with_the_nearest_known(text, name, hint):
         ("SELECT COUNT(*) FROM people FULL JOIN regions USING (sex)", "FULL JOIN"),
         ("SELECT COUNT(*) FROM people p JOIN regions r ON p.sex <> r.sex", "equal columns"),
         ("SELECT COUNT(*) FROM regions", "public table"),
-        ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM visits)", "IN (SELECT"),
+        ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM visits)", "but the unit"),
         ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT 1 FROM visits)", "EXISTS"),
         ("SELECT COUNT(*) FROM people WHERE joined < CURRENT_DATE", "CURRENT"),
         ("SELECT COUNT(*) FROM people WHERE RANDOM() < 0.5", "RANDOM"),

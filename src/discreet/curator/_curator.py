@@ -182,10 +182,10 @@ class Curator(Fits):
         # what would be refused is the whole price
         whole = self._quote(self._plan(parsed.query, offer), offer)
         quote = self._quote(self._plan(parsed.query, choice.rest), choice.rest)
-        first = self._quote(choice.plan, choice.first).sql
+        paid = self._quote(choice.plan, choice.first)
         return replace(
             quote,
-            sql=(*first, *quote.sql),
+            sql=(*paid.sql, *quote.sql),
             refused=whole.refused,
             stored=False,
             choice=choice.plan,

@@ -121,7 +121,7 @@ def _mean(
     step = (high - low) / _STEPS
     column = pol.Real("x", min=low, max=high, step=step)
     reach = max(round(sd / step), 1) * step
-    values = tuple(float((low + high) / 2 + sign * reach) for sign in (1, -1))
+    values = float((low + high) / 2 + reach), float((low + high) / 2 - reach)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
 
 
@@ -157,12 +157,12 @@ class _Asked:
         return float(high - low) / 2
 
 
-@dataclass(frozen=True)
-class _Expected:
+class _Expected(Reference):
     """An engine that adds up people of two kinds."""
 
-    each: dict[Aggregate, list[Groups]]
-    counts: tuple[int, int]
+    def __init__(self, each: dict[Aggregate, list[Groups]], counts: tuple[int, int]) -> None:
+        super().__init__({})
+        self.each, self.counts = each, counts
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Sums are linear in the people."""

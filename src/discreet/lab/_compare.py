@@ -110,8 +110,9 @@ class Comparison:
         }
         x = {"type": "quantitative", "scale": {"domain": [0.3, 1]}, "axis": {"format": "%"}}
         # one legend needs one domain; each attack has a line of its own, so none hides another
-        kind = {"field": "attack", "type": "nominal", "scale": {"domain": [*self.attacks]}}
-        colours = {**kind, "scale": {**kind["scale"], "range": [*_COLOURS[: len(self.attacks)]]}}
+        scale = {"domain": [*self.attacks]}
+        kind = {"field": "attack", "type": "nominal", "scale": scale}
+        colours = {**kind, "scale": {**scale, "range": [*_COLOURS[: len(self.attacks)]]}}
         return {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "title": {

@@ -42,14 +42,17 @@ class Assembly:
     levels: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Keys of each level of totals; one level holds them all."""
 
-    def group(self, name: str, expr: Expr) -> KeyValue:
-        """Group by an expression; grouping twice by the same one is grouping once."""
+    def group(self, name: str, expr: Expr, written: str | None = None) -> KeyValue:
+        """Group by an expression; grouping twice by the same one is grouping once.
+
+        What was `written` for it goes into hints.
+        """
         for key in self.keys:
             if key.expr == expr:
                 return KeyValue(key.name)
         if any(key.name.casefold() == name.casefold() for key in self.keys):
             raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
-        self.keys.append(self.scope.key(name, expr))
+        self.keys.append(self.scope.key(name, expr, written))
         cells = combinations([k for k in self.keys if k.codes is not None]) or 0
         if cells > MAX_CELLS:
             raise UnsupportedQueryError(

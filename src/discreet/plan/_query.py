@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import Case, IsNull, OneOf
-from discreet.plan._nodes import Constant
+from discreet.plan._nodes import Constant, Expr
 from discreet.plan._relation import (
     Key,
     Limits,
@@ -179,9 +179,11 @@ def _with_null(key: Key) -> Key:
     if not t.nullable or not listed or key.codes is None or len(key.codes) > _MOST_LABELS:
         return key
     codes = [c for c in key.codes if isinstance(c, int)]
-    labels = cast("tuple[Any, ...]", (*map(t.value, codes), None))
+    labels: tuple[Any, ...] = (*map(t.value, codes), None)
     new = Type(Kind.CATEGORY, labels=labels)
-    branches = [(OneOf(key.expr, (c,)), Constant.like(i, new)) for i, c in enumerate(codes)]
+    branches: list[tuple[Expr, Expr]] = [
+        (OneOf(key.expr, (c,)), Constant.like(i, new)) for i, c in enumerate(codes)
+    ]
     missing = Constant.like(len(codes), new)
     if len(codes) == t.size:
         named = Case(tuple(branches), missing)

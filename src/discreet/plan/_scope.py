@@ -301,8 +301,7 @@ class Scope:
         if any(_names_unit(s, name, s.alias) for s in sources[:1]):
             raise QueryError(
                 f"{quote(f'{table}.{name}')} is NULL where a LEFT JOIN finds nothing; write JOIN "
-                "to count those who have a row there, or count the first table's unit",
-                hint=f"COUNT(DISTINCT {self.sources[0].alias}.{self.unit})",
+                "instead of LEFT JOIN to count the rows that it finds"
             )
         raise unknown("column", name, [n for s in sources for n in s.columns])
 
@@ -452,8 +451,11 @@ class Scope:
         sources = (*self.sources, source)
         return replace(self, relation=relation, sources=sources, merged=self.merged | {*same})
 
-    def key(self, name: str, expr: Expr) -> Key:
-        """Make a grouping key with its public codes, in the policy's order."""
+    def key(self, name: str, expr: Expr, written: str | None = None) -> Key:
+        """Make a grouping key with its public codes, in the policy's order.
+
+        What was `written` for it goes into hints.
+        """
         t, column = expr.type, plain_column(expr)
         if column is not None and self.unit == column.name:
             raise UnsupportedQueryError(
@@ -470,7 +472,7 @@ class Scope:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "
                 f"at most {MAX_KEYS} can be keys",
-                hint=_binned(expr),
+                hint=_binned(t, written or (expr.name if isinstance(expr, Column) else None)),
             )
         listed = possible if r.codes is None else sorted(r.codes, key=int)
         key = Key(name, expr, tuple(listed))
@@ -548,9 +550,11 @@ def _comparable(left: Column, right: Column) -> tuple[str, str]:
     return left.name, right.name
 
 
-def _binned(expr: Expr) -> str | None:
-    """A coarser key of a column that has too many values."""
-    if not isinstance(expr, Column) or expr.type.kind is not Kind.NUMBER:
+def _binned(t: Type, written: str | None) -> str | None:
+    """A coarser key in the place of one that has too many values."""
+    if written is None or t.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
         return None
-    width = Fraction(10) ** max(len(str(expr.type.size)) - 2, 0) * expr.type.step
-    return f"GROUP BY BIN({expr.name}, {show(width)})"
+    if t.kind is not Kind.NUMBER:
+        return f"DATE_TRUNC('month', {written})"
+    width = Fraction(10) ** (len(str(int(t.size * t.step))) - 2)  # at most 101 bins
+    return f"BIN({written}, {show(width)})"

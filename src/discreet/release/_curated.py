@@ -396,12 +396,13 @@ class Publishing(Part):
     def steps(self, groups: Groups) -> Iterator[tuple[str, Sensitivity, Exact]]:
         """Besides the counts: the integers of every question, at answers that know no data."""
         yield from super().steps(groups)
-        counts, found = self.counts(groups), []
+        counts = self.counts(groups)
+        found: list[tuple[str, Sensitivity, Exact]] = []
 
         def answer(asked: Question) -> NDArray[Any]:
             l1, squares, most = asked.moves()
             declared = Sensitivity(self.rows * l1, self.rows**2 * squares, self.rows * most)
-            exact = {(i,): int(v) for i, v in enumerate(asked.exact(counts).tolist())}
+            exact: Exact = {(i,): int(v) for i, v in enumerate(asked.exact(counts).tolist())}
             found.append((f" {len(found)} {asked.label}", declared, exact))
             return asked.blank()
 

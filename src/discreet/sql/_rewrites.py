@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet.errors import UnsupportedQueryError
 from discreet.sql._text import function_name, identifier, label, refuse
 
 _EXAMPLE = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
@@ -25,7 +26,7 @@ def one_select(node: exp.Expr) -> exp.Select:
         node = node.copy()
         keys = [e.unalias() for e in node.expressions]
         if node.args["distinct"].args.get("on") or any(isinstance(k, exp.Star) for k in keys):
-            raise refuse("DISTINCT of whole rows, or DISTINCT ON", "SELECT DISTINCT of columns")
+            raise refuse("DISTINCT of whole rows or DISTINCT ON (DISTINCT of named columns works)")
         node.set("distinct", None)
         node.set("group", exp.Group(expressions=[k.copy() for k in keys]))
     return node
@@ -55,7 +56,10 @@ def _either(left: exp.Select, right: exp.Select) -> None:
     same = left.args.get("from_") == right.args.get("from_")
     grouped = any(s.args.get("having") for s in sides)
     if not same or grouped or any({k for k, v in s.args.items() if v} - plain for s in sides):
-        raise refuse("UNION of people in different tables", "INTERSECT")
+        raise UnsupportedQueryError(
+            "UNION of people in different tables is not supported: count the people of one table, "
+            "and those of the other who are NOT IN the first, and add the two"
+        )
     tests = [s.args["where"].this.copy() for s in sides if s.args.get("where")]
     left.set("where", exp.Where(this=exp.or_(*tests)) if len(tests) == 2 else None)
 

@@ -18,6 +18,7 @@ from discreet._text import plain_str, written
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
 from discreet.sql._over import over_rows
+from discreet.sql._spellings import FINDS, contained
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
@@ -204,6 +205,11 @@ class Rows:
             return self.choose(node.expressions)
         if name in functions.FUNCTIONS:
             return functions.FUNCTIONS[name](name, self.many(node.expressions))
+        if name in FINDS:
+            raise UnsupportedQueryError(
+                f"{name} tells here whether a text holds another, and not where: compare it with 0",
+                hint=contained(node),
+            )
         if name in _INSTEAD:
             place, form = _INSTEAD[name]
             given = node.expressions[place].sql() if len(node.expressions) > place else None

@@ -325,6 +325,8 @@ class Select:
             if inner is not None:
                 scope = elsewhere.tested(self, scope, inner, wanted=wanted)
                 continue
+            if part.find(exp.Exists) or any(i.args.get("query") for i in part.find_all(exp.In)):
+                raise refuse("IN (SELECT …) or EXISTS beside OR, or inside an expression,")
             if part.find(exp.Subquery) is not None:
                 raise UnsupportedQueryError(
                     "a number of all rows inside a condition on one row would leave exactly: ask "
@@ -429,7 +431,8 @@ class Select:
                 self._check_person(assembly.scope, value)
                 if has_aggregate(value):
                     raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
-                names[assembly.group(name, rows.expr(value, "GROUP BY")).name] = None
+                key = assembly.group(name, rows.expr(value, "GROUP BY"), value.sql())
+                names[key.name] = None
             assembly.levels[tuple(names)] = None
 
     def _check_person(self, scope: Scope, key: exp.Expr) -> None:

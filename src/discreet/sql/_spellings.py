@@ -2,7 +2,8 @@
 
 The same question is written ``DATEPART(month, d)``, ``DATE_TRUNC(d, MONTH)`` or ``DATEADD(day, 7,
 d)`` elsewhere. Each is rewritten here, in the syntax tree, where it means exactly one thing. What
-means different things in different databases (WEEKDAY) is refused, with a spelling that is certain.
+means different things in different databases (WEEKDAY, or a WEEK that begins on Sunday elsewhere)
+is refused, with a spelling that is certain.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Final
 
 from sqlglot import exp
 
+from discreet.errors import UnsupportedQueryError
+
 RENAMED: Final = {
     "STDEV": "STDDEV", "STDEVP": "STDDEV_POP", "VARP": "VAR_POP", "PERCENTILE": "QUANTILE",
     "FORMAT_DATE": "STRFTIME", "FORMAT_DATETIME": "STRFTIME", "FORMAT_TIMESTAMP": "STRFTIME",
-    "TRUNCATE": "TRUNC", "DATEPART": "DATE_PART", "EOMONTH": "LAST_DAY",
+    "TRUNCATE": "TRUNC", "EOMONTH": "LAST_DAY",
     "TIMESTAMP_TRUNC": "DATE_TRUNC", "DATETIME_TRUNC": "DATE_TRUNC",
-    "TIMESTAMP_DIFF": "DATEDIFF", "DATETIME_DIFF": "DATEDIFF",
+    "DATETIME_DIFF": "DATEDIFF",
     "STARTSWITH": "STARTS_WITH", "ENDSWITH": "ENDS_WITH",
 }  # fmt: skip
 """Names that mean the same as one of ours, arguments and all."""
@@ -25,7 +28,7 @@ _UNITS: Final = {
     **{u: u for u in ("second", "minute", "hour", "day", "week", "month", "quarter", "year")},
     "isoweek": "week", "iso_week": "week", "dayofyear": "doy", "yy": "year",
     "yyyy": "year", "qq": "quarter", "q": "quarter",
-    "mm": "month", "m": "month", "wk": "week", "ww": "week", "dd": "day", "d": "day",
+    "mm": "month", "wk": "week", "ww": "week", "dd": "day", "d": "day",
     "hh": "hour", "mi": "minute", "n": "minute", "ss": "second", "s": "second", "dy": "doy",
     "doy": "doy", "dow": "dow", "isodow": "isodow", "isoyear": "isoyear", "epoch": "epoch",
     "years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour",
@@ -33,11 +36,14 @@ _UNITS: Final = {
 }  # fmt: skip
 NOW: Final = frozenset({"NOW", "GETDATE", "SYSDATE", "CURRENT_TIMESTAMP", "SYSDATETIME"})
 TODAY: Final = frozenset({"CURRENT_DATE", "TODAY", "CURDATE"})
-_FINDS: Final = frozenset({"POSITION", "STRPOS", "CHARINDEX", "INSTR"})
+FINDS: Final = frozenset({"POSITION", "STRPOS", "CHARINDEX", "INSTR"})
 _FORMAT: Final = (
     ("yyyy", "%Y"), ("MMMM", "%B"), ("MMM", "%b"), ("MM", "%m"), ("dddd", "%A"), ("EEEE", "%A"),
     ("ddd", "%a"), ("EEE", "%a"), ("dd", "%d"), ("HH", "%H"),
 )  # fmt: skip
+_WEEKS: Final = frozenset({"week", "weeks", "wk", "ww"})
+_SUNDAYS: Final = {"DATETRUNC": "DATE_TRUNC", "DATEPART": "DATE_PART", "DATEDIFF": "DATEDIFF"}
+"""Names under which a bare WEEK is one of Sundays somewhere, and ours for each."""
 _Call = Sequence[exp.Expr]
 
 
@@ -98,14 +104,30 @@ def _unit_first(name: str, *, swap: bool = False) -> Callable[[_Call], exp.Expr 
     def change(args: _Call) -> exp.Expr | None:
         if len(args) < 2 or (_unit(args[0]) and _unit(args[-1])):
             return None  # a column may be called like a unit
-        if (unit := _unit(args[0])) is not None:
-            return _call(name, _text(unit), *args[1:])
-        if (unit := _unit(args[-1])) is None:
-            return None
-        rest = args[-2::-1] if swap else args[:-1]
-        return _call(name, _text(unit), *rest)
+        if _unit(args[0]) is not None:
+            return _by_unit(name, args[0], args[1:])
+        return _by_unit(name, args[-1], args[-2::-1] if swap else args[:-1], last=True)
 
     return change
+
+
+def _by_unit(name: str, word: exp.Expr, rest: _Call, *, last: bool = False) -> exp.Expr | None:
+    """Call `name` with its unit in quotes.
+
+    A bare WEEK that stood `last`, or in a call of `_SUNDAYS`, is refused where it is a week of the
+    calendar: it begins on Sunday where people write it so.
+    """
+    if (unit := _unit(word)) is None:
+        return None
+    made = _call(_SUNDAYS.get(name, name), _text(unit), *rest)
+    bare = isinstance(word, exp.Column) and word.name.casefold() in _WEEKS
+    if bare and name != "TIMESTAMPDIFF" and (last or name in _SUNDAYS):
+        raise UnsupportedQueryError(
+            "written like this, a week begins on Sunday in some databases and on Monday in "
+            "others: write 'week' first and in quotes for weeks that begin on Monday",
+            hint=made.sql(),
+        )
+    return made
 
 
 def _shift(sign: int) -> Callable[[_Call], exp.Expr | None]:
@@ -159,8 +181,12 @@ def _choose(args: _Call) -> exp.Expr | None:
 def _case(
     x: exp.Expr, pairs: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
 ) -> exp.Expr:
-    ifs = [exp.If(this=test.copy(), true=value.copy()) for test, value in pairs]
-    return exp.Case(this=x.copy(), ifs=ifs, default=default)
+    """Choose by equality, for which NULL is like any other value."""
+    ifs = []
+    for value, result in pairs:
+        same = exp.Is if isinstance(value, exp.Null) else exp.EQ
+        ifs.append(exp.If(this=same(this=x.copy(), expression=value.copy()), true=result.copy()))
+    return exp.Case(ifs=ifs, default=default)
 
 
 def _convert(args: _Call) -> exp.Expr | None:
@@ -202,20 +228,32 @@ def _liked(x: exp.Expr, before: str, piece: str, after: str) -> exp.Expr:
 def _found(node: exp.Expr) -> exp.Expr | None:
     """POSITION('@' IN x) > 0, and its relatives, as LIKE."""
     call, least = node.this.unnest(), _whole(node.expression)
-    name = str(call.name).upper() if isinstance(call, exp.Anonymous) else ""
     wanted = int(isinstance(node, exp.GTE))
-    if name not in _FINDS or least != wanted or not call.expressions:
+    test = _held(call) if least == wanted else None
+    if test is None:
         return None
-    args = call.expressions
-    if isinstance(args[0], exp.In):
+    return exp.Not(this=exp.paren(test, copy=False)) if isinstance(node, exp.EQ) else test
+
+
+def _held(call: exp.Expr) -> exp.Expr | None:
+    """Test whether a text holds the constant piece that POSITION or a relative looks for."""
+    name = str(call.name).upper() if isinstance(call, exp.Anonymous) else ""
+    args = call.expressions if name in FINDS else []
+    if args and isinstance(args[0], exp.In):
         args = [args[0].this, args[0].args.get("field")]
     elif name in ("STRPOS", "INSTR"):
         args = args[::-1]
     piece, x = (args[0], args[1]) if len(args) == 2 else (None, None)
     if not isinstance(piece, exp.Literal) or not piece.is_string or x is None:
         return None
-    test = _liked(x, "%", str(piece.this), "%")
-    return exp.Not(this=exp.paren(test, copy=False)) if isinstance(node, exp.EQ) else test
+    return _liked(x, "%", str(piece.this), "%")
+
+
+def contained(call: exp.Expr) -> str | None:
+    """LIKE in the place of a POSITION that is compared with nothing."""
+    compared = isinstance(call.parent, exp.Binary | exp.Between | exp.In)
+    test = None if compared else _held(call)
+    return None if test is None else test.sql()
 
 
 def _age(part: str, call: exp.Expr) -> exp.Expr | None:
@@ -227,13 +265,16 @@ def _age(part: str, call: exp.Expr) -> exp.Expr | None:
     return _call("TIMESTAMPDIFF", _text("year"), start, end)
 
 
-def _part(args: _Call) -> exp.Expr | None:
-    if len(args) != 2:
-        return None
-    made = _age(args[0].name, args[1]) or _unit_first("DATE_PART")(args)
-    if made is None and isinstance(args[0], exp.Column):  # a part that we name and refuse
-        return _call("DATE_PART", _text(args[0].name), args[1])
-    return made
+def _part(name: str) -> Callable[[_Call], exp.Expr | None]:
+    def change(args: _Call) -> exp.Expr | None:
+        if len(args) != 2:
+            return None
+        made = _age(args[0].name, args[1]) or _by_unit(name, args[0], args[1:])
+        if made is None and isinstance(args[0], exp.Column):  # a part that we name and refuse
+            return _call("DATE_PART", _text(args[0].name), args[1])
+        return made
+
+    return change
 
 
 def _datename(args: _Call) -> exp.Expr | None:
@@ -250,6 +291,8 @@ def _format(args: _Call) -> exp.Expr | None:
     made, rest = "", str(pattern.this)
     while rest:
         letters, sign = next((p for p in _FORMAT if rest.startswith(p[0])), (rest[0], rest[0]))
+        if sign.isalpha():  # a field that we do not write, which is no text either
+            return None
         made, rest = made + sign, rest[len(letters) :]
     return _call("STRFTIME", args[0], _text(made))
 
@@ -286,7 +329,9 @@ CALLS: Final[dict[str, Callable[[_Call], exp.Expr | None]]] = {
     **dict.fromkeys(TODAY, lambda args: None if args else exp.CurrentDate()),
     **{n: _unit_first(n) for n in ("DATE_TRUNC", "DATETRUNC", "TIMESTAMPDIFF")},
     **{n: _unit_first(n, swap=True) for n in ("DATEDIFF", "DATE_DIFF")},
-    "DATE_PART": _part,
+    # this one counts whole units, as TIMESTAMPDIFF does; its relatives count boundaries
+    "TIMESTAMP_DIFF": _unit_first("TIMESTAMPDIFF", swap=True),
+    **{n: _part(n) for n in ("DATE_PART", "DATEPART")},
     "DATENAME": _datename,
     **dict.fromkeys(("DATEADD", "DATE_ADD", "TIMESTAMPADD", "TIMESTAMP_ADD"), _shift(1)),
     **dict.fromkeys(("DATE_SUB", "TIMESTAMP_SUB"), _shift(-1)),
