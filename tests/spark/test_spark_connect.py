@@ -1,7 +1,7 @@
 """Spark Connect: the same integers through a client that has neither a context nor RDDs.
 
-Needs the package grpc, which the extra does not bring; a process of its own, since a process has
-sessions of one kind.
+The client needs pyspark[connect], which the extra does not bring. A process of its own, since a process has
+sessions of one kind only.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ print("equal")
 
 @pytest.mark.races
 def test_folders_and_frames_of_spark_connect_give_the_integers_of_the_reference(tmp_path):
-    pytest.importorskip("pyspark")
-    pytest.importorskip("grpc")
     command = [sys.executable, "-c", QUESTIONS, str(tmp_path)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert found.stdout.endswith("equal\n"), found.stderr[-2000:]
