@@ -1,7 +1,7 @@
 """Spark Connect: the same integers through a client that has neither a context nor RDDs.
 
-The client needs pyspark[connect], which the extra does not bring. A process of its own, since a process has
-sessions of one kind only.
+The client needs pyspark[connect], which the extra does not bring. It has a process of its own,
+since a process has sessions of one kind only.
 """
 
 from __future__ import annotations
