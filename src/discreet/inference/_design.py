@@ -63,7 +63,7 @@ def sample_size(
     sd, low, high
         Standard deviation of one value and its public bounds, for a mean in their middle.
     neighbours
-        The policy's relation: under "change-one" the number of people is public.
+        The policy's relation: under "change-one" the number of people is public; for shares.
     p0, p1, power, alpha
         Instead: the one-sided test of a share of `p0` should find `p1` with this
         probability. No private test needs fewer people (:func:`ump_power`).
@@ -114,6 +114,11 @@ def _mean(
     sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
 ) -> _Asked:
     """Plan a mean of values that lie one deviation above and below the middle."""
+    if neighbours != "add-remove":
+        raise ParameterError(
+            "the margin of a mean is planned for rows that come and go only",
+            hint=Hint("neighbours", "add-remove"),
+        )
     if not 0 < 2 * sd <= high - low:
         raise ParameterError(
             "a deviation is positive, and at most half of the range", hint=Hint("sd", 10)
