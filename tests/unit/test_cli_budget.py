@@ -95,5 +95,9 @@ def test_bounds_and_lists_are_bought_under_a_generous_policy(policy):
     proposed = tomllib.loads(told)["tables"]["people"]["columns"]
     assert proposed["age"]["max"] <= 1000
     assert sorted(proposed["town"]["values"]) == ["Bern", "Ulm"]
+    assert "bought for ε 60;" in told
     assert "40 of 100 left" in told
+    assert run("budget", "close", "people", "-p", policy, "--yes").exit_code == 0
+    done = run("init", policy, "--spend", "1", "--json")
+    assert json.loads(done.stdout)["result"]["spent"] == "0"
     assert run("init", policy.parent / "people.csv", "--spend", "1").exit_code != 0

@@ -406,19 +406,23 @@ def plan(
 
     def show_plan(console: Console) -> None:
         facts(console, [
-            ("questions", f"{questions} a month for {months} months: {number} counts of {name}"),
+            ("questions", f"{questions} a month for {_months(months)}: {number} counts of {name}"),
             ("margin", f"± {margin} at {confidence}, ε {short(cost.epsilon)} each"),
             ("needed", f"ε {float(needed):.4g} in all" + (f", δ {show_delta(delta)}"
                                                          if budget.delta else "")),
             ("without δ", f"ε {float(by_sum):.4g}"),
             ("with δ", f"ε {float(by_rho):.4g} at δ {show_delta(delta)}"),
             ("left now", "any number" if fits is None else
-             f"{fits} such counts, {fits // questions} months"),
+             f"{fits} such counts, {_months(fits // questions)}"),
         ])  # fmt: skip
         if words := delta_words(delta, rows):
             say(console, f"δ {words}", "dim")
 
     return Reply(data, show_plan)
+
+
+def _months(number: int) -> str:
+    return f"{number} month{'s' * (number != 1)}"
 
 
 def show_delta(delta: Fraction) -> str:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from discreet._exact import decimal, show
+from discreet._exact import decimal
 from discreet.cli._console import verbatim
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._session import Where, curator
@@ -93,24 +93,29 @@ def run(path: str, *, spend: str, delta: str | None) -> Reply:
             )
         share = decimal(spend, "spend") / len(bought)
         each = None if delta is None else decimal(delta, "delta") / len(bought)
-        known = None
+        known, paid = None, Fraction(0)
         for purchase in bought:
             if purchase.section != known:
                 known = purchase.section
                 lines.append(f"\n[{known}]")
-            lines.append(_tried(purchase, opened, share, each))
+            line, cost = _tried(purchase, opened, share, each)
+            lines.append(line)
+            paid += cost
         left = repr(opened.budget)
-    text = "\n".join([f"# bought for ε {show(decimal(spend, 'spend'))}; {left}", *lines])
-    data = {"proposal": text, "spent": spend}
+    text = "\n".join([f"# bought for ε {float(paid):.4g}; {left}", *lines])
+    data = {"proposal": text, "spent": f"{float(paid):.4g}"}
     return Reply(data, lambda console: _print(console, text))
 
 
-def _tried(purchase: _Purchase, opened: Curator, share: Fraction, delta: Fraction | None) -> str:
+def _tried(
+    purchase: _Purchase, opened: Curator, share: Fraction, delta: Fraction | None
+) -> tuple[str, Fraction]:
+    """A line of the policy, or why there is none, and what was paid for it."""
     try:
-        return purchase.proposal(opened, share, delta)
+        return purchase.proposal(opened, share, delta), share
     except DiscreetError as refused:
         what = "max_rows_per_unit" if purchase.column is None else purchase.column.name
-        return f"# {what}: {refused.message}"
+        return f"# {what}: {refused.message}", Fraction(0)
 
 
 def _print(console: Console, text: str) -> None:

@@ -48,7 +48,7 @@ def _moment(operand: Operand, where: str) -> Expr:
         return build.instant(operand.text)
     expr = build.typed(operand, where)
     if expr.type.kind not in (Kind.DATE, Kind.TIMESTAMP):
-        raise QueryError(f"{where} needs a date or time, {build.name_of(expr)} is none")
+        raise QueryError(f"{where} needs a date or a time; {build.name_of(expr)} is neither")
     return expr
 
 
@@ -219,7 +219,7 @@ def last_day(operand: Operand) -> Expr:
     expr = _moment(operand, "LAST_DAY")
     low, high = (_place(day, "month") for day in _edges(expr.type))
     if high - low > _MOST_MONTHS or high >= 119_987:
-        raise UnsupportedQueryError("LAST_DAY works within few centuries of the calendar")
+        raise UnsupportedQueryError("LAST_DAY needs a column that spans at most a few centuries")
     lasts = [(_first_of(m + 1) - EPOCH).days - 1 for m in range(low, high + 1)]
     return Moment(table(index("month", expr), lasts, "last day"), Kind.DATE, tuple(lasts))
 
@@ -251,7 +251,8 @@ def _by_months(expr: Expr, months: int) -> Expr:
     low, high = (_place(day, "month") for day in _edges(expr.type))
     if high - low > _MOST_MONTHS or not 12 <= low + months <= high + months < 119_987:
         raise UnsupportedQueryError(
-            "a column moves by months within few centuries of the calendar", hint="INTERVAL 30 DAY"
+            "only a column that spans at most a few centuries moves by months",
+            hint="INTERVAL 30 DAY",
         )
     place = index("month", expr)
     firsts = {m: _first_of(m) for m in range(min(low, low + months), max(high, high + months) + 2)}

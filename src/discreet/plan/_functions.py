@@ -105,7 +105,7 @@ def _power(x: Operand, exponent: Fraction) -> Operand:
         return curves.power(x, exponent)
     times = int(exponent)
     if not 1 <= times <= 8:
-        raise UnsupportedQueryError("POWER beyond 1 to 8 is not supported", hint="POWER(x, 2)")
+        raise UnsupportedQueryError("POWER takes whole exponents from 1 to 8", hint="POWER(x, 2)")
     product = build.as_number(x, "POWER")
     if times % 2 == 0:
         product, times = build.arithmetic("*", product, product), times // 2

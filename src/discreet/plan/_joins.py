@@ -105,7 +105,7 @@ class JoinUnit(Relation):
         if mine.neighbours is not theirs.neighbours:
             raise ParameterError(
                 f"{mine.name!r} is protected under {mine.neighbours} and {theirs.name!r} under "
-                f"{theirs.neighbours}: together they have no common statement"
+                f"{theirs.neighbours}: no one guarantee covers both"
             )
         if not self.single and None in (self.below.m, self.other.m):
             raise ParameterError("both sides of a join of private tables are limited before it")

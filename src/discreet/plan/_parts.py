@@ -131,8 +131,8 @@ def _in_reach(value: Fraction, square: Fraction) -> Fraction:
     """Refuse a wider noise than is drawn (`square` is that of its scale), in the asker's words."""
     if square > LARGEST_SCALE**2:
         raise ParameterError(
-            "at this price the noise would need more than 60 bits, as one unit may move what is "
-            "measured so far",
+            "at this price the noise would need more than 60 bits, because one unit can move what "
+            "is measured so far",
             hint="narrow the range: WHERE column BETWEEN low AND high, or a coarser step",
         )
     return value

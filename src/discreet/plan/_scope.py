@@ -543,7 +543,7 @@ def _comparable(left: Column, right: Column) -> tuple[str, str]:
     a, b = left.type, right.type
     if (a.kind, a.step, a.labels) != (b.kind, b.step, b.labels):
         raise UnsupportedQueryError(
-            f"{quote(left.name)} and {quote(right.name)} are declared differently, so that they "
+            f"{quote(left.name)} and {quote(right.name)} are declared differently, so they "
             "cannot be compared in a join",
             hint="declare both columns with the same type, values and step",
         )

@@ -137,7 +137,7 @@ def written(x: Operand, words: str) -> Operand:
         )
     if t.kind is not Kind.NUMBER or t.step != 1 or t.size > MAX_LABELS:
         raise UnsupportedQueryError(
-            f"CAST to text of what is no whole number within {MAX_LABELS} values", hint=words
+            f"CAST to text takes whole numbers with at most {MAX_LABELS} values", hint=words
         )
     return Labelled(expr, tuple(str(c) for c in range(t.lo, t.hi + 1)))
 
@@ -212,7 +212,7 @@ def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     if not columns:
         return Word("".join(t.text for t in texts if isinstance(t, Word)))
     if any(c.type.kind is not Kind.CATEGORY for c in columns):
-        raise UnsupportedQueryError("CONCAT joins listed categories and constants, no open text")
+        raise UnsupportedQueryError("CONCAT joins listed categories and constants, not open text")
     if len(columns) > 1:
         return _pairs(texts, columns, skip=skip)
     column = columns[0]
