@@ -21,10 +21,11 @@ Uncertainty
 -----------
 An analysis of one synthetic set as if it were data is too sure of itself. :meth:`Synthetic.sets`
 gives m sets, each from a model refitted to *released tables plus fresh noise of the same law*:
-with u the sampling variance and v that of the privacy noise, each set varies by u + v around the
-first model, which itself is off by u + v. So an estimate's variance is (1 + 1/m)·b, b the
-variance between sets, with t_{m−1} quantiles (:func:`combine`). It covers what the measured tables
-determine; nothing covers what they do not.
+with v the variance of the privacy noise, each set varies by v around the first model, which itself
+is off by v from the private table. So an estimate's variance is (1 + 1/m)·b, b the variance
+between sets, with t_{m−1} quantiles (:func:`combine`). It covers the values of the private table,
+as far as the measured tables determine them. It does *not* cover those of a population of which
+that table is a sample: records are drawn in strata, so that sets hardly vary by their own sampling.
 """
 
 from __future__ import annotations
@@ -442,7 +443,8 @@ def combine(estimates: Sequence[float], confidence: Number = 0.95) -> Combined:
     """Put together one estimate for each set of :meth:`Synthetic.sets`.
 
     The variance is (1 + 1/m)·b with b the variance between sets; the interval uses
-    Student's t with m − 1 degrees of freedom.
+    Student's t with m − 1 degrees of freedom. It is about the private table, not about a
+    population from which its people were drawn: add their sampling variance for that.
 
     >>> combine([1.0, 1.2, 0.8, 1.1]).value
     1.025
