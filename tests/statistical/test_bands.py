@@ -320,7 +320,7 @@ def test_margins_with_null_groups_gain(neighbours):
                 ]
                 raw += [r["n"] - t for r, t in zip(asked[which].answer, truth, strict=True)]
                 fitted += [r["n"] - t for r, t in zip(found.to_dicts(which), truth, strict=True)]
-                ends = [r["n"] for r in found.interval(which, "0.999999")]
+                ends = [r["n"] for r in found.interval(which, "0.9995")]
                 missed += sum(not lo <= t <= hi for (lo, hi), t in zip(ends, truth, strict=True))
             if nulls:
                 by_a = {r["a"]: r["n"] for r in found.to_dicts(1)}
