@@ -97,7 +97,7 @@ def test_a_stream_over_another_table_pays_nothing_for_this_one():
     ],
     ids=["rho", "epsilon and delta", "epsilon"],
 )
-def test_a_raise_and_a_new_period_release_no_tick_again(file, budget, price, more):
+def test_a_raise_releases_no_tick_again(file, budget, price, more):
     source, book = file
     own = held(budget)
     with dc.open(source, own, ledger=book) as curator:
@@ -105,18 +105,33 @@ def test_a_raise_and_a_new_period_release_no_tick_again(file, budget, price, mor
         for _ in range(8):
             feed.tick()
         first = released(feed)
-    for change in (lambda o: o.raise_budget(**more), lambda o: o.new_period()):
-        change(ledger.open_ledger(book, own, purpose="decide"))
-        with dc.open(source, own, ledger=book) as curator:
-            before = len(curator.ledger.lines)
-            back = follow(curator, **price)
-            assert released(back) == first
-            assert len(curator.ledger.lines) == before
+    ledger.open_ledger(book, own, purpose="decide").raise_budget(**more)
     with dc.open(source, own, ledger=book) as curator:
+        before = len(curator.ledger.lines)
         back = follow(curator, **price)
+        assert released(back) == first
+        assert len(curator.ledger.lines) == before
         back.tick()
         assert released(back)[:8] == first
         assert len([e for e in curator.ledger.entries if e.once]) == 9
+        curator.ledger.verify()
+
+
+def test_a_stream_is_paid_for_in_each_period(file):
+    """Rows that arrive in a period are protected by what is paid in it."""
+    source, book = file
+    own = held(pol.Budget("1"))
+    with dc.open(source, own, ledger=book) as curator:
+        feed = follow(curator, epsilon="0.9")
+        feed.tick()
+        ledger.open_ledger(book, own, purpose="decide").new_period()
+        with pytest.raises(errors.LedgerError, match="has paid for this"):
+            feed.tick()
+        curator.sql("SELECT COUNT(*) AS n FROM visits", epsilon="0.5")
+        anew = follow(curator, epsilon="0.9")
+        assert anew.now == 0
+        with pytest.raises(errors.BudgetExceededError):
+            anew.tick()
         curator.ledger.verify()
 
 
@@ -143,6 +158,27 @@ def test_after_an_older_backup_a_stream_is_a_new_one(file, tmp_path):
         paid = [e.cost.epsilon for e in curator.ledger.entries if e.plan.endswith("tick 0")]
         assert len(paid) == 2
         assert paid[0] == paid[1] > 0.009
+
+
+def test_a_live_feed_ends_where_lines_are_lost_or_forgotten(file, tmp_path):
+    source, book = file
+    own = held(pol.Budget("1"))
+    with dc.open(source, own, ledger=book) as one, dc.open(source, own, ledger=book) as two:
+        first, second = follow(one, epsilon="0.5"), follow(two, epsilon="0.5")
+        first.tick()
+        second.tick()
+        ledger.backup(one.ledger, tmp_path / "kept")
+        first.tick()
+        (tmp_path / "visits.ledger").unlink()
+        ledger.restore(tmp_path / "kept", book, older=True, policy=own)
+        ledger.open_ledger(book, own, purpose="decide").raise_budget(epsilon="9")
+        with pytest.raises(errors.LedgerError, match="has paid for this"):
+            second.tick()
+        (tmp_path / "visits.ledger").unlink()
+        ledger.forget(own, book, fresh_budget=True)
+        ledger.open_ledger(book, own)
+        with pytest.raises(errors.LedgerError, match="has paid for this"):
+            second.tick()
 
 
 def test_what_is_released_once_is_one_line_whatever_it_costs(tmp_path):

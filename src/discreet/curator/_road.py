@@ -36,7 +36,8 @@ class Job:
     """Something to be paid for: what the ledger enters, and what then runs.
 
     ``run`` returns the outcome as it is stored. ``once`` says that the plan names something that
-    is released once, at whatever price. ``external`` says what other software
+    is released once in a period, at whatever price, and ``paid_by`` names the one that has paid for
+    it. ``external`` says what other software
     has released; then nothing runs. ``text`` says in words what is asked.
     """
 
@@ -48,6 +49,7 @@ class Job:
     tables: tuple[str, ...]
     run: Callable[[], str]
     once: bool = False
+    paid_by: str | None = None
     external: str | None = None
     text: str | None = None
 
@@ -215,7 +217,7 @@ class Road:
     def meter(self, paid: Paid) -> None:
         """Debit the least price for one more run under a debit whose outcome never came."""
         plan = f"again {paid.receipt.hash}"
-        again = replace(paid.entry, plan=plan, cost=self.least, key=None, once=False)
+        again = replace(paid.entry, plan=plan, cost=self.least, key=None, once=False, paid_by=None)
         self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
 
     def _paid(self, paid: Paid) -> str:
@@ -279,6 +281,7 @@ class Road:
             key=key,
             fresh=fresh,
             once=job.once,
+            paid_by=job.paid_by,
             external=job.external,
             text=job.text,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from discreet.ledger._anchor import Mark, behind
 from discreet.ledger._backup import UNKNOWN, backup, restore
 from discreet.ledger._budget import caps, least_cost, refusal
-from discreet.ledger._chain import RESTORED, Line
+from discreet.ledger._chain import Line
 from discreet.ledger._data import claim
 from discreet.ledger._health import health
 from discreet.ledger._ledger import ChainedLedger, Purpose
@@ -25,7 +25,7 @@ from discreet.ledger._open import (
     open_ledger,
 )
 from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, Verified, charge
-from discreet.ledger._state import State
+from discreet.ledger._state import RESTORED, State
 
 __all__ = [
     "RESTORED",

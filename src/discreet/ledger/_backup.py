@@ -45,7 +45,7 @@ from discreet._print import plural
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
-from discreet.ledger._chain import RESTORED, Head, Line, check_links, reached
+from discreet.ledger._chain import Head, Line, check_links, reached
 from discreet.ledger._group import apart
 from discreet.ledger._ledger import ChainedLedger, foreign
 from discreet.ledger._open import anchors_of, holds, is_server, open_ledger, witness_of
@@ -53,7 +53,7 @@ from discreet.ledger._outcomes import check_store, debit_body, question_of
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Entry, Receipt
 from discreet.ledger._sqlite import SqliteStore
-from discreet.ledger._state import State, coarse
+from discreet.ledger._state import RESTORED, State, coarse
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, settle_in
 from discreet.plan import Cost

@@ -25,15 +25,12 @@ from discreet._canonical import canonical, digest
 from discreet.errors import BudgetExceededError, LedgerError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry
-from discreet.ledger._state import State, after, read_budget, read_cost
+from discreet.ledger._state import RESTORED, State, after, read_budget, read_cost
 
 GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
                 "format", "consent", "key", "vouch")  # fmt: skip
 
-
-RESTORED: Final = "restore"
-"""Plan of a debit that stands for lines that are lost."""
 RESTORE: Final = "mv the ledger away, then: discreet ledger restore FILE (the latest backup)"
 """What to do with a ledger that cannot be trusted; anchors stay where they are."""
 
@@ -88,6 +85,7 @@ class Line:
             cost=read_cost(b["cost"]),
             tables=tuple(b["tables"]),
             once=b.get("once", False),
+            paid_by=b.get("paid_by"),
             runs=b.get("runs", True),
             external=b.get("external"),
             text=b.get("text"),

@@ -75,6 +75,7 @@ from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
     KEYS,
     binding,
+    check_paid,
     check_store,
     debit_body,
     outcome_of,
@@ -167,7 +168,7 @@ class ChainedLedger(Decisions):
         """Check the ledger as it is; write what is missing, unless we only look."""
         marks, version, first = self.marks(), self._store.version(), None
         looking, adopting = purpose in {"look", "try"}, purpose == "adopt"
-        makes = policy is not None and not looking and not adopting
+        makes = policy is not None and self._guest is None and not looking and not adopting
         if version is None and not any(marks) and not makes:
             raise absent(self.where)
         if not adopting:
@@ -224,7 +225,9 @@ class ChainedLedger(Decisions):
                 self._check_known(head)
             here = (head.hash, self.where, self._witness)
             told = [mark and (mark.hash, mark.where, mark.witness) for mark in marks]
-            return first, all(mark == here for mark in told)
+            # tables may be newer than the chain in them: another policy's, or one that was refused
+            present = head.content.format == FORMAT
+            return first, present and all(mark == here for mark in told)
 
     def _fit(self, tx: Transaction, head: Head, policy: Policy | None, purpose: Purpose) -> str:
         """Refuse a ledger of another policy or budget; name it by its first line."""
@@ -361,6 +364,7 @@ class ChainedLedger(Decisions):
                 turn = Turn(tx, self._head(tx))
                 marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
                 self._check(marks, tx, turn.head)
+                self._first = line.hash if (line := tx.line(1)) is not None else self._first
                 yield turn
             # also before an answer is given out that nobody has seen yet
             self._move(anchors, turn.head)
@@ -419,6 +423,7 @@ class ChainedLedger(Decisions):
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
+            check_paid(turn.tx, state, entry)
             then = self._admit(state, entry, body, turn.head.number + 1)
             line = turn.append("debit", body, then, slot=slot, question=question)
             receipt = Receipt(line.number, line.hash, line.when)

@@ -20,7 +20,8 @@ grow for nothing. Asked again, the key gives that debit's outcome.
 
 What finds a line (slot, question, settled debit) is stored beside it. What is found
 is compared with the sealed body; what is *not* found although it is there can only
-cost a second price, and :func:`check_store` sees it.
+cost a second price (the least one, for what another entry has paid for), and
+:func:`check_store` sees it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from discreet._canonical import canonical, digest
-from discreet.errors import LedgerIntegrityError
+from discreet.errors import LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._chain import RESTORE, Head, Line, damaged, reached, replayed, seals
 from discreet.ledger._protocol import Entry, charge
@@ -56,20 +57,30 @@ def asked(entry: Entry, cost: Mapping[str, str] | None = None) -> list[object]:
 def question_of(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
     """Hash under which a stored answer may be given out again."""
     if entry.once:
-        return _once(entry)
+        return once(state, entry.plan)
     group = _budget.group_of(state.limits, entry.analyst)
     return digest(canonical([state.period, group, entry.source, *asked(entry, cost)]))
 
 
-def _once(entry: Entry) -> str:
-    """Hash of something that is released once: of its name and nothing else."""
-    return digest(canonical(["once", entry.plan]))
+def once(state: State, plan: str) -> str:
+    """Hash of something that is released once in a period, unless its line is lost."""
+    return digest(canonical(["once", state.period, state.lost, plan]))
+
+
+def check_paid(tx: Transaction, state: State, entry: Entry) -> None:
+    """Refuse what another entry should have paid for in this period, if that one is not there."""
+    if entry.paid_by is not None and tx.answered(once(state, entry.paid_by)) is None:
+        raise LedgerError(
+            "what has paid for this is not in this period of the ledger, or lines were lost since; "
+            "nothing was charged",
+            hint="follow the table again: the stream begins anew, with its price",
+        )
 
 
 def same_question(state: State, entry: Entry, question: str | None) -> bool:
     """Whether a question was asked in this period about the same data, in whatever share."""
     if entry.once:
-        return question == _once(entry)
+        return question == once(state, entry.plan)
     rest = [entry.source, *asked(entry)]
     groups = _budget.groups_of(entry.analyst)
     return question in {digest(canonical([state.period, group, *rest])) for group in groups}
@@ -235,6 +246,7 @@ def debit_body(state: State, entry: Entry) -> dict[str, Any]:
         # exactly: what is written of the amounts may be rounded
         **({} if entry.cost.delta == entry.cost.rho_delta else {"by_rho": True}),
         **({"once": True} if entry.once else {}),
+        **({} if entry.paid_by is None else {"paid_by": entry.paid_by}),
         **({} if entry.runs else {"runs": False}),
         **({} if entry.external is None else {"external": entry.external}),
         **({} if entry.text is None else {"text": entry.text}),

@@ -46,8 +46,11 @@ class Entry:
         Pay for a new answer even if an equal question has been answered. A run that was
         cut short is taken up nevertheless: it has no answer yet.
     once
-        Whether the plan names something that is released at most once, as a tick of a stream
-        that is paid for already: its price, share and period are no part of the question.
+        Whether the plan names something that is released at most once in a period, as a tick of
+        a stream: its price and share are no part of the question.
+    paid_by
+        Plan of another such entry, which has paid for this one: unless that was answered in this
+        period, and no line was lost since, there is nothing to release.
     runs
         Whether a run follows whose outcome will be stored; otherwise the debit
         meters something that another debit has paid for, or enters a loss from elsewhere.
@@ -78,6 +81,7 @@ class Entry:
     key: str | None = None
     fresh: bool = False
     once: bool = False
+    paid_by: str | None = None
     runs: bool = True
     external: str | None = None
     text: str | None = None

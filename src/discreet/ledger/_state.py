@@ -29,13 +29,18 @@ FORMAT: Final = 5
 """Version of the format: 2 seals outcomes; 3 knows other policies of one budget, losses from
 elsewhere, and at most so many names; 4 binds keys to what they were answered with, and keeps
 a route of payment closed, the units that guests agreed to, and the owner's word on sources; 5
-knows what is released once, whatever it costs and in whatever period."""
+knows what is released once in a period, whatever it costs, and how often lines were lost."""
+
+RESTORED: Final = "restore"
+"""Plan of the debit that stands for lines that are lost."""
 
 NAMES: Final = 256
 """Analysts whose spending is kept apart; made-up names must not make every line longer."""
 
 _GUESTS: Final = 3
 """The last format that knew guests by their names alone."""
+_ALWAYS: Final = 4
+"""The last format that knew nothing of what is released once."""
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
@@ -137,7 +142,7 @@ class State:
     outcome is not stored yet to the hash of its body. ``guests`` maps each policy that may
     spend from this budget to the units of tables that its owner agreed to (None: not said).
     ``by_rho``: something was spent in this period that sums of ε do not cover. ``vouched``
-    names sources that the owner answers for.
+    names sources that the owner answers for. ``lost``: how often lines were lost for good.
     """
 
     policy: str
@@ -152,6 +157,7 @@ class State:
     guests: Mapping[str, Any] = field(default_factory=dict)
     by_rho: bool = False
     vouched: tuple[str, ...] = ()
+    lost: int = 0
 
     @property
     def pure(self) -> bool:
@@ -180,6 +186,8 @@ class State:
             others = {"guests": sorted(self.guests)}
         if self.format > _GUESTS:
             others = {"guests": self.guests, "by_rho": self.by_rho, "vouched": list(self.vouched)}
+        if self.format > _ALWAYS:
+            others["lost"] = self.lost
         return canonical({**data, **since, **others})
 
     @classmethod
@@ -210,6 +218,7 @@ def _read_state(text: str) -> State:
         guests=guests if isinstance(guests, dict) else dict.fromkeys(guests),
         by_rho=data.get("by_rho", False),
         vouched=tuple(data.get("vouched", ())),
+        lost=data.get("lost", 0),
     )
 
 
@@ -244,6 +253,7 @@ def after(
                 spent={**state.spent, who: total},
                 open={**state.open, **own},
                 by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
+                lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
             )
         case "settle":
             left = {n: h for n, h in state.open.items() if n != str(body["debit"])}

@@ -16,14 +16,14 @@ unit, as that of any question; a stream per person and tick would promise less t
 The price of the whole stream is debited with its first tick; further ticks cost the policy's
 least price, because nothing is free.
 
-*Claim.* What is released under one name costs no more than its first tick has paid. *Proof.* The
-name holds the terms of the stream, the question, the policy, the data and the analyst. A feed
-counts its own ticks, and has none before its first one is paid for or stored under that
-name. The ledger releases what has a tick's name at most once (``once``), whatever it costs
-by then and in whatever period: a stored tick is given again, and one that was killed is
-finished under its own debit. So each tick of a name has one set of integers, which is what the
-price is for. Where an older backup was restored, ticks may be lost that were seen: the name
-counts such restores, so the stream that follows is a new one, with a price of its own. ∎
+*Claim.* What is released under one name costs no more than its first tick has paid, in the
+period in which it was paid. *Proof.* The name holds the terms of the stream, the question, the
+policy, the data and the analyst. The ledger releases what has a tick's name at most once in a
+period (``once``), whatever it costs by then: a stored tick is given again, and one that was
+killed is finished under its own debit. It debits a later tick only if the first one of that
+name was answered in the same period (``paid_by``), and no line was lost since: lost ticks may
+have been seen. So each tick has one set of integers, which is what the price is for. In a new
+period, or after an older backup, the stream is a new one, with a price of its own. ∎
 The ledger holds released integers alone: the counts are read from the table.
 """
 
@@ -42,7 +42,6 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet.curator import Job, asker, execute, travel
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
-from discreet.ledger import RESTORED
 from discreet.mechanisms import Interval
 from discreet.plan import (
     Aggregate,
@@ -87,7 +86,7 @@ class Feed:
         entries = curator.ledger.entries
         terms = {
             **stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width,
-            "asked": asker(curator), "lost": sum(e.plan == RESTORED for e in entries),
+            "asked": asker(curator), "since": _since(curator),
         }  # fmt: skip
         self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
@@ -132,6 +131,7 @@ class Feed:
             tables=tuple(table.name for table in self._private),
             run=run,
             once=True,
+            paid_by=f"{self._name} tick 0" if t else None,
         )
         stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
         if stored.get("tick") != t:
@@ -248,3 +248,9 @@ def _code(when: Any) -> int:
     except (TypeError, ValueError):
         raise ParameterError("a tick is a day or a whole number", hint='"2026-01-01"') from None
     return (day - _EPOCH).days
+
+
+def _since(curator: Curator) -> list[int]:
+    """Period of the ledger, and how often lines of it were lost: there a stream begins anew."""
+    state = getattr(curator.ledger, "state", None)  # a caller's own ledger may have none
+    return [0, 0] if state is None else [state.period, state.lost]
