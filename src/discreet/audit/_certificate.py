@@ -1,23 +1,26 @@
 """A policy's own questions, replayed on neighbours drawn from its domain: no data needed.
 
 Every private table, every column, every statistic and row function that SQL has here, with and
-without groups, and every join that the policy allows: each question is planned, proved, and run
-on pairs of neighbouring tables that are made up from the declared domains, extremes above
-all. Everything measured must move by no more than is declared, on either side nothing may
-fail, and noise calls, keys and order must be the same.
+without groups, and every join of two or three tables that the policy allows: each question is
+planned, proved, and run on pairs of neighbouring tables that are made up from the declared
+domains, extremes above all. Everything measured must move by no more than is declared, on either
+side nothing may fail, noise calls, keys and order must be the same, and the debit must cover the
+losses of what is drawn.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from discreet import policy as pol
 from discreet import sql
+from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
 from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world
 from discreet.audit._replay import replay
@@ -26,8 +29,6 @@ from discreet.curator import check_statements
 from discreet.engines import Reference
 from discreet.errors import DiscreetError, ParameterError
 from discreet.plan import CALLS, FUNCTIONS, Ask, Lowered, Plan, lower, price
-
-_DELTA = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ def certify(
             for where in _asked(rng, drawn[0])
             for text, plan in tally.read(where, loaded)
         }
+        tally.price(plans)
         for i, w in enumerate(drawn):
             tally.replay(w, plans, connect if i == 0 else _reference)
     label = loaded.name or loaded.identity[:19]
@@ -175,7 +177,7 @@ class _Tally:
         try:
             # a public table drawn here repeats a key a few times at most
             low = lower(sql.parse(where.text, policy, public_fanout=lambda *_: 9).query)
-            plan = price(low, Ask(Fraction(1), delta=_DELTA), "laplace")
+            plan = price(low, Ask(Fraction(1), delta=_debit.DELTA), "laplace")
         except DiscreetError:
             row[1] += 1
             return
@@ -184,6 +186,17 @@ class _Tally:
             row[0] += 1
             self._of[where.text] = key
             yield where.text, plan
+
+    def price(self, plans: dict[str, Plan]) -> None:
+        """Compare the debit of every question with what is drawn; no table matters to it."""
+        kinds = set[tuple[str, ...]]()
+        for text, plan in plans.items():
+            kind = tuple(sorted({part.kind for part in plan.lowered.parts}))
+            # prices by ρ are slow to find: one for all questions that draw the same
+            words = tuple(_debit.faults(plan.lowered, both=kind not in kinds))
+            kinds.add(kind)
+            if words:
+                self._violations.append(Violation(text, words, {}, {}))
 
     def replay(self, w: World, plans: dict[str, Plan], connect: Connect) -> None:
         """Run every question on one pair of neighbours."""
@@ -291,24 +304,30 @@ def _where(rng: random.Random, w: World, name: str) -> str:
 
 
 def _joins(w: World) -> Iterator[_Where]:
-    """Counts over every join that the policy allows."""
-    table, name = w.main, quoted(w.main.name)
-    rows = f"COUNT(*) AS n FROM {name}"
-    for other in w.policy.tables.values():
-        about, theirs = _Where(table.name, f"⋈ {other.name}", "join", ""), quoted(other.name)
-        if other is table:
-            continue
+    """Counts over every join that the policy allows, and over every two of them in a row."""
+    tables = w.policy.tables.values()
+    rows = f"SELECT COUNT(*) AS n FROM {quoted(w.main.name)}"  # noqa: S608 - ours
+    for how, one in product(("JOIN", "LEFT JOIN"), tables):
+        for first in _links((w.main,), one, how):
+            yield _Where(w.main.name, f"⋈ {one.name}", "join", f"{rows} {first}")
+            for two in (t for t in tables if one not in (t, w.main)):
+                about = f"⋈ {one.name} ⋈ {two.name}"
+                for second in _links((w.main, one), two, how):
+                    yield _Where(w.main.name, about, "join", f"{rows} {first} {second}")
+
+
+def _links(joined: Sequence[pol.Table], other: pol.Table, how: str) -> Iterator[str]:
+    """Joins of one more table with any of those before: by units, rows, or public columns."""
+    theirs, new = quoted(other.name), quoted(other.name)
+    if other in joined:  # once more, under another name
+        theirs, new = quoted("again"), f"{theirs} AS {quoted('again')}"
+    for mine in joined:
+        pairs: list[tuple[object, object]] = [(mine.unit, other.unit)]
         if other.public:
-            for on in (n for n in other.columns if other.columns[n] == table.columns.get(n)):
-                for how in ("JOIN", "LEFT JOIN"):
-                    yield _with(
-                        about,
-                        f"SELECT {rows} {how} {theirs} ON "
-                        f"{name}.{quoted(on)} = {theirs}.{quoted(on)}",
-                    )
-        elif table.unit and other.unit:
-            yield _with(
-                about,
-                f"SELECT {rows} JOIN {theirs} ON "
-                f"{name}.{quoted(table.unit)} = {theirs}.{quoted(other.unit)}",
-            )
+            pairs = [(n, n) for n, c in other.columns.items() if c == mine.columns.get(n)]
+        elif mine.owner is not None and mine.owner.above is other:
+            pairs.append((mine.owner.column, other.key))
+        elif other.owner is not None and other.owner.above is mine:
+            pairs.append((mine.key, other.owner.column))
+        for a, b in ((str(a), str(b)) for a, b in pairs if a and b):
+            yield f"{how} {new} ON {quoted(mine.name)}.{quoted(a)} = {theirs}.{quoted(b)}"

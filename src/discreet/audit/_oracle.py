@@ -182,8 +182,8 @@ class World:
         return self.policy.tables[name[0]].columns[name[1]]
 
 
-def random_policy(rng: random.Random) -> pol.Policy:
-    """Draw a policy: people, their visits and public shops."""
+def random_policy(rng: random.Random, *more: pol.Column) -> pol.Policy:
+    """Draw a policy: people, their visits and public shops; `more` columns of people."""
     unit, change = rng.random() < 0.75, rng.random() < 0.5
     by: dict[str, Any] = {"neighbours": "change-one" if change else "add-remove"}
     by |= {"unit": "id"} if unit else {}
@@ -193,7 +193,7 @@ def random_policy(rng: random.Random) -> pol.Policy:
     visits: list[pol.Column] = [pol.Category("c", ["a", "b", "c"]), pol.Integer("z", -4, 1)]
     return pol.Policy(
         [
-            pol.Table("people", [sex, pol.Integer("x", -2, 3)], **own, **by),
+            pol.Table("people", [sex, pol.Integer("x", -2, 3), *more], **own, **by),
             pol.Table("visits", visits, **theirs, **by),
             pol.Table("shops", [sex, w], public=True),
         ],
@@ -317,6 +317,7 @@ class Question:
         forms = {
             "count": "COUNT(*)", "units": f"COUNT(DISTINCT {main}.{quoted(w.main.unit or '')})",
             "sum": "SUM({})", "distinct": "COUNT(DISTINCT {})", "median": "MEDIAN({})",
+            "mode": "MODE({})",
         }  # fmt: skip
         keys = [f"{_name(k)} AS k{i}" for i, k in enumerate(self.keys)]
         items = [f"{forms[kind].format(c and _name(c))} AS a{i}"
@@ -383,6 +384,21 @@ def question(rng: random.Random, w: World) -> Question:
         rng.choice([None, None, 1, 2, 5]),
         rng.choice([None, None, 1, 2]),
     )  # fmt: skip
+
+
+def choice(rng: random.Random, w: World) -> Question | None:
+    """Draw a question for the most frequent values, or for keys that are themselves private."""
+    columns = [(w.main.name, n) for n in w.main.columns]
+    open_keys = [c for c in columns if isinstance(w.column(c), pol.Text)]
+    listed = [c for c in columns if isinstance(w.column(c), pol.Category) and few(w.column(c))]
+    asked: list[tuple[str, tuple[str, str] | None]] = [("mode", c) for c in listed]
+    asked += [("count", None)] if open_keys else []
+    if not asked:
+        return None
+    kind, column = rng.choice(asked)
+    keys = (open_keys if kind == "count" else [c for c in listed if c != column])[:1]
+    kept = tuple(keys) if kind == "count" else tuple(rng.sample(keys, rng.randint(0, len(keys))))
+    return Question(w, False, None, None, kept, ((kind, column),), None, None)
 
 
 def condition(
@@ -454,6 +470,9 @@ def meaning(q: Question, tables: Tables) -> list[Counter[tuple[Any, ...]]]:
         found: Counter[tuple[Any, ...]] = Counter()
         for key, members in groups.items():
             values = [r[column] for _, r in members if column and r[column] is not None]
+            if kind == "mode":  # what is chosen by: rows of each value
+                found.update((*key, value) for value in values)
+                continue
             found[key] = {
                 "count": len(members), "units": len({u for u, _ in members}),
                 "sum": sum(values), "distinct": len(set(values)), "median": 0,

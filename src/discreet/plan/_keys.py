@@ -39,7 +39,20 @@ import numpy as np
 from discreet import privacy as p
 from discreet._print import number
 from discreet.errors import Hint, ParameterError
-from discreet.plan._parts import Cells, Draw, Exact, Groups, Law, Part, Priced, Rule, add, loss_of
+from discreet.plan._parts import (
+    Cells,
+    Draw,
+    Drawn,
+    Exact,
+    Groups,
+    Hidden,
+    Law,
+    Part,
+    Priced,
+    Rule,
+    add,
+    loss_of,
+)
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
 from discreet.plan._vectors import Numbers, Threshold
@@ -139,6 +152,13 @@ class WeightedKeys(Part):
             found.append(needed(first, min(2 * first, self.most)))
             first = 2 * first + 1
         return max(found)
+
+    def drawn(self, law: Threshold) -> Iterator[Drawn | Hidden]:
+        """Noisy weights, and the keys of one unit alone for every degree (or, beyond some, few)."""
+        yield Drawn(law.law, self.sensitivity)
+        blocks = (self.most >> k for k in range(self.most.bit_length()))
+        for t in sorted({*range(1, min(self.most, _EXACT) + 1), *blocks}):
+            yield Hidden(law.law, law.at, t, max(self.weight(t), 1))
 
     def weights(self, groups: Groups) -> dict[tuple[Code, ...], int]:
         """Weight of every key."""

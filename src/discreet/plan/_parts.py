@@ -201,6 +201,38 @@ def loss_of(law: Law, sensitivity: Sensitivity, coordinates: int) -> p.PrivacyLo
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """One draw of a release: noise on integers that one unit moves so far."""
+
+    law: Law
+    moves: Sensitivity
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One choice in every cell.
+
+    ``span`` is how far apart one unit can move two scores, all cells together; of the ``rows``
+    that it moves, ``squares`` bounds the sum of squares by cell.
+    """
+
+    choice: Choice
+    span: int
+    squares: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Keys of one unit alone, each of so much weight, that must not be shown at a threshold."""
+
+    law: Law
+    at: int
+    keys: int
+    weight: int
+
+
+@dataclass(frozen=True)
 class Part(ABC):
     """Something measured: which aggregate it reads and how far one unit moves it."""
 
@@ -281,6 +313,14 @@ class Part(ABC):
     @abstractmethod
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Exact integers as noise is added to them, draw by draw, with a suffix of the name."""
+
+    def drawn(self, law: Any) -> Iterator[Drawn | Chosen | Hidden]:
+        """Everything that a release draws by a law; audits price it anew.
+
+        One draw for each measurement, whatever number of shares was paid for.
+        """
+        if self.private:
+            yield from (Drawn(law, self.sensitivity) for _ in self.measurements({}))
 
     def steps(self, groups: Groups) -> Iterator[tuple[str, Sensitivity, Exact]]:
         """Everything that is measured, with how far one unit moves it."""

@@ -15,7 +15,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from discreet.plan._choices import Choice, Moves
-from discreet.plan._parts import Cells, Draw, Exact, Groups, Ints, Part, Priced, Release, Rule
+from discreet.plan._parts import (
+    Cells,
+    Chosen,
+    Draw,
+    Exact,
+    Groups,
+    Ints,
+    Part,
+    Priced,
+    Release,
+    Rule,
+)
 from discreet.plan._valid import damaged, integer
 
 
@@ -62,6 +73,11 @@ class Pick(Part):
             best = draw.choose(np.array([scores[i] for i in left], dtype=object), choice)
             picks.append(self.labels[left.pop(best)])
         return tuple(picks)
+
+    def drawn(self, law: Any) -> Iterator[Chosen]:
+        """As many choices as labels; each row of a unit raises one score or lowers one."""
+        for _ in range(self.top):
+            yield Chosen(law, self.sensitivity.l1, self.squares, self.sensitivity.l1)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Scores of every label in every cell."""

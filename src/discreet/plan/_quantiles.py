@@ -65,7 +65,9 @@ from discreet.plan._choices import Choice, Moves
 from discreet.plan._margins import margin, tail_margin
 from discreet.plan._parts import (
     Cells,
+    Chosen,
     Draw,
+    Drawn,
     Exact,
     Floats,
     Groups,
@@ -343,10 +345,23 @@ class Quantiles(Part):
 
     def _choice(self, choice: Choice, rank: Rank, unit: int = 1) -> Choice:
         """Scale a choice to scores in units of mass."""
+        return replace(choice, sensitivity=self._reach(rank) * unit)
+
+    def _reach(self, rank: Rank) -> int:
+        """How far one unit moves a score, up or down, in all cells together."""
         moves = self.sensitivity.l1 * rank.largest
         if self.half is not None and len(self.targets) == 1:
             moves = min(moves, self.half * (rank.below + rank.above))
-        return replace(choice, sensitivity=moves * unit)
+        return moves
+
+    def drawn(self, law: Ladder) -> Iterator[Drawn | Chosen]:
+        """A choice for each level of the recursion and each end, then the ladder's counts."""
+        ends = [at for at in self.targets if at in {0, 1}]
+        for at in (*ends, *self.inner[: self.levels]):
+            rank = Rank.of(at, law.ends)
+            span = 2 * self._reach(rank)  # some scores rise while others fall
+            yield Chosen(self._choice(law.choice, rank), span, self.squares, self.sensitivity.l1)
+        yield Drawn(law.law, self.sensitivity)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Counts of every value in every cell: scores and ladders are made of these."""

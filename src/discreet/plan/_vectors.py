@@ -31,9 +31,11 @@ from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import (
     Cells,
     Draw,
+    Drawn,
     Exact,
     Floats,
     Groups,
+    Hidden,
     Ints,
     Law,
     Part,
@@ -294,6 +296,11 @@ class Keys(Part):
             others = cells.totals(groups, self.measure)[-1:]
             values += (int(add(others, draw.sample(priced.law.law, 1))[0]),)
         return Numbers(values, priced.law.law, priced.law.at, cells.rest is not None)
+
+    def drawn(self, law: Threshold) -> Iterator[Drawn | Hidden]:
+        """Counts that select, the bucket, and the keys that one unit alone holds."""
+        yield from (Drawn(law.law, self.sensitivity),) * (1 if self.rest is None else 2)
+        yield Hidden(law.law, law.at, self.touched, 1)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Units of every key that the table holds."""

@@ -1,0 +1,125 @@
+"""What a stranger proved against the auditors and the lab: each fault, planted again, is found.
+
+Every check is exact, or draws from fixed seeds: the false-alarm probability is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from discreet import audit
+from discreet import policy as pol
+from discreet.audit import _certificate
+from discreet.engines import Reference
+from discreet.plan import JoinPublic, _keys, _picks, _price, _vectors
+
+
+def reference(tables, _policy):
+    return Reference(tables)
+
+
+def policy(*columns, **choices):
+    """One private table of people with three rows at most."""
+    limits = {"unit": "id", "max_rows_per_unit": 3} | choices
+    return pol.Policy([pol.Table("visits", columns, **limits)], pol.Budget("1", delta="1e-6"))
+
+
+SEX, TOWN = pol.Category("sex", ["F", "M", "X"]), pol.Text("town")
+
+
+# -- A1, A2: debits ---------------------------------------------------------------------------
+
+
+def _narrow_choice(original):
+    def priced(self, rule):
+        found = original(self, rule)
+        return replace(found, law=replace(found.law, sensitivity=1))
+
+    return priced
+
+
+def _half(original):
+    def charge(*args):
+        cost = original(*args)
+        return replace(cost, epsilon=cost.epsilon / 2, rho=cost.rho / 4)
+
+    return charge
+
+
+def _wide(original):
+    def loss(law, *rest):
+        return original(replace(law, scale=law.scale * 2) if hasattr(law, "scale") else law, *rest)
+
+    return loss
+
+
+def _unknown(original):
+    def priced(self, rule):
+        return replace(original(self, rule), law=object())
+
+    return priced
+
+
+DEBITS = {
+    "no threshold": (TOWN, _keys.WeightedKeys, "threshold", lambda *_: lambda *_: 0),
+    "scores of one row": (SEX, _picks.Pick, "price", _narrow_choice),
+    "half the debit": (SEX, _price, "charge", _half),
+    "half the loss": (SEX, _vectors, "loss_of", _wide),
+    "a law that nobody knows": (SEX, _picks.Pick, "price", _unknown),
+}
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Ask MODE and counts only."""
+    monkeypatch.setattr(_certificate, "_statistics", lambda c: [f"MODE({c})"])
+    monkeypatch.setattr(_certificate, "_functions", lambda *_: [])
+
+
+def plant(monkeypatch, fault):
+    column, where, name, make = DEBITS[fault]
+    monkeypatch.setattr(where, name, make(getattr(where, name)))
+    return policy(column)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("column", [SEX, TOWN])
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+def test_an_honest_debit_passes(column, neighbours):
+    found = audit.certify(policy(column, neighbours=neighbours), pairs=1, connect=reference)
+    assert found.ok, found
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("fault", DEBITS)
+def test_no_certificate_for_a_debit_that_is_too_small(fault, monkeypatch):
+    asked = plant(monkeypatch, fault)
+    assert not audit.certify(asked, pairs=1, connect=reference).ok
+
+
+@pytest.mark.parametrize("fault", DEBITS)
+def test_fuzzing_finds_a_debit_that_is_too_small(fault, monkeypatch):
+    asked = plant(monkeypatch, fault)
+    assert not audit.fuzz(asked, seeds=range(12), connect=reference).ok
+
+
+# -- A3: joins of three tables ------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few")
+def test_a_fan_out_that_only_a_third_table_shows_is_found(monkeypatch):
+    by = {"unit": "id"}
+    tables = [
+        pol.Table("visits", [SEX], max_rows_per_unit=2, **by),
+        pol.Table("stays", [pol.Boolean("icu")], max_rows_per_unit=3, **by),
+        pol.Table("shops", [SEX, pol.Integer("w", 0, 3)], public=True),
+    ]
+    asked = pol.Policy(tables, pol.Budget("1", delta="1e-6"))
+    assert audit.certify(asked, connect=reference).ok
+    monkeypatch.setattr(
+        JoinPublic, "most", lambda self, names: self.below.most(names & self.below.schema.keys())
+    )
+    found = audit.certify(asked, connect=reference)
+    assert {row.column for row in found.rows if row.reached > 1} == {"⋈ visits ⋈ shops"}
