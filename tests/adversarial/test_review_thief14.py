@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from discreet import audit
+from discreet import audit, ledger
 from discreet import policy as pol
-from discreet.audit import _certificate
+from discreet.audit import _certificate, _engine_kit, _ledger_kit
 from discreet.engines import Reference
-from discreet.plan import JoinPublic, _keys, _picks, _price, _vectors
+from discreet.plan import JoinPublic, JoinUnit, PerUnit, Salt, _keys, _picks, _price, _vectors
 
 
 def reference(tables, _policy):
@@ -123,3 +123,117 @@ def test_a_fan_out_that_only_a_third_table_shows_is_found(monkeypatch):
     )
     found = audit.certify(asked, connect=reference)
     assert {row.column for row in found.rows if row.reached > 1} == {"⋈ visits ⋈ shops"}
+
+
+# -- A13, A14: kits for engines and ledgers -------------------------------------------------------
+
+
+class Unsalted(Reference):
+    """Mutant: the key of the limits is a constant of the engine."""
+
+    def execute(self, aggregate, salt):
+        del salt
+        return super().execute(aggregate, Salt(b"conformance"))
+
+
+class Crowded(Reference):
+    """Mutant: what is folded or joined within units is wrong."""
+
+    def execute(self, aggregate, salt):
+        groups = super().execute(aggregate, salt)
+        odd = any(isinstance(n, JoinUnit | PerUnit) for n in aggregate.relation.nodes)
+        return {k: tuple(n + odd for n in ns) for k, ns in groups.items()}
+
+
+class Moody(Reference):
+    """Mutant: asked again, another answer."""
+
+    def execute(self, aggregate, salt):
+        now, before = (aggregate.hash, salt), getattr(self, "before", set())
+        self.before = before | {now}
+        groups = super().execute(aggregate, salt)
+        return {k: tuple(n + (now in before) for n in ns) for k, ns in groups.items()}
+
+
+class Leaky(Reference):
+    """Mutant: tells texts of any table."""
+
+    def values(self, public, column, most):
+        return sorted({str(r[column]) for r in self._tables[public.table.name] if r[column]})[:most]
+
+
+@pytest.mark.parametrize(
+    ("engine", "checks"),
+    [
+        (Reference, set()),
+        (Unsalted, {"salts", "repeats"}),
+        (Crowded, {"per unit", "private joins"}),
+        (Moody, {"repeats"}),
+        (Leaky, {"private values"}),
+    ],
+)
+def test_the_kit_tells_engines_apart(engine, checks, monkeypatch):
+    cases = [c for c in _engine_kit.cases() if c.check in ("per unit", "private joins")]
+    monkeypatch.setattr(_engine_kit, "_cases", lambda: tuple(cases))
+    monkeypatch.setattr(_engine_kit, "_expected", _engine_kit._expected.__wrapped__)
+    report = audit.check_engine(lambda held, _: engine(held.rows), rows=60)
+    assert {c.name for c in report.failures} == checks, report
+
+
+class Proxy:
+    """A ledger of ours, seen through somebody else's hands."""
+
+    def __init__(self, policy):
+        self.inner = ledger.open_ledger(":memory:", policy)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+class Negative(Proxy):
+    """Mutant: a negative amount counts as none."""
+
+    def debit(self, entry):
+        cost = entry.cost
+        least = {n: max(getattr(cost, n), 0) for n in cost.__dataclass_fields__ if n != "epsilon"}
+        return self.inner.debit(replace(entry, cost=replace(cost, **least)))
+
+
+class Short(Proxy):
+    """Mutant: outcomes are cut."""
+
+    def settle(self, receipt, record):
+        return self.inner.settle(receipt, record and record[:1000])
+
+
+class Sure(Proxy):
+    """Mutant: every question would be free."""
+
+    def knows(self, _entry):
+        return True
+
+
+class Mixed(Proxy):
+    """Mutant: any question finds the last answer."""
+
+    last = None
+
+    def settle(self, receipt, record):
+        self.last = replace(receipt, stored=self.inner.settle(receipt, record))
+        return self.last.stored
+
+    def found(self, _entry):
+        return self.last
+
+
+@pytest.mark.parametrize(
+    ("book", "check"),
+    [(Negative, "refusals"), (Short, "lookups"), (Sure, "lookups"), (Mixed, "lookups")],
+)
+def test_the_kit_tells_ledgers_apart(book, check, monkeypatch):
+    kept = [c for c in _ledger_kit._CHECKS if c.__name__ in ("_refusals", "_lookups", "_stored")]
+    monkeypatch.setattr(_ledger_kit, "_CHECKS", tuple(kept))
+    assert audit.check_ledger().ok
+    books = {}
+    report = audit.check_ledger(lambda p: books.setdefault(p.name, book(p)))
+    assert check in {c.name for c in report.failures}, report

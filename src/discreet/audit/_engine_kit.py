@@ -21,13 +21,18 @@ from discreet.errors import DiscreetError, SchemaError, UnsupportedQueryError
 from discreet.plan import (
     Aggregate,
     Filter,
+    Fold,
+    FoldKind,
     Groups,
     JoinPublic,
+    JoinUnit,
     Key,
     Kind,
+    LimitRows,
     Limits,
     Measure,
     MeasureKind,
+    PerUnit,
     Relation,
     Salt,
     Scan,
@@ -203,6 +208,7 @@ def cases() -> Iterator[Case]:
     for choices in ({}, {"unit": "id", "max_rows_per_unit": 2}):
         for how in ("inner", "left"):
             yield from _joins(how, choices)
+    yield from _units()
 
 
 def _columns() -> Iterator[Case]:
@@ -274,6 +280,27 @@ def _joins(how: Any, choices: Mapping[str, Any]) -> Iterator[Case]:
     limits = plan.limits_of(kept, grouped=True)
     for keys in ((), (weight,)):
         yield Case("public joins", aggregate(kept, keys, measures, limits), choices)
+
+
+_BY_PERSON: Mapping[str, Any] = {"unit": "id", "max_rows_per_unit": 2}
+
+
+def _units() -> Iterator[Case]:
+    """Rows folded into one for each unit, and joined with the unit's other rows."""
+    rows = Scan(_nasty.table("sex", "age", "level", **_BY_PERSON))
+    c = columns_of(rows)
+    each = tuple((f"f{i}", Fold(kind, c["age"])) for i, kind in enumerate(FoldKind))
+    folded = PerUnit(rows, (("sex", c["sex"]),), each)
+    measures = (ONE, *(Measure(MeasureKind.SUM, ex.Column(n, f.type)) for n, f in each))
+    limits = plan.limits_of(folded, grouped=False)
+    yield Case("per unit", aggregate(folded, (), measures, limits), _BY_PERSON)
+    key = Key("level", c["level"], (0, 1, 2))
+    for how in ("inner", "left"):
+        pairs = JoinUnit(LimitRows(rows, 2), LimitRows(folded, 2), "o.", how)
+        theirs = Measure(MeasureKind.SUM, ex.Column("o.f0", pairs.schema["o.f0"]))
+        limits = plan.limits_of(pairs, grouped=True)
+        both = aggregate(pairs, (key,), (ONE, theirs, Measure(MeasureKind.UNITS)), limits)
+        yield Case("private joins", both, _BY_PERSON)
 
 
 # -- the kit --------------------------------------------------------------------------------
@@ -351,9 +378,12 @@ def check_engine(
                 continue
             count[0] += 1
             count[1] = _difference(opened[key], case.aggregate, _expected(rows, index))
-        if () not in opened:
-            opened[()] = connect(held, _nasty.policy())
-        tally |= {name: [1, words, 0] for name, words in _rules(opened[()])}
+        for choices in ({}, _BY_PERSON):
+            key = tuple(sorted(choices.items()))
+            if key not in opened:
+                opened[key] = connect(held, _nasty.policy(**choices))
+            asked = _repeats(opened[key], held.rows) if choices else _rules(opened[key])
+            tally |= {name: [1, words, 0] for name, words in asked}
     finally:
         for engine in opened.values():
             engine.close()
@@ -398,10 +428,10 @@ def _passed(asked: int, refused: int) -> str:
     return f"{asked} asked, all as the reference has them{more}"
 
 
-def _difference(engine: Engine, asked: Aggregate, expected: Groups) -> str:
+def _difference(engine: Engine, asked: Aggregate, expected: Groups, salt: Salt = SALT) -> str:
     """Say how an engine's integers differ from the reference's, or nothing."""
     try:
-        found = engine.execute(asked, SALT)
+        found = engine.execute(asked, salt)
     except Exception as error:  # noqa: BLE001 - an engine may fail on no data
         return f"{type(error).__name__} on {engine.sql(asked)}"
     if found == expected:
@@ -409,6 +439,21 @@ def _difference(engine: Engine, asked: Aggregate, expected: Groups) -> str:
     wrong = [k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)]
     at = min(wrong, key=str)
     return f"group {at}: {found.get(at)}, not {expected.get(at)}, by {engine.sql(asked)}"
+
+
+def _repeats(engine: Engine, rows: Mapping[str, list[Row]]) -> Iterator[tuple[str, str]]:
+    """Which rows a limit keeps is the salt's matter, and nothing else's."""
+    relation = Scan(_nasty.table("age", **_BY_PERSON))
+    total = Measure(MeasureKind.SUM, columns_of(relation)["age"])
+    asked = aggregate(relation, (), (ONE, total), Limits(rows=1))
+    salts = [Salt(bytes([i])) for i in range(8)]
+    truth = {salt: plan.run(asked, rows, salt) for salt in salts}
+    once, again = (
+        next(filter(None, (_difference(engine, asked, truth[s], s) for s in salts)), "")
+        for _ in range(2)
+    )
+    yield "salts", once
+    yield "repeats", again
 
 
 def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
@@ -422,6 +467,14 @@ def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
         yield "private fan-out", ""
     else:
         yield "private fan-out", "how often keys of a private table repeat is told"
+    told = engine.values(region, "label", 3)
+    yield "values", "" if told == ["four", "one", "three"] else f"public texts are {told}"
+    try:
+        engine.values(Scan(_nasty.table("word")), "word", 3)
+    except DiscreetError:
+        yield "private values", ""
+    else:
+        yield "private values", "texts of a private table are told"
     join = aggregate(JoinPublic(private, region, (("sex", "code"),)), (), (ONE,), ROWS)
     try:
         engine.execute(join, SALT)

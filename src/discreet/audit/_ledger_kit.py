@@ -98,6 +98,14 @@ def _refusals(opener: Open) -> None:
         lambda: desk.book.debit(other), errors.LedgerError, "another policy's debit is admitted"
     )
     need(desk.left() == 1 and not desk.book.entries, "a refusal was recorded")
+    for accounting, counted in (("approx", ("epsilon", "delta")), ("zcdp", ("rho", "rho_delta"))):
+        desk = Desk(opener, "1", delta="1e-6", accounting=accounting)
+        for name in counted:
+            cost = replace(desk.entry("1e-3", delta="1e-7").cost, **{name: Fraction(-1, 10**7)})
+            refuses(
+                partial(desk.spend, cost=cost), errors.ParameterError, f"{name} below 0 is admitted"
+            )
+        need(not desk.book.entries, "a refusal was recorded")
 
 
 def _durable(opener: Open) -> None:
@@ -152,6 +160,23 @@ def _stored(opener: Open) -> None:
     need(desk.left() == Fraction("0.9"), "a stored answer was charged")
     for change in ({"plan": "b"}, {"source": "t"}, {"fresh": True}, {"delta": "1e-9"}):
         need(desk.spend("0.1", **{"source": "s", **change}).charged, f"{change} is not charged")
+
+
+def _lookups(opener: Open) -> None:
+    """What is found without a debit is what was stored, whole, for the equal question alone."""
+    desk = Desk(opener)
+    entry, long = desk.entry("0.1", source="s"), f'["{"x" * 300_000}"]'
+    need(not desk.book.knows(entry) and desk.book.found(entry) is None, "an answer is made up")
+    receipt = desk.book.debit(entry)
+    need(not desk.book.knows(entry) and desk.book.found(entry) is None, "a run is an answer")
+    need(desk.book.settle(receipt, long) == long, "a long outcome is cut")
+    found = desk.book.found(entry)
+    need(desk.book.knows(entry), "an answered question is not known")
+    need(found is not None and found.stored == long, "the stored answer is not found")
+    for other in (desk.entry("0.1", source="t"), desk.entry("0.1", source="s", plan="b")):
+        need(not desk.book.knows(other), "a question that nobody asked is known")
+        need(desk.book.found(other) is None, "another question's answer is found")
+    need(desk.left() == Fraction("0.9") and len(desk.book.entries) == 1, "a look is recorded")
 
 
 def _keys(opener: Open) -> None:
@@ -261,8 +286,8 @@ def _totals(opener: Open) -> None:
 
 
 _CHECKS: tuple[Callable[[Open], None], ...] = (
-    _exact, _refusals, _durable, _shares, _currencies, _stored, _keys, _failures, _forged, _totals,
-    _threads, _one_key,
+    _exact, _refusals, _durable, _shares, _currencies, _stored, _lookups, _keys, _failures,
+    _forged, _totals, _threads, _one_key,
 )  # fmt: skip
 
 
