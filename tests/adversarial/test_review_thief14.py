@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from discreet import audit, ledger
+from discreet import audit, lab, ledger
 from discreet import policy as pol
 from discreet.audit import _certificate, _engine_kit, _ledger_kit
 from discreet.engines import Reference
+from discreet.lab import _tabular
 from discreet.plan import JoinPublic, JoinUnit, PerUnit, Salt, _keys, _picks, _price, _vectors
 
 
@@ -237,3 +239,47 @@ def test_the_kit_tells_ledgers_apart(book, check, monkeypatch):
     books = {}
     report = audit.check_ledger(lambda p: books.setdefault(p.name, book(p)))
     assert check in {c.name for c in report.failures}, report
+
+
+# -- C: the lab's older methods -------------------------------------------------------------------
+
+
+def pinned(matrix, blank):
+    """Sensitive blank cells for which linear programs leave one value."""
+    shown = np.where(blank, np.nan, matrix)
+    low, high = _tabular.cell_bounds(shown, matrix.sum(axis=1), matrix.sum(axis=0))
+    return blank & (matrix > 0) & (matrix < 3) & (high - low < 1e-6)
+
+
+def sparse_tables():
+    yield np.array([[13, 6, 2, 1], [5, 0, 0, 0], [2, 0, 0, 0], [2, 0, 0, 0]], dtype=float)
+    for seed in range(40):
+        drawn = np.random.default_rng(seed)
+        people = drawn.choice(4, (2, int(drawn.integers(8, 40))), p=[0.6, 0.2, 0.1, 0.1])
+        yield np.histogram2d(*people, bins=(np.arange(5), np.arange(5)))[0]
+
+
+def test_blank_cells_are_hidden_wherever_blanks_can_hide_them():
+    before = 0
+    for matrix in sparse_tables():
+        small = (matrix > 0) & (matrix < 3)
+        left = pinned(matrix, _tabular.secondary(small, matrix))
+        # what stays fixed is fixed even if nothing but totals is shown
+        assert not (left & ~pinned(matrix, np.ones_like(small))).any(), matrix
+        before += pinned(matrix, _tabular._accompanied(small, matrix)).sum() > left.sum()
+    assert before  # the blanks that lines alone ask for do not do it
+
+
+def test_a_share_of_people_is_swapped():
+    town = lab.town()
+    for rate in (0.1, 0.5):
+        release = lab.swap(town, rate, generator=np.random.default_rng(1))
+        moved = (release.records.low[:, 0] != town.codes[:, 0]).sum()
+        assert moved == 2 * round(rate * len(town) / 2)
+
+
+def test_words_are_whole_and_shares_exact():
+    logs = [(1, "start the party"), (1, "warmly yours")]
+    assert lab.link_logs(logs, {"X": ["art", "arm"]}) == {}
+    assert lab.link_logs(logs, {"X": ["party", "warmly yours"]}) == {1: "X"}
+    assert lab.tracing([1000], range(100), fpr=0.29).fpr == 0.29

@@ -16,7 +16,8 @@ def test_our_engines_conform(world, kind):
     report = audit.check_engine(lambda _, policy: engines.connect(connection, policy))
     assert report.ok, report
     assert {c.name for c in report.checks} == {"columns", "groups", "expressions", "conditions",
-        "keys", "limits", "public joins", "fan-out", "private fan-out", "joins"}  # fmt: skip
+        "keys", "limits", "public joins", "fan-out", "private fan-out", "joins", "values",
+        "private values", "per unit", "private joins", "salts", "repeats"}  # fmt: skip
 
 
 def test_rows_come_as_arrow_tables_too():

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ def link_logs(
     logs
         Pairs of a pseudonym and what was searched for.
     directory
-        People, and words that point to them: surnames, streets, employers, hobbies.
+        People, and whole words that point to them: surnames, streets, employers, hobbies.
 
     Returns
     -------
@@ -147,12 +148,18 @@ def link_logs(
     texts: dict[Hashable, list[str]] = defaultdict(list)
     for pseudonym, text in logs:
         texts[pseudonym].append(text.lower())
-    words = {person: [word.lower() for word in hints] for person, hints in directory.items()}
+    words = {
+        person: [re.compile(rf"(?<!\w){re.escape(word.lower())}(?!\w)") for word in hints]
+        for person, hints in directory.items()
+    }
     found: dict[Hashable, str] = {}
     for pseudonym, asked in texts.items():
         joined = "\n".join(asked)
         hits = Counter(
-            {person: sum(word in joined for word in hints) for person, hints in words.items()}
+            {
+                person: sum(bool(word.search(joined)) for word in hints)
+                for person, hints in words.items()
+            }
         )
         (best, most), *rest = hits.most_common(2)
         # one hint fits many; two of them together point to somebody

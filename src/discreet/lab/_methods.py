@@ -67,8 +67,8 @@ def swap(table: Table, rate: float = 0.1, *, generator: Generator | None = None)
     Parameters
     ----------
     rate
-        Share of people who are moved. A partner lives elsewhere and agrees in as many
-        of the other columns as anybody does.
+        Share of people who are moved, each once, as long as somebody lives elsewhere. A partner
+        agrees in as many of the other columns as anybody who is left does.
 
     Examples
     --------
@@ -81,21 +81,26 @@ def swap(table: Table, rate: float = 0.1, *, generator: Generator | None = None)
     check_share(rate, "rate")
     rng = generator_or_fresh(generator)
     codes = table.codes.copy()
-    free = set(rng.permutation(len(table)).tolist())
-    for person in rng.permutation(len(table))[: round(rate * len(table) / 2)]:
-        free.discard(int(person))
+    free, pairs = set(rng.permutation(len(table)).tolist()), round(rate * len(table) / 2)
+    for person in map(int, rng.permutation(len(table))):
+        if not pairs:
+            break
+        if person not in free:
+            continue
+        free.discard(person)
         others = np.array([i for i in free if codes[i, 0] != codes[person, 0]], dtype=np.int64)
         if not len(others):
             continue
         alike = (codes[others, 1:] == codes[person, 1:]).sum(axis=1)
         partner = int(rng.choice(others[alike == alike.max()]))
         free.discard(partner)
+        pairs -= 1
         codes[[person, partner], 0] = codes[[partner, person], 0]
     return from_table(f"swapping {rate:.0%}", replace(table, codes=codes))
 
 
 def top_code(table: Table, share: float = 0.05) -> Release:
-    """Replace the largest amounts by the smallest of them.
+    """Replace the amounts beyond a quantile by the quantile, which may lie between two amounts.
 
     Examples
     --------

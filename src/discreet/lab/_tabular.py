@@ -3,9 +3,10 @@
 Each table is seen as a matrix (first column by the rest) whose row and column totals
 are published. Small counts are *sensitive*.
 
-* **Suppression** blanks sensitive cells, and then further cells so that no line has a
-  single blank, which its total would give away. It protects against an attacker who
-  looks at one table at a time, and :func:`cell_bounds` shows what even that one learns.
+* **Suppression** blanks sensitive cells, and then further cells until the totals leave more
+  than one value for each sensitive one. It protects against an attacker who looks at one table
+  at a time, and :func:`cell_bounds` shows what even that one learns. Totals stand as they are,
+  however small, and where they alone leave one value no blank hides it.
 * **Controlled adjustment** moves sensitive cells to a safe value and changes the others
   as little as it can, so that all totals stay true.
 
@@ -31,6 +32,9 @@ from discreet.lab._table import Floats, Names, Table
 def suppress_cells(table: Table, threshold: int = 3) -> Release:
     """Blank counts below a threshold, and enough others to hide them; totals are exact.
 
+    Hidden is a count for which the totals of its own table leave more than one value. Totals
+    below the threshold are published, and a count that totals alone give away stays given away.
+
     Examples
     --------
     >>> import numpy as np
@@ -54,14 +58,62 @@ def suppress_cells(table: Table, threshold: int = 3) -> Release:
 
 
 def secondary(blank: Any, matrix: Floats) -> Any:
-    """Blank more cells until no row or column has exactly one.
+    """Blank more cells until no line has exactly one, and totals fix none that can be hidden.
 
     >>> import numpy as np
     >>> counts = np.array([[1.0, 5.0, 9.0], [7.0, 8.0, 4.0], [6.0, 5.0, 9.0]])
     >>> int(secondary(counts < 2, counts).sum())
     4
     """
-    blank = np.array(blank, dtype=bool)
+    first = np.argwhere(blank)
+    blank = _accompanied(np.array(blank, dtype=bool), matrix)
+    for i, j in first:
+        if _fixed(blank, matrix, i, j):
+            _free(blank, matrix, i, j)
+    return blank
+
+
+def _fixed(blank: Any, matrix: Floats, i: int, j: int) -> bool:
+    """Whether the totals leave one value for a blank cell.
+
+    The cell can change if a closed walk of blank cells, rows and columns in turn, can: every
+    other one grows, and those between them shrink, which 0 cannot.
+    """
+    others = blank.copy()
+    others[i, j] = False
+    holding = others & (matrix > 0)
+    ways = [(holding, others), (others, holding)] if matrix[i, j] > 0 else [(holding, others)]
+    for out, back in ways:
+        rows, columns = np.arange(len(matrix)) == i, np.zeros(matrix.shape[1], dtype=bool)
+        for _ in range(sum(matrix.shape)):
+            columns |= out[rows].any(axis=0)
+            rows |= back[:, columns].any(axis=1)
+        if columns[j]:
+            return False
+    return True
+
+
+def _free(blank: Any, matrix: Floats, i: int, j: int) -> None:
+    """Blank the rectangle with the fewest and smallest more cells that frees a cell, if any does.
+
+    A cell that no rectangle frees is freed by no walk: it grows only if its row and its column
+    hold more elsewhere, and shrinks only if a cell in neither of them holds something.
+    """
+    holds = matrix > 0
+    up = holds[i][None, :] & holds[:, j][:, None]
+    found = up | (holds if holds[i, j] else False)
+    found[i], found[:, j] = False, False
+    new = ~blank
+    more = new.astype(int) + new[i][None, :] + new[:, j][:, None]
+    size = new * matrix + (new[i] * matrix[i])[None, :] + (new[:, j] * matrix[:, j])[:, None]
+    if found.any():
+        order = np.lexsort([size.ravel(), more.ravel(), ~found.ravel()])
+        r, c = np.unravel_index(order[0], matrix.shape)
+        blank[i, c] = blank[r, j] = blank[r, c] = True
+
+
+def _accompanied(blank: Any, matrix: Floats) -> Any:
+    """Blank more cells until no row or column has exactly one."""
     while True:
         for axis in (0, 1):
             lonely = np.flatnonzero(blank.sum(axis=axis) == 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from discreet import _exact
 from discreet.errors import Hint, ParameterError
 from discreet.lab._table import Floats
 
@@ -64,5 +65,5 @@ def tracing(members: Any, others: Any, fpr: float = 0.05) -> Tracing:
     inside, outside = np.asarray(members, float), np.sort(np.asarray(others, float))
     if not 0 <= fpr < 1 or not len(inside) or not len(outside):
         raise ParameterError("give scores of both kinds and fpr in [0, 1)", hint=Hint("fpr", 0.05))
-    bar = outside[len(outside) - 1 - int(fpr * len(outside))]
+    bar = outside[len(outside) - 1 - int(_exact.decimal(fpr, "fpr") * len(outside))]
     return Tracing(float(np.mean(inside > bar)), float(np.mean(outside > bar)))
