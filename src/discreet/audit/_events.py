@@ -176,7 +176,7 @@ def _words(values: Outputs) -> NDArray[np.uint64]:
 def _bit_shares(values: Outputs) -> NDArray[np.float64]:
     """Return how often each of the 64 bits is set, lowest first."""
     octets = _words(values).astype("<u8").view(np.uint8).reshape(-1, 8)
-    return np.unpackbits(octets, axis=1, bitorder="little").mean(axis=0)
+    return np.asarray(np.unpackbits(octets, axis=1, bitorder="little").mean(axis=0))
 
 
 def _after(first: Feature, then: Feature) -> Feature:
