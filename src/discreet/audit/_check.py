@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet.audit._binomial import clopper_pearson
 from discreet.audit._draws import Mechanism, outputs
 from discreet.audit._estimate import Claim, Estimate, estimate
 from discreet.errors import ParameterError
 
 _PROBE = 2_000
+_CALLS = 4
 _DOUBLE = 53
 
 
@@ -101,16 +104,19 @@ def check_mechanism(
     error = (1 - Fraction(str(_exact.confidence(confidence)))) / len(pairs)
     checks: list[Check] = []
     estimates: list[Estimate] = []
-    for i, (d1, d2) in enumerate(pairs, 1):
-        first = [outputs(mechanism, d, _PROBE) for d in (d1, d2)]
-        second = [outputs(mechanism, d, _PROBE) for d in (d1, d2)]
-        needed = [*_contract(first, i), *_freshness(first, second, i)]
+    for i, pair in enumerate(pairs, 1):
+        # all calls on one input follow each other: seeds used in turn would hide otherwise
+        calls = [[outputs(mechanism, d, _PROBE) for _ in range(_CALLS)] for d in pair]
+        needed = list(_contract([side[0] for side in calls], i))
+        if needed[0].passed:
+            needed.append(_freshness(calls, i, float(error) / 4))
         checks += needed
-        if lattice and first[0].dtype.kind == "f":
-            checks.append(_lattice(first, i))
+        if lattice and calls[0][0].dtype.kind == "f":
+            checks.append(_lattice([part for side in calls for part in side[:2]], i))
         if any(not c.passed for c in needed if c.name in ("form", "freshness")):
             continue  # draws that are not alike or not independent would accuse falsely
-        verdict = estimate(mechanism, d1, d2, epsilon, delta, draws, confidence=1 - error)
+        checks += _randomness(calls, i, epsilon, delta, 1 - error / 4)
+        verdict = estimate(mechanism, *pair, epsilon, delta, draws, confidence=1 - error / 2)
         estimates.append(verdict)
         words = (
             f"certified ε ≥ {verdict.epsilon_lower_bound:.4g} by {verdict.event.words}"
@@ -130,26 +136,62 @@ def _contract(sides: list[NDArray[Any]], i: int) -> Iterator[Check]:
     yield Check("numbers", i, numbers, "all are finite" if numbers else "some are nan or infinite")
 
 
-def _freshness(first: list[NDArray[Any]], second: list[NDArray[Any]], i: int) -> Iterator[Check]:
-    """Tell constant, seeded and copied outputs from random ones."""
-    constant = [bool((side == side[0]).all()) for side in first]
-    if all(constant):
-        again = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-        if again:
-            equal = np.array_equal(first[0], first[1])
-            words = "constant" if equal else "deterministic, and it tells the inputs apart"
-            yield Check("randomness", i, bool(equal), words)
-            return
-        yield Check("freshness", i, False, "one draw is repeated for all outputs of a call")
+def _freshness(calls: list[list[NDArray[Any]]], i: int, error: float) -> Check:
+    """Tell seeded and copied outputs from independent ones; wrong with probability ≤ `error`."""
+    words = [word for side in calls for word in _repeats(side, error / len(calls))]
+    return Check("freshness", i, not words, words[0] if words else "fresh")
+
+
+def _repeats(calls: list[NDArray[Any]], error: float) -> Iterator[str]:
+    """Yield how the outputs of several calls on one input repeat each other.
+
+    Independent outputs agree with one probability q, be they of one call or of two, and whole
+    calls of n outputs agree with probability qⁿ. Accused are a lower bound on q from disjoint
+    pairs inside two calls that lies above the upper bound from pairs across two others (a third
+    of the error), and calls that agree although the upper bound on q (a third) makes that
+    rarer, over all pairs of calls, than the last third.
+    """
+    one, two, three, four = calls
+    inside = [_agree(c[::2], c[1::2]) for c in (one, two)]
+    across = _agree(three, four)
+    low, _ = clopper_pearson(sum(inside), _PROBE, error / 6)
+    _, high = clopper_pearson(across, _PROBE, error / 6)
+    if low > high:
+        yield "a draw is used for several outputs of a call"
+    _, most = clopper_pearson(inside[0], _PROBE // 2, error / 3)
+    pairs = list(itertools.combinations(calls, 2))
+    chance = len(pairs) * most**_PROBE
+    if chance <= error / 3 and any(_agree(a, b) == _PROBE for a, b in pairs):
+        yield "two calls give the same outputs: the noise has a seed"
+
+
+def _alike(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark the rows that agree, nan with nan."""
+    same = (a == b) | ((a != a) & (b != b))  # noqa: PLR0124 - nan alone is unlike itself
+    return np.asarray(same if same.ndim == 1 else same.all(axis=1))
+
+
+def _agree(a: NDArray[Any], b: NDArray[Any]) -> int:
+    return int(np.count_nonzero(_alike(a, b)))
+
+
+def _randomness(
+    calls: list[list[NDArray[Any]]], i: int, epsilon: Claim, delta: Number, confidence: Fraction
+) -> Iterator[Check]:
+    """Test constants that tell the inputs apart: named on one call, tested on the others."""
+    named = [side[0][:1] for side in calls]
+    if any(_agree(side[0], one) < _PROBE for side, one in zip(calls, named, strict=True)):
         return
-    repeated = any(
-        np.array_equal(a, b) and not flat
-        for a, b, flat in zip(first, second, constant, strict=True)
-    )
-    # outputs that hardly vary agree by chance; two thousand that do not, do not
-    rare = min(float(np.mean(side[1:] == side[:-1])) for side in first) > 1 - 30 / _PROBE
-    words = "two calls give the same outputs: the noise has a seed" if repeated else "fresh"
-    yield Check("freshness", i, rare or not repeated, words)
+    if _agree(*named):
+        yield Check("randomness", i, True, "constant, and the same on both inputs")
+        return
+    tests = [np.concatenate(side[1:]) for side in calls]
+    verdict = estimate(
+        lambda side, _: tests[side], 0, 1, epsilon, delta, len(tests[0]), confidence=confidence,
+        event=lambda o: _alike(o, named[0]), workers=1,
+    )  # fmt: skip
+    words = "constant, and it tells the inputs apart" if verdict.violated else "hardly varies"
+    yield Check("randomness", i, not verdict.violated, words)
 
 
 def _lattice(sides: list[NDArray[Any]], i: int) -> Check:

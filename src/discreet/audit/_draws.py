@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import math
+import numbers
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -23,11 +24,23 @@ Mechanism = Callable[[Any, int], Any]
 _CHUNK = 1 << 17
 _WORTH = 1 << 14
 _PATIENCE = 1.0
+_WIDEST = 8
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "text": str,
+    "bytes": bytes,
+    "bool": (bool, np.bool_),
+    "integer": numbers.Integral,
+    "real": (float, np.floating),
+}
 
 
 def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
-    """Return n outputs as an array of one or two dimensions, or refuse what came."""
-    drawn = np.asarray(mechanism(data, n))
+    """Return n outputs as an array of one or two dimensions, or refuse what came.
+
+    The array is a copy: a mechanism may write its next outputs into the same buffer.
+    """
+    given = mechanism(data, n)
+    drawn = _from_list(given) if isinstance(given, list | tuple) else np.array(given)
     if drawn.shape[:1] != (n,):
         raise ParameterError(
             "mechanism(data, n) must return n outputs, one per row",
@@ -37,7 +50,51 @@ def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
         raise ParameterError(
             "outputs must be numbers or texts: turn each into a row of numbers first"
         )
+    if drawn.dtype.kind == "f" and drawn.dtype.itemsize > _WIDEST:
+        raise ParameterError("outputs wider than doubles would be cut", hint="outputs.view('u8')")
     return drawn if drawn.ndim == 1 else drawn.reshape(n, -1)
+
+
+def _from_list(given: Sequence[Any]) -> NDArray[Any]:
+    """Turn a list into an array without losing what a reader of the list could see."""
+    rows = [x if isinstance(x, list | tuple) else (x,) for x in given]
+    if len(set(map(len, rows))) > 1:
+        raise ParameterError(
+            "the outputs have different lengths, so their length is an output too",
+            hint="lambda data, n: np.array([len(release(data)) for _ in range(n)])",
+        )
+    kinds = [{_type(x) for x in column} for column in zip(*rows, strict=True)]
+    whole = [x for row in rows for x in row if isinstance(x, numbers.Integral)]
+    lost = "real" in set().union(*kinds) and any(abs(int(x)) > 2**53 for x in whole)
+    if any(len(kind) > 1 for kind in kinds) or lost:
+        raise ParameterError(
+            "outputs in a list mix types, which an array would hide: make them one type",
+            hint="lambda data, n: [float(release(data)) for _ in range(n)]",
+        )
+    if kinds and kinds[0] & {"text", "bytes"}:
+        # arrays drop NUL at the end of a text; a character for private use stands for it
+        rows = [[_text(x).replace("\0", "\U000f0000") for x in row] for row in rows]
+    flat = [row[0] for row in rows] if not isinstance(next(iter(given), 0), list | tuple) else rows
+    try:
+        return np.array(flat)
+    except ValueError:
+        raise ParameterError("the outputs have different shapes") from None
+
+
+def _text(x: Any) -> str:
+    return str(x) if isinstance(x, str) else repr(x)
+
+
+def _type(x: Any) -> str:
+    for name, kind in _TYPES.items():
+        if isinstance(x, kind):
+            return name
+    return type(x).__name__
+
+
+def form(drawn: NDArray[Any]) -> tuple[str, tuple[int, ...]]:
+    """Return what is seen of outputs before their values: kind and shape."""
+    return drawn.dtype.kind, drawn.shape[1:]
 
 
 class Drawer:
@@ -61,8 +118,8 @@ class Drawer:
             done(k)
         if spread:
             _refuse_repeats(parts)
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise ParameterError("the shape of an output must not change from call to call")
+        if len(set(map(form, parts))) > 1:
+            raise ParameterError("the form of an output must not change from call to call")
         return np.concatenate(parts)
 
     def _submit(self, data: Any, k: int) -> Any:

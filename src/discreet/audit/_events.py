@@ -2,12 +2,17 @@
 
 An event is a set of values of one *feature* of the output. Features are the
 output itself (or a coordinate, the sum, the largest of several), the low bits
-of its representation beside its rough size, which of nan and ±∞ it is, the
-whole row, and a score learned by logistic regression. For each feature the
-search orders bins by how much likelier they are on one input (histogram) or by
-size (threshold) and cuts where the claim is exceeded most. Bins are ordered on
-one part of the draws and cut on another, so that the choice is not flattered by
-its own noise.
+of its representation beside its rough size, each bit of its 64-bit word, which of
+nan and ±∞ it is, the whole row, how many coordinates are equal, and a score learned by
+logistic regression. For each feature the search orders bins by how much likelier they are
+on one input (histogram) or by size (threshold) and cuts where the claim is exceeded most.
+Single values that are frequent on one input alone are bins of their own, however rare they
+are. Bins are ordered on one part of the draws and cut on another, so that the choice is not
+flattered by its own noise.
+
+Of outputs with many coordinates all are screened first (largest distance of their
+distribution functions, of their bits and of their atoms, on a part of the draws), and the
+ones that differ most are searched.
 
 Nothing here is proof: whatever is found is tested on fresh draws.
 
@@ -34,12 +39,21 @@ Point = tuple[float, float]
 """An (ε, δ) that the claim implies."""
 
 _BINS = 400
+_TAILS = 12
 _COORDINATES = 16
+_SCREEN = 600_000
+_WIDE = 256
+_VALUES = 256
+_ENOUGH = 3
+_LEAST = 500
+_BITS = 20_000
 _FIT = 100_000
 _CHOOSE = 200_000
 _LEARN = 10_000
+_MOST = 1_000_000
 _NARROW = 6
 _WORTH = 2e-3
+_EXACT = ("the answer", "coordinate", "the whole row")  # single values can be events of theirs
 _CODED = ("the whole row", "the low bits")  # their sizes mean nothing
 
 
@@ -80,12 +94,22 @@ def search(
     best: Found | None = None
     for words, feature in _features(xs[first], ys[first]):
         parts = [(feature(xs[part]), feature(ys[part])) for part in (first, rest)]
-        found = _best_set(words, feature, (parts[0], parts[1]), points, z)
-        # of two events that say as much, the one named first is easier to understand
-        if best is None or found.score > best.score + _WORTH:
-            best = found
+        candidates = [_best_set(words, feature, (parts[0], parts[1]), points, z)]
+        if words == "the answer" and len(xs) > cut + _CHOOSE:
+            parts = [(feature(xs[part]), feature(ys[part])) for part in _all(cut, len(xs))]
+        if words.startswith(_EXACT) and not words.endswith("a number"):
+            candidates += _best_values(words, feature, (parts[0], parts[1]), points, z)
+        for found in candidates:
+            # of two events that say as much, the one named first is easier to understand
+            if best is None or found.score > best.score + _WORTH:
+                best = found
     assert best is not None
     return best
+
+
+def _all(cut: int, end: int) -> tuple[slice, slice]:
+    """Return more draws than histograms need: rare values show in many draws only."""
+    return slice(0, min(cut, _MOST)), slice(cut, min(end, cut + 2 * _MOST))
 
 
 # -- features -----------------------------------------------------------------------
@@ -104,14 +128,55 @@ def _features(xs: Outputs, ys: Outputs) -> Iterator[tuple[str, Feature]]:
         return
     if xs.ndim > 1:
         yield "the whole row", _row_code
-    names = ["the answer"] if xs.ndim == 1 else [f"coordinate {i}" for i in range(xs.shape[1])]
-    for i, name in enumerate(names[:_COORDINATES]):
-        yield from _of_coordinate(name, i, xs, ys)
+        yield "the number of equal coordinates", _equals
+    for i in _screened(xs, ys):
+        yield from _of_coordinate("the answer" if xs.ndim == 1 else f"coordinate {i}", i, xs, ys)
     if xs.ndim > 1:
         yield "the sum", lambda o: _finite(o).sum(axis=1)
         yield "the largest", lambda o: _finite(o).max(axis=1)
         yield "the smallest", lambda o: _finite(o).min(axis=1)
     yield "a learned score", _learned(xs, ys)
+
+
+def _equals(outputs: Outputs) -> NDArray[np.int64]:
+    ordered = np.sort(outputs, axis=1)
+    return np.asarray((ordered[:, 1:] == ordered[:, :-1]).sum(axis=1))
+
+
+def _screened(xs: Outputs, ys: Outputs) -> list[int]:
+    """Return the coordinates that differ most between the inputs."""
+    if xs.ndim == 1 or xs.shape[1] <= _COORDINATES:
+        return list(range(1 if xs.ndim == 1 else xs.shape[1]))
+    n = max(_SCREEN // xs.shape[1], _LEAST)
+    xs, ys = xs[:n], ys[:n]
+    apart = [_apart(xs[:, i], ys[:, i]) for i in range(xs.shape[1])]
+    return sorted(np.argsort(-np.array(apart), kind="stable")[:_COORDINATES].tolist())
+
+
+def _apart(x: Outputs, y: Outputs) -> float:
+    """Return how unlike two samples are: the larger of the distances of thresholds and of bits."""
+    a, b = _finite(x), _finite(y)
+    values, at = np.unique(np.concatenate([a, b]), return_inverse=True)
+    left, right = (
+        np.bincount(part, minlength=len(values)) for part in (at[: len(a)], at[len(a) :])
+    )
+    steps = (left - right) / len(a)
+    # in standard errors, so that a rare value which one side alone has counts as much
+    atoms = np.abs(left - right) / np.sqrt(len(a) * (left + right)).clip(min=1)
+    bits = np.abs(_bit_shares(x) - _bit_shares(y))
+    return float(max(np.abs(np.cumsum(steps)).max(), atoms.max(), bits.max()))
+
+
+def _words(values: Outputs) -> NDArray[np.uint64]:
+    """Return the 64-bit words that the values are stored as."""
+    wide = values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+    return np.ascontiguousarray(wide).view(np.uint64)
+
+
+def _bit_shares(values: Outputs) -> NDArray[np.float64]:
+    """Return how often each of the 64 bits is set, lowest first."""
+    octets = _words(values).astype("<u8").view(np.uint8).reshape(-1, 8)
+    return np.asarray(np.unpackbits(octets, axis=1, bitorder="little").mean(axis=0))
 
 
 def _after(first: Feature, then: Feature) -> Feature:
@@ -139,6 +204,13 @@ def _of_coordinate(name: str, i: int, xs: Outputs, ys: Outputs) -> Iterator[tupl
         yield (
             f"the low bits of {name} beside its rough size",
             lambda o: 4096 * np.searchsorted(rough, _finite(column(o))) + _low_bits(column(o)),
+        )
+        shares = [_bit_shares(column(side)[:_BITS]) for side in (xs, ys)]
+        apart = np.abs(shares[0] - shares[1])
+        bit = np.uint64(int(np.argmax(apart)))
+        yield (
+            f"bit {bit} of {name}",
+            lambda o: ((_words(column(o)) >> bit) & np.uint64(1)).view("i8"),
         )
 
 
@@ -185,7 +257,9 @@ def _learned(xs: Outputs, ys: Outputs) -> Feature:
 
     def design(outputs: Outputs) -> NDArray[np.float64]:
         z = ((_matrix(outputs) - centre) / spread).clip(-8, 8)
-        columns = [np.ones((len(z), 1)), z, np.abs(z), z * z]
+        columns = [np.ones((len(z), 1)), z]
+        if z.shape[1] <= 2 * _COORDINATES + _NARROW:
+            columns += [np.abs(z), z * z]
         if z.shape[1] <= _NARROW:
             i, j = np.triu_indices(z.shape[1], 1)
             columns.append(z[:, i] * z[:, j])
@@ -196,11 +270,24 @@ def _learned(xs: Outputs, ys: Outputs) -> Feature:
 
 
 def _matrix(outputs: Outputs) -> NDArray[np.float64]:
-    wide = outputs.reshape(len(outputs), -1)[:, : 2 * _COORDINATES]
+    wide = outputs.reshape(len(outputs), -1)
     values = _finite(wide).astype(np.float64).clip(-1e150, 1e150)
+    if values.shape[1] > _WIDE:
+        values = _sketch(values)
     if outputs.dtype.kind == "b":
         return values
     return np.hstack([values, _low_bits(wide[:, :_NARROW]).astype(np.float64)])
+
+
+def _sketch(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add many coordinates up into few sums with signs, the same for every output."""
+    at = np.arange(values.shape[1])
+    signs = np.where((at * 0x9E3779B1 >> 7) & 1, 1.0, -1.0)
+    sums = np.zeros((len(values), _WIDE))
+    for start in range(0, values.shape[1], _WIDE):
+        block = values[:, start : start + _WIDE] * signs[start : start + _WIDE]
+        sums[:, : block.shape[1]] += block
+    return sums
 
 
 def _logistic(ones: NDArray[np.float64], zeros: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -259,6 +346,63 @@ def _best_set(
     else:
         where = _where(inside, edges)
     return Found(Event(f"{words} {where}", marks), point, swapped, score)
+
+
+def _best_values(
+    words: str,
+    feature: Feature,
+    parts: tuple[tuple[Outputs, Outputs], tuple[Outputs, Outputs]],
+    points: tuple[Point, ...],
+    z: float,
+) -> Iterator[Found]:
+    """Yield the best union of single values, which may be far rarer than a bin."""
+    fit, choose = parts
+    values, at = np.unique(np.concatenate(fit), return_inverse=True)
+    if len(values) <= _BINS:
+        return  # each is a bin already
+    counts = [
+        np.bincount(side, minlength=len(values)) for side in (at[: len(fit[0])], at[len(fit[0]) :])
+    ]
+    for i in (0, 1):
+        a, b = counts[i], counts[1 - i]
+        # values that one input has more often, by standard errors of their difference
+        unlike = np.where(a >= _ENOUGH, (a - b) / np.sqrt(a + b).clip(min=1), -np.inf)
+        top = np.argsort(-unlike, kind="stable")[:_VALUES]
+        top = top[unlike[top] > 0]
+        if len(top) == 0:
+            continue
+        # by what each would certify: three hits against none are mostly luck
+        sure = excess(a[top], b[top], len(fit[0]), (0.0, 0.0), 2.0)
+        order = top[np.argsort(-sure, kind="stable")]
+        hits = [np.cumsum(_counts(side, values[order])) for side in choose]
+        for point in points:
+            scores = excess(hits[i], hits[1 - i], len(choose[0]), point, z)
+            cut = int(np.argmax(scores)) + 1
+            chosen = np.sort(values[order[:cut]])
+            text = str(chosen[0]) if cut == 1 else f"one of {cut} values"
+            event = Event(f"{words} being {text}", _after(feature, _Among(chosen)))
+            yield Found(event, point, bool(i), float(scores[cut - 1]))
+
+
+def _counts(sample: Outputs, values: Outputs) -> NDArray[np.int64]:
+    """Count how often each of a few values occurs."""
+    order = np.argsort(values, kind="stable")
+    at = np.searchsorted(values[order], sample).clip(max=len(values) - 1)
+    found = np.bincount(at[values[order][at] == sample], minlength=len(values))
+    counts = np.empty(len(values), dtype=np.int64)
+    counts[order] = found
+    return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Among:
+    """Marks the values of a sorted list."""
+
+    values: Outputs
+
+    def __call__(self, sample: Outputs) -> NDArray[np.bool_]:
+        at = np.searchsorted(self.values, sample).clip(max=len(self.values) - 1)
+        return np.asarray(self.values[at] == sample)
 
 
 def _best_output(
@@ -323,13 +467,16 @@ def excess(
 
 
 def _bin_edges(pooled: Outputs) -> Outputs:
-    """Every value apart while few; otherwise quantiles, with frequent values still apart."""
+    """Every value apart while few; otherwise quantiles, finer in the tails."""
     values, counts = np.unique(pooled[:: max(1, len(pooled) // 100_000)], return_counts=True)
     if len(values) <= _BINS:
         return values[1:]
     cumulative = np.cumsum(counts)
-    targets = np.arange(1, _BINS) * (cumulative[-1] / _BINS)
-    return np.unique(values[np.searchsorted(cumulative, targets)])
+    total = cumulative[-1]
+    tails = total / _BINS / 2.0 ** np.arange(1, _TAILS)
+    targets = np.concatenate([np.arange(1, _BINS) * (total / _BINS), tails, total - tails])
+    at = np.searchsorted(cumulative, np.sort(targets))
+    return np.unique(values[np.minimum(at, len(values) - 1)])
 
 
 def _where(inside: NDArray[np.bool_], edges: Outputs) -> str:

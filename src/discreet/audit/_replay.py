@@ -13,10 +13,12 @@ Code that calls mechanisms is replayed by giving it the same outcomes a second t
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 from discreet import engines, sql
 from discreet import policy as pol
+from discreet.audit._alike import Uncomparable, alike
 from discreet.audit._steps import Replay, Step, step_of
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Engine, Reference
@@ -82,8 +85,9 @@ def replay(
     the same outcomes are given again. So both runs must make the same calls with the same public
     arguments, private arguments may differ by the declared sensitivity, and what is
     returned must be equal: a function of released numbers cannot tell the inputs apart.
-    Whatever differs is a fault, and it is certain; a pair on which nothing differs proves
-    nothing about other pairs.
+    Whatever differs is a fault, and it is certain: types, names, order, warnings and what an
+    error carries count. What cannot be compared is told in a note, and then the replay is
+    not ok. A pair on which nothing differs proves nothing about other pairs.
 
     Parameters
     ----------
@@ -173,14 +177,19 @@ class _Tape:
     calls: list[Call] = field(default_factory=list)
     outcomes: list[Any] = field(default_factory=list)
     end: tuple[str, Any] = ("", None)
+    warned: list[tuple[str, str]] = field(default_factory=list)
     difference: str = ""
 
     def outcome(self, call: Call, run: Callable[[], Any]) -> Any:
         """Draw, or replay."""
         number = len(self.calls)
+        # the code may change its arguments and outcomes afterwards; what counted is kept
+        call = replace(call, private=_kept(call.private), public=_kept(call.public))
         self.calls.append(call)
         if self.before is None:
-            self.outcomes.append(_Raised.of(run))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a mechanism's own, which replays do not repeat
+                self.outcomes.append(_Raised.of(run))
         elif number >= len(self.before.calls):
             self.difference = f"call {number + 1}, {_named(call)}, is made on the neighbour only"
             raise _Diverged
@@ -192,17 +201,20 @@ class _Tape:
         given = self.outcomes[-1]
         if isinstance(given, _Raised):
             raise given.error
-        return given
+        return _kept(given)
 
     def run(self, function: Callable[[Any], Any], data: Any) -> _Tape:
         """Run a function and write down how it ends."""
-        with recording(self):
+        with recording(self), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
             try:
-                self.end = "returns", function(data)
+                self.end = "returns", _kept(function(data))
             except _Diverged:
                 self.end = "diverges", None
             except Exception as error:  # noqa: BLE001 - how a run ends is what is compared
-                self.end = "raises", (type(error).__name__, str(error))
+                carried = _kept((error.args, dict(vars(error))))
+                self.end = "raises", (type(error).__qualname__, str(error), carried)
+        self.warned = [(w.category.__qualname__, str(w.message)) for w in said]
         return self
 
 
@@ -220,6 +232,14 @@ class _Raised:
             return cls(error)
 
 
+def _kept(x: Any) -> Any:
+    """Return a copy that later changes do not reach; what has none is kept as it is."""
+    try:
+        return copy.deepcopy(x)
+    except Exception:  # noqa: BLE001 - generators, connections and the like refuse in many ways
+        return x
+
+
 def _named(call: Call) -> str:
     return f"{call.mechanism} ({call.where})"
 
@@ -229,23 +249,15 @@ def _unlike(left: Call, right: Call) -> str:
     if left.mechanism != right.mechanism or left.where != right.where:
         return f"{_named(left)} on one side, {_named(right)} on the other"
     for name, value in left.public.items():
-        if not _same(value, right.public.get(name)):
+        if not _public_alike(value, right.public.get(name)):
             return f"{_named(left)} gets {name}={value!r} and {name}={right.public.get(name)!r}"
     return ""
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Equality of whatever a function returns."""
-    if a is b:
-        return True
-    if isinstance(a, Mapping) and isinstance(b, Mapping):
-        # order can be seen too
-        return list(a) == list(b) and all(_same(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
+def _public_alike(a: Any, b: Any) -> bool:
     try:
-        return bool(np.all(np.asarray(a) == np.asarray(b))) and np.shape(a) == np.shape(b)
-    except (TypeError, ValueError):
+        return alike(a, b)
+    except Uncomparable:
         return repr(a) == repr(b)
 
 
@@ -253,26 +265,30 @@ def _of_function(function: Callable[[Any], Any], data: Any, neighbour: Any) -> R
     first = _Tape().run(function, data)
     again = _Tape(first).run(function, data)
     other = _Tape(first).run(function, neighbour)
-    repeats = not again.difference and _ends_alike(first, again)
     both = len(first.calls) if not other.difference else len(other.calls) - 1
     pairs = list(zip(first.calls[:both], other.calls[:both], strict=False))
     steps = tuple(step_of(a, b) for a, b in pairs)
     found = [f"{fault} ({step.where})" for step in steps for fault in step.faults]
-    notes = []
-    if not repeats:
-        notes.append(
-            "the function draws randomness of its own, outside all mechanisms: "
-            "what it does and returns cannot be compared"
-        )
-    else:
-        found += _differences(first, other)
+    notes = [f"{step.unjudged} ({step.where})" for step in steps if step.unjudged]
+    try:
+        if again.difference or not _ends_alike(first, again):
+            notes.append(
+                "two runs on the same data do not end alike, though all mechanisms gave the same: "
+                "the function has randomness, a clock or a state of its own, so what it does and "
+                "returns cannot be compared"
+            )
+        else:
+            found += _differences(first, other)
+    except Uncomparable as error:
+        notes.append(f"a {error} comes out, which cannot be compared: return numbers or a table")
+    compared = not notes
     if not first.calls:
         notes.append("no mechanism was called")
-    return Replay(tuple(found), steps, tuple(notes))
+    return Replay(tuple(found), steps, tuple(notes), compared)
 
 
 def _ends_alike(a: _Tape, b: _Tape) -> bool:
-    return a.end[0] == b.end[0] and _same(a.end[1], b.end[1])
+    return a.warned == b.warned and alike(a.end, b.end)
 
 
 def _differences(first: _Tape, other: _Tape) -> Iterator[str]:
@@ -286,11 +302,9 @@ def _differences(first: _Tape, other: _Tape) -> Iterator[str]:
     if first.end[0] != other.end[0]:
         yield f"the function {first.end[0]} on one side, {other.end[0]} on the other"
     elif not _ends_alike(first, other):
+        what = first.end[0] if first.warned == other.warned else "warns of"
         after = "the same outcomes" if first.calls else "no mechanism at all"
-        yield (
-            f"what the function {first.end[0]} differs after {after}: "
-            "it is not only released numbers"
-        )
+        yield (f"what the function {what} differs after {after}: it is not only released numbers")
 
 
 def recorded(function: F | None = None, /, *, norm: Norm = "l1") -> Any:

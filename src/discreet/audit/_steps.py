@@ -34,6 +34,8 @@ class Step:
         may lie apart, and how far these two do.
     faults
         What is wrong; empty when all is well.
+    unjudged
+        Why the distance could not be measured; empty when it was.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Step:
     declared: Mapping[str, Fraction]
     measured: Mapping[str, Fraction]
     faults: tuple[str, ...] = ()
+    unjudged: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,16 +58,19 @@ class Replay:
         Every call that both sides made, with distances.
     notes
         What the replay could not judge.
+    compared
+        Whether all calls could be measured and what came out could be compared.
     """
 
     violations: tuple[str, ...]
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    compared: bool = True
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was violated."""
-        return not self.violations
+        """Whether everything was compared and nothing is violated."""
+        return self.compared and not self.violations
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Steps as plain data."""
@@ -82,12 +88,13 @@ class Replay:
     def __repr__(self) -> str:
         rows = [_HEADER]
         for s in self.steps:
-            mark = "FAIL" if s.faults else "pass"
+            mark = "FAIL" if s.faults else "?" if s.unjudged else "pass"
             rows.append((mark, s.name, s.where, shown(s.declared), shown(s.measured)))
         lines = [*columns(rows)] if self.steps else ["no calls"]
         lines += [f"VIOLATED  {text}" for text in self.violations]
         lines += [f"note      {text}" for text in self.notes]
-        lines.append(f"{len(self.violations)} found" if self.violations else "nothing found")
+        quiet = "nothing found" if self.compared else "not everything could be compared"
+        lines.append(f"{len(self.violations)} found" if self.violations else quiet)
         return "\n".join(lines)
 
 
@@ -106,7 +113,10 @@ def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def step_of(left: Call, right: Call) -> Step:
     """Measure how far one call's private argument moved."""
     measure = {"keys": _keys, "records": _records}.get(left.norm, _vector)
-    declared, measured, faults = measure(left, right)
+    try:
+        declared, measured, faults = measure(left, right)
+    except _Unmeasured as error:
+        return Step(left.mechanism, left.where, {}, {}, (), f"{left.mechanism} {error}")
     faults += [
         f"{left.mechanism} declares {name} {_exact.show(most)}, but it moved by "
         f"{_exact.show(measured[name])}"
@@ -114,6 +124,10 @@ def step_of(left: Call, right: Call) -> Step:
         if measured[name] > most
     ]
     return Step(left.mechanism, left.where, declared, measured, tuple(faults))
+
+
+class _Unmeasured(Exception):  # noqa: N818 - no error: the step says so
+    """A private argument whose distance to another cannot be measured."""
 
 
 _Found = tuple[dict[str, Fraction], dict[str, Fraction], list[str]]
@@ -128,21 +142,29 @@ def _vector(left: Call, right: Call) -> _Found:
         return {name: bound}, {name: Fraction(0)}, [words]
     moves = [x - y for x, y in zip(a, b, strict=True)]
     floats = _doubles(left.private) or _doubles(right.private)
-    slack = [_ULP * (abs(x) + abs(y)) if floats else 0 for x, y in zip(a, b, strict=True)]
+    slack = [
+        _ULP * (abs(x) + abs(y)) if floats and x != y else Fraction(0)
+        for x, y in zip(a, b, strict=True)
+    ]
+    if 8 * _length(left.norm, slack) > bound > 0:
+        raise _Unmeasured("gets doubles so large that their rounding hides its sensitivity")
     sizes = [max(abs(d) - s, Fraction(0)) for d, s in zip(moves, slack, strict=True)]
     faults = []
     if left.public.get("monotone") and min(moves, default=0) < 0 < max(moves, default=0):
         faults.append(f"{left.mechanism} is called monotone, but cells moved both ways")
     if left.public.get("integer") and any(x.denominator != 1 for x in (*a, *b)):
         faults.append(f"{left.mechanism} is called on integers, but a cell is none")
-    if left.norm == "l1":
-        return {name: bound}, {name: sum(sizes, Fraction(0))}, faults
-    if left.norm == "linf":
-        return {name: bound}, {name: max(sizes, default=Fraction(0))}, faults
-    squares = sum((d * d for d in sizes), Fraction(0))
+    moved = _length(left.norm, sizes)
     # the double nearest to a root such as √3 may lie below it
-    fits = squares <= bound * bound * (1 + _ULP)
-    return {name: bound}, {name: min(_root(squares), bound) if fits else _root(squares)}, faults
+    if left.norm == "l2" and sum(d * d for d in sizes) <= bound * bound * (1 + _ULP):
+        moved = min(moved, bound)
+    return {name: bound}, {name: moved}, faults
+
+
+def _length(norm: str, sizes: list[Fraction]) -> Fraction:
+    if norm == "l2":
+        return _root(sum((d * d for d in sizes), Fraction(0)))
+    return sum(sizes, Fraction(0)) if norm == "l1" else max(sizes, default=Fraction(0))
 
 
 def _root(square: Fraction) -> Fraction:
@@ -189,7 +211,7 @@ def _multiset(a: list[Fraction], b: list[Fraction]) -> int:
 
 
 def cells(x: object) -> list[Fraction]:
-    """Numbers of an argument, exactly; what is no number counts as 0, as mechanisms read it."""
+    """Numbers of an argument, exactly; nan and None count as 0, as mechanisms read them."""
     if isinstance(x, np.ndarray):
         return [_number(cell) for cell in x.ravel().tolist()]
     if hasattr(x, "__array__") and not isinstance(x, np.generic):
@@ -207,7 +229,11 @@ def _number(x: object) -> Fraction:
             return Fraction(0)
         far = Fraction(_FARTHEST if x > 0 else -_FARTHEST)
         return Fraction(x) if -_FARTHEST < x < _FARTHEST else far
-    return Fraction(x) if isinstance(x, numbers.Rational) else Fraction(0)
+    if x is None:
+        return Fraction(0)
+    if not isinstance(x, numbers.Rational):
+        raise _Unmeasured(f"gets a {type(x).__name__}, whose distance cannot be measured")
+    return Fraction(x)
 
 
 def _doubles(x: object) -> bool:
