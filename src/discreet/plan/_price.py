@@ -50,6 +50,7 @@ from discreet.plan._parts import (
     Priced,
     Rule,
     charge,
+    fits,
 )
 from discreet.plan._query import StatisticValue
 from discreet.plan._target import level_of_each
@@ -210,10 +211,16 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
         coordinates=[part.coordinates for part in draws],
     )
     variance_of = dict(zip(map(id, draws), variances, strict=True))
-    rules = [
-        GaussianRule(constant=variance_of.get(id(x), one), delta=failure) for x in lowered.parts
-    ]
-    return _plan(lowered, "gaussian", rules, why, (epsilon, delta))
+    for wider in (Fraction(0), *(Fraction(1, 2**n) for n in range(12, 0, -2))):
+        rules = [
+            GaussianRule(constant=variance_of.get(id(x), one) * (1 + wider), delta=failure)
+            for x in lowered.parts
+        ]
+        plan = _plan(lowered, "gaussian", rules, why, (epsilon, delta))
+        # a draw that is split into rounds costs a hair more than whole
+        if len(plan.losses) == len(draws) or fits(plan.losses, epsilon, delta):
+            break
+    return plan
 
 
 # -- accuracy first -----------------------------------------------------------
