@@ -44,7 +44,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isqrt
 from typing import Any, ClassVar, Final, Self
@@ -160,9 +160,10 @@ class WeightedKeys(Part):
     most: int
     """Most keys of one unit."""
     sides: int
-    relation: Relation
-    key: Key
-    neighbours: p.Neighbours
+    # what the first round's aggregate was made of, and is known by
+    relation: Relation = field(compare=False)
+    key: Key = field(compare=False)
+    neighbours: p.Neighbours = field(compare=False)
     root: bool = False
     """Whether weights go down with the root of the degree."""
 

@@ -86,6 +86,11 @@ class Lowered:
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
     alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
 
+    @property
+    def draws(self) -> int:
+        """How many equal shares of a price its parts take."""
+        return sum(part.draws for part in self.parts)
+
     @cached_property
     def measured(self) -> str:
         """Identity of what is measured: neither names of outputs nor what follows the noise."""
