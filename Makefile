@@ -82,6 +82,7 @@ bench-service: $(STAMP) ## the service beside the library: overhead and rates
 bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (a few minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_quantiles
+	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_keys
 
 hashes: $(STAMP) ## write the hashes of all pinned files, after a pin was changed
 	$(BIN)/python requirements/hashes.py

@@ -7,7 +7,14 @@ import pkgutil
 
 import benchmarks
 
-OWN = {"bench_growth", "bench_release", "bench_accuracy", "bench_quantiles", "bench_service"}
+OWN = {
+    "bench_growth",
+    "bench_release",
+    "bench_accuracy",
+    "bench_keys",
+    "bench_quantiles",
+    "bench_service",
+}
 
 for module in pkgutil.iter_modules(benchmarks.__path__):
     if module.name.startswith("bench_") and module.name not in OWN:

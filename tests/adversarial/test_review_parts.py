@@ -125,6 +125,14 @@ def table_of(rows, limits, relation="add-remove"):
     return pol.Policy([own], pol.Budget("1000", "0.1", accounting="approx")), Reference({"t": rows})
 
 
+def drawn(noise, part):
+    """The loss of one draw."""
+    s = part.sensitivity
+    if hasattr(noise, "scale"):
+        return p.DiscreteLaplace(noise.scale, s.l1)
+    return p.DiscreteGaussian.from_variance(noise.sigma2, s.l2_squared, part.coordinates)
+
+
 def true_loss(priced):
     """The loss of a part's draws, written out again from its law and sensitivity."""
     part, law = priced.part, priced.law
@@ -132,24 +140,27 @@ def true_loss(priced):
         return [p.Pure(law.epsilon)] * part.top
     if part.kind == "quantiles":
         points = [p.Pure(law.choice.epsilon)] * part.draws
-        return [*points, p.DiscreteLaplace(law.law.scale, part.sensitivity.l1)]
+        return [*points, drawn(law.law, part)]
     noise = getattr(law, "law", law)
     if noise is None:
         assert part.sensitivity.l1 == 0
         return []
-    draws = [p.DiscreteLaplace(noise.scale, part.sensitivity.l1)] * part.draws
     if isinstance(part, WeightedKeys):
-        # t keys of one unit, each of the weight that a unit of t keys gives
-        chances = [
-            (t, float(noise.sf(law.at - 1 - part.weight(t)))) for t in range(1, part.most + 1)
-        ]
-        draws.append(
-            p.Approx(0, Fraction(max(-math.expm1(t * math.log1p(-q)) for t, q in chances)))
-        )
-    elif part.kind == "keys":
+        rounds = [law] if law.before is None else [law.before, law]
+        return [loss for step in rounds for loss in (drawn(step.law, part), shown(step, part))]
+    draws = [drawn(noise, part)] * part.draws
+    if part.kind == "keys":
         at = Fraction(float(noise.sf(law.at - 2))) * part.touched
         draws.append(p.Approx(0, at))
     return draws
+
+
+def shown(step, part):
+    """The chance that t keys of one unit show, each of the weight that a unit of t keys gives."""
+    chances = [
+        (t, float(step.law.sf(step.at - 1 - part.weight(t)))) for t in range(1, part.most + 1)
+    ]
+    return p.Approx(0, Fraction(max(-math.expm1(t * math.log1p(-q)) for t, q in chances)))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -180,6 +191,9 @@ def test_random_batches_cost_at_least_the_composition_of_their_parts(seed):
     # the harness sees a forgotten part
     if len(losses) > 1 and cost.epsilon == sum(x.top for x in losses):
         assert p.compose([*losses, losses[0]]).epsilon() > cost.epsilon
+    # and losses that are paid once but drawn twice, whatever the noise is
+    if losses:
+        assert p.compose([*losses, *losses]).delta(cost.epsilon) > float(cost.delta)
 
 
 def test_a_part_cannot_be_priced_without_its_losses():

@@ -38,13 +38,18 @@ def lowered(text, limits, relation):
     return pl.lower(sql.parse(text, policy).query)
 
 
-def parts(plan):
-    """(law, sensitivity) of everything that is measured."""
-    found = []
+def drawn(plan):
+    """Law and part of every draw, both rounds of a selection of keys included."""
     for priced in plan.parts:
         law = getattr(priced.law, "law", priced.law)
-        found += [(law, priced.part.sensitivity)] * priced.part.draws
-    return found
+        yield from [(law, priced.part)] * priced.part.draws
+        if (before := getattr(priced.law, "before", None)) is not None:
+            yield before.law, priced.part
+
+
+def parts(plan):
+    """(law, sensitivity) of everything that is measured."""
+    return [(law, part.sensitivity) for law, part in drawn(plan)]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -71,11 +76,8 @@ def test_the_accountant_confirms_the_price(text, epsilon, delta, limits, relatio
 def confirm_gaussian(plan, eps, dlt, low):
     """The composed loss of the discrete laws drawn stays within (ε, δ)."""
     losses = [
-        p.DiscreteGaussian.from_variance(
-            getattr(priced.law, "law", priced.law).sigma2, s.l2_squared, priced.part.coordinates
-        )
-        for priced in plan.parts
-        for s in [priced.part.sensitivity] * priced.part.draws
+        p.DiscreteGaussian.from_variance(law.sigma2, x.sensitivity.l2_squared, x.coordinates)
+        for law, x in drawn(plan)
     ]
     left = dlt / 2 if low.selector is not None else dlt
     assert p.compose(losses).delta(eps) <= left

@@ -39,8 +39,11 @@ def undercharged(plan: Plan) -> Iterator[str]:
     bounded = True
     for priced in plan.parts:
         drawn = [*priced.part.drawn(priced.law)]
-        # a unit has one degree: the worst of them
-        failure += max((_shown(d) for d in drawn if isinstance(d, Hidden)), default=Fraction(0))
+        worst: dict[tuple[object, int], Fraction] = {}
+        for key in (d for d in drawn if isinstance(d, Hidden)):
+            # a unit has one degree in a round of selecting: the worst of them
+            worst[key.law, key.at] = max(_shown(key), worst.get((key.law, key.at), Fraction(0)))
+        failure += sum(worst.values())
         for d in (d for d in drawn if not isinstance(d, Hidden)):
             loss = _loss(d)
             if loss is None:

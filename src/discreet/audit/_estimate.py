@@ -343,7 +343,7 @@ class _Trial:
             raise ParameterError(
                 "kind or shape of the outputs differ between the two inputs, and "
                 f"{_CALLS} calls do not refute the claim: give outputs of one form",
-                hint="lambda data, n: np.asarray(release(data, n), dtype=float)",
+                hint="lambda data, n: np.asarray(release(data, n), float)",
             )
         return best
 

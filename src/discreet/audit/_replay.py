@@ -17,7 +17,7 @@ import copy
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -36,11 +36,13 @@ from discreet.mechanisms import Call, Norm, recording
 from discreet.mechanisms import recorded as _recorded
 from discreet.plan import (
     Aggregate,
+    Cells,
     Choice,
     Code,
     Draw,
     Groups,
     Plan,
+    Priced,
     Query,
     Question,
     Salt,
@@ -51,6 +53,7 @@ from discreet.plan import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+_Pair = tuple[str, Priced, Groups, Groups]
 
 
 @dataclass
@@ -133,7 +136,7 @@ class _Once(Reference):
 
 
 def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
-    lowered = plan.lowered
+    lowered, both = plan.lowered, (left, right)
     left, right = _Once(left), _Once(right)
     found: list[str] = []
     steps: list[Step] = []
@@ -141,12 +144,16 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
         [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
         for engine in (left, right)
     ]
-    for i, part in enumerate(priced.part for priced in plan.parts):
-        a, b = (side[part.aggregate] for side in sides)
+    pairs: list[_Pair] = []
+    for i, priced in enumerate(plan.parts):
+        a, b = (side[priced.part.aggregate] for side in sides)
+        pairs.append((f"part {i}", priced, a, b))
+    for name, priced, a, b in pairs + _further(pairs, both, salt):
+        part = priced.part
         moved = part.moved(a, b)
-        found += [f"part {i}: {what}" for what in moved]
+        found += [f"{name}: {what}" for what in moved]
         for (suffix, declared, one), (_, _, two) in zip(part.steps(a), part.steps(b), strict=True):
-            step = f"{part.kind}{suffix}", f"part {i}"
+            step = f"{part.kind}{suffix}", name
             steps.append(Step(*step, _norms(declared), _norms(distance(one, two)), tuple(moved)))
     if lowered.selector is None:
         draws = _Frozen(), _Frozen()
@@ -156,6 +163,18 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
         if records[0].keys != records[1].keys:
             found.append("different keys or order")
     return Replay(tuple(found), tuple(steps))
+
+
+def _further(pairs: Sequence[_Pair], sides: tuple[Engine, Engine], salt: Salt) -> list[_Pair]:
+    """Second rounds of selecting keys, as if the first had released half of them."""
+    found = []
+    for name, priced, a, b in pairs:
+        keys = sorted({key[:1] for key in a.keys() | b.keys()}, key=str)[::2]
+        again = priced.part.further(priced, Cells(keys, None, (0,) * len(keys)))
+        if again is not None:
+            left, right = (engine.execute(again, salt) for engine in sides)
+            found.append((f"{name}, second round", priced, left, right))
+    return found
 
 
 def _norms(s: Sensitivity) -> dict[str, Fraction]:

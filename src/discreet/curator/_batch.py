@@ -1,15 +1,34 @@
-"""Batches: several questions fixed in advance, composed tightly, charged once.
+r"""Batches: several questions fixed in advance, priced together, charged once.
 
 Because all parameters are fixed before anything runs, the losses may be
 composed numerically (privacy loss distributions), which is not valid for
-questions chosen one after another (design rule 5). Each question gets ε in
-proportion to its weight; the common factor is the largest at which the losses
-of all parts of all questions together stay within the (ε, δ) asked for. Without δ
-that is plain addition.
+questions chosen one after another (design rule 5).
 
+One price for all
+-----------------
 Where a row is a unit and neighbours differ by one row more or less, questions whose WHEREs the
-public types prove disjoint are asked of different people: together they cost as much as the
-dearest of them (:func:`discreet.privacy.parallel`), and their weights count once.
+public types prove disjoint are asked of different people: a *group* of them costs as much as its
+dearest (:func:`discreet.privacy.parallel`), so at equal weights each gets all of the group's share.
+
+Let question i have k draws and weight w; in a group whose largest weight is W it gets w/W of the
+group's share of ε (the square of that, of ρ). At a share s of ε the standard deviation of each of
+its numbers, relative to its sensitivity, goes with k/s; at a share of ρ with :math:`\sqrt{k/s}`.
+Shares minimise the sum of variances over all draws of all questions, weighed (by w³, by w⁴) so that
+weights are shares of ε where all questions stand alone and have one draw:
+
+.. math:: \min\sum_g \sum_{i\in g} w_i W_g^2 k_i^3/s_g^2 \;\Rightarrow\; s_g \propto
+   \Big(\sum_{i\in g} w_i W_g^2 k_i^3\Big)^{1/3}, \qquad
+   \min\sum_g \sum_{i\in g} w_i^2 W_g^2 k_i^2/s_g \;\Rightarrow\; s_g \propto
+   \Big(\sum_{i\in g} w_i^2 W_g^2 k_i^2\Big)^{1/2},
+
+by Laplace and by Gaussian noise, as :math:`\sum_g s_g` is what one unit's whole contribution loses
+(Lagrange; both are convex). So every draw of an undivided table gets the same share, and a
+partition that many questions are about gets more than a question that stands alone. Whatever the
+shares are, what is charged is composed from the losses of the parts.
+
+Without δ the shares add up to ε. With δ the common factor is the largest at which all losses
+together stay within (ε, δ), for Laplace noise and for Gaussian noise; the smaller sum of variances
+is taken (with a budget in ρ alone, the smaller ρ).
 """
 
 from __future__ import annotations
@@ -21,8 +40,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from discreet import _exact
-from discreet._exact import Number
+from discreet._exact import Number, turning
 from discreet.answer import Answer
+from discreet.curator._room import pays_rho
 from discreet.errors import ParameterError
 from discreet.plan import (
     Ask,
@@ -36,12 +56,15 @@ from discreet.plan import (
     price,
     with_null_groups,
 )
-from discreet.privacy import Neighbours, PrivacyLoss, compose, parallel
+from discreet.privacy import Neighbours, PrivacyLoss, Zcdp, compose, gaussian_sigma, parallel
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
     from discreet.frame import Table
     from discreet.inference import Consistent
+
+_Groups = list[list[int]]
+"""Places of questions, those that are asked of different people together."""
 
 _STEPS = 12
 """Halvings of the common factor's range: within 0.03 % of the best."""
@@ -148,54 +171,129 @@ class Batch:
 
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""
-        plans = self._priced(tuple(self._questions))
-        claim = (self._epsilon, self._delta or Fraction(0))
-        return plans, charge(together(plans), claim)
-
-    def _priced(self, questions: tuple[_Question, ...]) -> list[Plan]:
+        questions = tuple(self._questions)
         groups = apart([q.lowered.query for q in questions])
-        heaviest = [max(questions[i].weight for i in group) for group in groups]
-        basic = self._epsilon / sum(heaviest, Fraction(0))
-        keys = sum(q.lowered.selector is not None for q in questions)
+        plans = self._priced(questions, groups)
+        claim = (self._epsilon, self._delta or Fraction(0))
+        return plans, charge(together(plans, groups), claim)
+
+    def _priced(self, questions: tuple[_Question, ...], groups: _Groups) -> list[Plan]:
         if self._delta is None:
-            return _plans(questions, basic, None)
+            return _plans(questions, _shares(questions, groups, rho=False), self._epsilon, None)
+        keys = sum(q.lowered.selector is not None for q in questions)
         # half of δ for key selections, if there are any; the rest for composition
-        key_delta = self._delta / (2 * keys) if keys else None
+        each = self._delta / (2 * keys) if keys else None
+        laplace = self._laplace(questions, groups, each)
+        try:
+            gaussian = self._gaussian(questions, groups, each, self._delta / (2 if keys else 1))
+        except ParameterError:
+            return laplace  # a question that is priced by ε alone
+        if not self._fits(gaussian, groups):
+            return laplace
+        if pays_rho(self._curator._balances):  # noqa: SLF001 - its own batch
+            return min((laplace, gaussian), key=lambda plans: _rho(plans, groups))
+        return min((laplace, gaussian), key=lambda plans: sum(plan.spread for plan in plans))
+
+    def _laplace(
+        self, questions: tuple[_Question, ...], groups: _Groups, key_delta: Fraction | None
+    ) -> list[Plan]:
+        shares = _shares(questions, groups, rho=False)
+
+        def plans(factor: Fraction) -> list[Plan]:
+            return _plans(questions, shares, self._epsilon * factor, key_delta)
+
         low, high = Fraction(1), Fraction(2)
-        while self._fits(_plans(questions, basic * high, key_delta)):
+        while self._fits(plans(high), groups):
             low, high = high, high * 2
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            if self._fits(_plans(questions, basic * middle, key_delta)):
+            if self._fits(plans(middle), groups):
                 low = middle
             else:
                 high = middle
-        return _plans(questions, basic * low, key_delta)
+        return plans(low)
 
-    def _fits(self, plans: list[Plan]) -> bool:
-        losses = together(plans)
+    def _gaussian(
+        self,
+        questions: tuple[_Question, ...],
+        groups: _Groups,
+        key_delta: Fraction | None,
+        left: Fraction,
+    ) -> list[Plan]:
+        shares = _shares(questions, groups, rho=True)
+
+        def plans(rho: Fraction) -> list[Plan]:
+            return _plans(questions, shares, rho, key_delta, gaussian=True)
+
+        parts = [part for q in questions for part in q.lowered.parts]
+        if len(groups) == len(questions) and all(part.gaussian for part in parts):
+            # what Gaussian noise on real numbers would need; on integers it is a hair more
+            most = 1 / (2 * Fraction(gaussian_sigma(1, self._epsilon, left)) ** 2)
+            for less in (12, 9, 6):
+                found = plans(most * (1 - Fraction(1, 2**less)))
+                if self._fits(found, groups):
+                    return found
+        # choices and disjoint questions are composed by their ρ
+        fine = Fraction(1, 2**60)
+        _, over = turning(lambda r: Zcdp(r * fine).delta(self._epsilon) > left, 1, 2**70)
+        return plans((over - 1) * fine * (1 - Fraction(1, 2**30)))  # a hair for rounding
+
+    def _fits(self, plans: list[Plan], groups: _Groups) -> bool:
+        losses = together(plans, groups)
         # without any loss every factor fits, and none is needed
         return bool(losses) and fits(losses, self._epsilon, self._delta or Fraction(0))
 
 
-def together(plans: Sequence[Plan]) -> list[PrivacyLoss]:
+def _shares(questions: Sequence[_Question], groups: _Groups, *, rho: bool) -> list[Fraction]:
+    """Share of each question, of ε or of ρ, such that the largest of all groups add up to one."""
+    power = 2 if rho else 1
+    draws = 2 if rho else 3
+    tops = [max(questions[i].weight for i in group) for group in groups]
+    sizes = []
+    for group, top in zip(groups, tops, strict=True):
+        each = ((float(questions[i].weight), questions[i].lowered.draws) for i in group)
+        total = sum(w**power * float(top) ** 2 * k**draws for w, k in each)
+        sizes.append(Fraction(f"{total ** (1 / draws):.6g}"))
+    whole = sum(sizes, Fraction(0)) or Fraction(1)
+    shares = {
+        i: size / whole * (questions[i].weight / top) ** power
+        for group, size, top in zip(groups, sizes, tops, strict=True)
+        for i in group
+    }
+    # what no unit moves costs nothing, but has a price like any other
+    return [shares[i] or Fraction(1) for i in range(len(questions))]
+
+
+def _plans(
+    questions: Sequence[_Question],
+    shares: Sequence[Fraction],
+    unit: Fraction,
+    key_delta: Fraction | None,
+    *,
+    gaussian: bool = False,
+) -> list[Plan]:
+    """Questions at their shares of ε or, with Gaussian noise, of ρ."""
+    plans = []
+    for question, share in zip(questions, shares, strict=True):
+        delta = key_delta if question.lowered.selector is not None else None
+        amount = share * unit
+        ask = Ask(rho=amount, delta=delta) if gaussian else Ask(epsilon=amount, delta=delta)
+        plans.append(price(question.lowered, ask, noise="laplace"))
+    return plans
+
+
+def _rho(plans: Sequence[Plan], groups: _Groups) -> Fraction:
+    losses = together(plans, groups)
+    return Fraction(compose(losses).zcdp().rho0) if losses else Fraction(0)
+
+
+def together(plans: Sequence[Plan], groups: _Groups) -> list[PrivacyLoss]:
     """Losses of all questions; of those that ask about different people, the worst."""
     losses: list[PrivacyLoss] = []
-    for group in apart([plan.lowered.query for plan in plans]):
+    for group in groups:
         each = [plans[i].losses for i in group if plans[i].losses]
         if len(each) < 2:
             losses += [loss for some in each for loss in some]
         else:
             losses.append(parallel([compose(some) for some in each], Neighbours.ADD_REMOVE))
     return losses
-
-
-def _plans(questions: tuple[_Question, ...], unit: Fraction, delta: Fraction | None) -> list[Plan]:
-    return [
-        price(
-            q.lowered,
-            Ask(epsilon=q.weight * unit, delta=delta if q.lowered.selector is not None else None),
-            noise="laplace",
-        )
-        for q in questions
-    ]

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from discreet import noise
 from discreet.answer import Record
-from discreet.curator._proof import answers
+from discreet.curator._proof import answers, check_statement
 from discreet.engines import Engine
-from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Salt, cells_of, merge
+from discreet.errors import UnprovenStatementError, UnsupportedQueryError
+from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Priced, Salt, cells_of, merge
 from discreet.policy import Policy
 
 
@@ -27,17 +28,19 @@ def measure(plan: Plan, engine: Engine, salt: Salt, draw: Draw | None = None) ->
     """Execute a priced and paid plan."""
     aggregates = plan.lowered.aggregates
     groups = [engine.execute(a, salt) if a.measures else {} for a in aggregates]
-    return _released(plan, groups, draw or Draw())
+    return _released(plan, groups, engine, salt, draw or Draw())
 
 
-def _released(plan: Plan, groups: Sequence[Groups], draw: Draw) -> Record:
+def _released(
+    plan: Plan, groups: Sequence[Groups], engine: Engine, salt: Salt, draw: Draw
+) -> Record:
     lowered, query = plan.lowered, plan.lowered.query
     if lowered.labels is not None:
         cells = Cells(())  # the rows of the answer are not its cells
     elif lowered.selector is None:
         cells = Cells(cells_of(query.keys))
     else:
-        cells = plan.parts[lowered.selector].select(groups, draw)
+        cells = _selected(plan.parts[lowered.selector], groups, engine, salt, draw)
     releases = [r for priced in plan.parts for r in priced.releases(groups, cells, draw)]
     keys: dict[str, tuple[object, ...]] = {
         k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.shown])
@@ -70,6 +73,26 @@ def _released(plan: Plan, groups: Sequence[Groups], draw: Draw) -> Record:
     )
 
 
+def _selected(
+    priced: Priced, groups: Sequence[Groups], engine: Engine, salt: Salt, draw: Draw
+) -> Cells:
+    """Cells that a selection of keys lets out, in one round or two."""
+    cells, part = priced.select(groups, draw), priced.part
+    again = part.further(priced, cells)
+    if again is None:
+        return cells
+    # its text depends on keys that are released by now, so it is proved here and not before
+    try:
+        check_statement(
+            engine.proof(again), again, *part.reads,
+            groups=part.groups, degree=part.degree, kind=part.kind,
+        )  # fmt: skip
+    except (UnprovenStatementError, UnsupportedQueryError):
+        # the question is paid: forget nothing, which is what was proved and read before
+        return part.select_further(priced, cells, groups[part.aggregate], draw)
+    return part.select_further(priced, cells, engine.execute(again, salt), draw)
+
+
 def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
     """Execute priced and paid plans; the records say under which policy.
 
@@ -92,6 +115,6 @@ def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Reco
             {} if not a.measures else known[a] if a in known else engine.execute(a, salt)
             for a in plan.lowered.aggregates
         ]
-        record = _released(plan, own, Draw())
+        record = _released(plan, own, engine, salt, Draw())
         records.append(replace(record, statement={**record.statement, **names}))
     return records

@@ -22,12 +22,17 @@ _DOUBLINGS: Final = 20
 _NOTHING: Final = Fraction(0)
 
 
+def pays_rho(balances: Sequence[Balance]) -> bool:
+    """Whether ρ is the only currency in which a question can be paid."""
+    return balances[0].accounting == "zcdp" and any(len(b.routes) == 1 for b in balances)
+
+
 def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
     """Price a question in the currency in which it will be paid."""
     by_epsilon, by_rho = replace(offer, currency="epsilon"), replace(offer, currency="rho")
     if balances[0].accounting != "zcdp":
         return price(lowered, by_epsilon)
-    if offer.rho is not None or any(len(b.routes) == 1 for b in balances):
+    if offer.rho is not None or pays_rho(balances):
         return price(lowered, by_rho)
     # both ways are open: the one by ε stays so with Laplace noise, if that has room
     first = price(lowered, by_epsilon)

@@ -19,8 +19,6 @@ from discreet.errors import ParameterError
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
-    Clamp,
-    Column,
     Constant,
     Expr,
     IsNull,
@@ -31,14 +29,13 @@ from discreet.plan._expr import (
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, Total
-from discreet.plan._joins import JoinUnit, limited_by_parent
+from discreet.plan._joins import limited_by_parent
 from discreet.plan._joint import Joint
-from discreet.plan._keys import WeightedKeys
+from discreet.plan._keys import WeightedKeys, by_degree
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import tensor_of
 from discreet.plan._normal import identity
 from discreet.plan._parts import Part
-from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
@@ -54,7 +51,6 @@ from discreet.plan._relation import (
     base,
     combinations,
     digest,
-    with_degrees,
 )
 from discreet.plan._stability import (
     Sensitivity,
@@ -74,8 +70,6 @@ ONE: Final = Constant(1, Type.number(1, 1, null=False))
 MAX_NUMBERS: Final = 10_000_000
 """Most noisy numbers of one question."""
 
-_DEGREE: Final = "\x00degree"
-
 _Slot = Callable[[Aggregate], Part]
 
 
@@ -91,6 +85,11 @@ class Lowered:
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
     alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
+
+    @property
+    def draws(self) -> int:
+        """How many equal shares of a price its parts take."""
+        return sum(part.draws for part in self.parts)
 
     @cached_property
     def measured(self) -> str:
@@ -544,12 +543,7 @@ class Lowering:
         if query.other is not None:
             return None  # what the bucket holds are counts
         (key,) = query.keys
-        own = PerUnit(query.relation, (), ((_DEGREE, Fold(FoldKind.DISTINCT, key.expr)),))
-        joined = JoinUnit(query.relation, own)
-        degree = Clamp(Column(_DEGREE, own.schema[_DEGREE]), 1, most)
-        by = Key(_DEGREE, degree, tuple(range(1, most + 1)))
-        counts = with_degrees(joined, key, by, most, query.neighbours)
-        self.extra.append(counts)
+        self.extra.append(by_degree(query.relation, key, most, query.neighbours))
         sides = self._sides()
         part = WeightedKeys(
             len(self.extra),
@@ -560,6 +554,9 @@ class Lowering:
             sensitivity(plain, measure),
             most,
             sides,
+            query.relation,
+            key,
+            query.neighbours,
         )
         return self.owners[self._add(lambda _: part)]
 

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from discreet.noise import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace
 from discreet.plan._choices import Choice
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
+
+if TYPE_CHECKING:
+    from discreet.plan._relation import Aggregate
 
 Ints: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
@@ -80,6 +83,8 @@ class Cells:
     rest: str | None = None
     counts: tuple[int, ...] = ()
     """Noisy numbers of units by which the cells were selected, where they were."""
+    first: tuple[int, ...] = ()
+    """Places of those that the first of two rounds has selected."""
 
     def __len__(self) -> int:
         return len(self.shown) + (self.rest is not None)
@@ -298,6 +303,18 @@ class Part(ABC):
 
     def select(self, priced: Priced, groups: Groups, draw: Draw) -> Cells:  # noqa: ARG002 - a hook
         """Cells that it lets out, where it selects keys."""
+        raise NotProvedError(f"a {self.kind} does not select keys")
+
+    def further(self, priced: Priced, cells: Cells) -> Aggregate | None:  # noqa: ARG002 - a hook
+        """What a second round of selecting keys reads, after the first one; None: there is none.
+
+        It is a function of what was released; :attr:`reads`, :attr:`groups` and :attr:`degree`
+        hold for it as for the first.
+        """
+        return None
+
+    def select_further(self, priced: Priced, cells: Cells, groups: Groups, draw: Draw) -> Cells:  # noqa: ARG002 - a hook
+        """Cells of both rounds."""
         raise NotProvedError(f"a {self.kind} does not select keys")
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Release:  # noqa: ARG002 - a hook

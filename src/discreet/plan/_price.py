@@ -31,10 +31,10 @@ costs less.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal as Choice
 
 from discreet import privacy as p
@@ -50,6 +50,7 @@ from discreet.plan._parts import (
     Priced,
     Rule,
     charge,
+    fits,
 )
 from discreet.plan._query import StatisticValue
 from discreet.plan._target import level_of_each
@@ -113,6 +114,18 @@ class Plan:
         """The priced part behind every release."""
         return tuple([priced for priced in self.parts for _ in range(priced.part.outlets)])
 
+    @property
+    def spread(self) -> float:
+        """Sum of variances over all draws, each relative to the part's squared L2 sensitivity."""
+        return sum(priced.part.draws * share for priced, share in self._relative)
+
+    @property
+    def _relative(self) -> Iterator[tuple[Priced, float]]:
+        for priced in self.parts:
+            law, square = priced.noise, priced.part.sensitivity.l2_squared
+            if law and square:
+                yield priced, law.variance / square
+
     @cached_property
     def cost(self) -> Cost:
         """What the parts' own losses cost together."""
@@ -131,7 +144,7 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
     rule = LaplaceRule(
-        ask.epsilon / max(_draws(lowered), 1), ask.delta, flip=ask.currency == "epsilon"
+        ask.epsilon / max(lowered.draws, 1), ask.delta, flip=ask.currency == "epsilon"
     )
     why = "Laplace noise: a pure guarantee"
     claim = None if ask.delta is None else (ask.epsilon, ask.delta)
@@ -157,17 +170,9 @@ def _plan(
     return Plan(lowered, noise, parts, why, claim)
 
 
-def _draws(lowered: Lowered) -> int:
-    return sum(part.draws for part in lowered.parts)
-
-
 def _worst(plan: Plan) -> float:
-    """Worst standard deviation, each relative to the part's own L2 sensitivity."""
-    pairs = [(priced.noise, priced.part.sensitivity) for priced in plan.parts]
-    return max(
-        (math.sqrt(law.variance / s.l2_squared) for law, s in pairs if law and s.l2_squared),
-        default=0.0,
-    )
+    """Worst variance, each relative to the part's own squared L2 sensitivity."""
+    return max((share for _, share in plan._relative), default=0.0)  # noqa: SLF001 - its own module
 
 
 # -- Gaussian -----------------------------------------------------------------
@@ -175,7 +180,7 @@ def _worst(plan: Plan) -> float:
 
 def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Plan:
     """Gaussian noise of total ρ, exactly; δ only selects keys."""
-    share = rho / max(_draws(lowered), 1)
+    share = rho / max(lowered.draws, 1)
     rules = [GaussianRule(1 / (2 * share), delta=delta)] * len(lowered.parts)
     why = "Gaussian noise: the cost is stated in ρ"
     plan = _plan(lowered, "gaussian", rules, why)
@@ -191,8 +196,13 @@ def _claimed(plan: Plan, delta: Fraction | None) -> Plan:
         return plan
     total = p.compose(plan.losses).zcdp()
     reported = delta if delta is not None else Fraction(1, 10**6)
-    epsilon = Fraction(p.Zcdp(total.rho0).epsilon(reported)) if total.rho0 else Fraction(0)
+    epsilon = _epsilon_of(Fraction(total.rho0), reported) if total.rho0 else Fraction(0)
     return replace(plan, claim=(epsilon, reported + total.delta0))
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    return Fraction(p.Zcdp(rho).epsilon(delta))
 
 
 def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
@@ -210,10 +220,16 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
         coordinates=[part.coordinates for part in draws],
     )
     variance_of = dict(zip(map(id, draws), variances, strict=True))
-    rules = [
-        GaussianRule(constant=variance_of.get(id(x), one), delta=failure) for x in lowered.parts
-    ]
-    return _plan(lowered, "gaussian", rules, why, (epsilon, delta))
+    for wider in (Fraction(0), *(Fraction(1, 2**n) for n in range(12, 0, -2))):
+        rules = [
+            GaussianRule(constant=variance_of.get(id(x), one) * (1 + wider), delta=failure)
+            for x in lowered.parts
+        ]
+        plan = _plan(lowered, "gaussian", rules, why, (epsilon, delta))
+        # a draw that is split into rounds costs a hair more than whole
+        if len(plan.losses) == len(draws) or fits(plan.losses, epsilon, delta):
+            break
+    return plan
 
 
 # -- accuracy first -----------------------------------------------------------

@@ -224,11 +224,14 @@ class Threshold:
     at: int
     scale: int = 1
     """Units of what is counted in one unit of privacy."""
+    before: Threshold | None = None
+    """That of an earlier round."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the law and the threshold on record."""
-        scale = {} if self.scale == 1 else {"scale": self.scale}
-        return {"law": self.law.to_dict(), "at": self.at, **scale}
+        scale: dict[str, Any] = {} if self.scale == 1 else {"scale": self.scale}
+        before = {} if self.before is None else {"before": self.before.to_dict()}
+        return {"law": self.law.to_dict(), "at": self.at, **scale, **before}
 
 
 @dataclass(frozen=True)

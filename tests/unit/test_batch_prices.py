@@ -1,0 +1,127 @@
+"""All questions of a batch are priced together: shares, laws, and what they cost one unit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import discreet as dc
+from discreet import policy as pol
+from discreet import privacy as p
+from discreet.curator import _batch
+
+COUNT = "SELECT COUNT(*) AS n FROM people"
+
+
+def curator(accounting="approx", **budget):
+    columns = [pol.Integer("age", 0, 115), pol.Category("sex", ["F", "M"]), pol.Text("town")]
+    table = pol.Table("people", columns)
+    limits = budget or {"epsilon": "100", "delta": "1e-3"}
+    policy = pol.Policy([table], pol.Budget(accounting=accounting, **limits), name=accounting)
+    rows = {"age": np.arange(400) % 116, "sex": ["F", "M"] * 200, "town": ["a"] * 400}
+    return dc.open(pa.table(rows), policy=policy, ledger=":memory:")
+
+
+def laws(texts, asked=None, delta="1e-6", epsilon=1, **choices):
+    asked = asked or curator(**choices)
+    with asked.batch(epsilon=epsilon, delta=delta) as batch:
+        pending = [batch.sql(text) for text in texts]
+    return [[part.noise for part in q.answer.parts] for q in pending], batch.cost
+
+
+def objective(shares, questions, groups, rho):
+    """Sum of weighted variances of all draws; a question has its weight's part of a group."""
+    total = 0.0
+    for share, group in zip(shares, groups, strict=True):
+        top = max(questions[i].weight for i in group)
+        for q in (questions[i] for i in group):
+            w, k, part = float(q.weight), q.lowered.draws, float(q.weight / top)
+            total += w**4 * k**2 / (share * part**2) if rho else w**3 * k**3 / (share * part) ** 2
+    return total
+
+
+@pytest.mark.parametrize("rho", [False, True])
+def test_no_other_shares_have_less_variance(rho, monkeypatch):
+    """Random batches: moving a share from one group to another never helps; certain to hold."""
+    rng = np.random.default_rng(5)
+    groups = [[0, 1, 2], [3], [4, 5]]
+    batches = [
+        [
+            SimpleNamespace(
+                weight=Fraction(int(rng.integers(1, 9)), 4),
+                lowered=SimpleNamespace(draws=int(rng.integers(1, 5))),
+            )
+            for _ in range(6)
+        ]
+        for _ in range(20)
+    ]
+
+    def helped():
+        found = 0
+        for questions in batches:
+            each = _batch._shares(questions, groups, rho=rho)
+            shares = np.array([float(max(each[i] for i in g)) for g in groups])
+            assert sum(shares) == pytest.approx(1)
+            here = objective(shares, questions, groups, rho)
+            for step in np.array([[1, -1, 0], [-1, 0, 1], [0, 1, -1], [-1, 1, 0]]) * 0.001:
+                there = objective(shares + step, questions, groups, rho)
+                found += there < here * (1 - 1e-9)
+        return found
+
+    assert helped() == 0
+    # mutant: every group gets the same
+    monkeypatch.setattr(_batch, "_shares", lambda q, *_, **__: [Fraction(1, 3)] * len(q))
+    assert helped() > 0
+
+
+def test_many_questions_about_the_same_people_get_gaussian_noise():
+    texts = [f"{COUNT} WHERE age >= {k}" for k in range(40)]
+    found, cost = laws(texts)
+    assert {type(law).__name__ for (law,) in found} == {"DiscreteGaussian"}
+    (sigma2,) = {law.sigma2 for (law,) in found}
+    # as exact as one vector of 40 counts asked at once, within a thousandth
+    one = p.gaussian_sigma(40**0.5, 1, "1e-6")
+    assert one <= float(sigma2) ** 0.5 <= 1.001 * one
+    joint = p.compose([p.DiscreteGaussian.from_variance(sigma2, 1, 1)] * 40)
+    assert joint.delta(cost.epsilon) <= cost.delta == Fraction(1, 10**6)
+
+
+def test_few_questions_keep_laplace_noise_and_a_pure_price():
+    found, cost = laws([f"{COUNT} WHERE age >= {k}" for k in range(3)])
+    assert {law.scale for (law,) in found} == {3}
+    assert (cost.epsilon, cost.delta) == (1, 0)
+
+
+def test_a_partition_gets_more_than_a_question_that_stands_alone():
+    """Eight disjoint counts and the total: shares 2 to 1, by the cube root of eight."""
+    texts = [f"{COUNT} WHERE age = {k}" for k in range(8)] + [COUNT]
+    found, cost = laws(texts, delta=None)
+    assert [law.scale for (law,) in found] == [Fraction(3, 2)] * 8 + [3]
+    assert cost.epsilon == 1
+
+
+def test_every_draw_gets_the_same_share():
+    """Three draws in all, two of them in one question."""
+    found, _ = laws([COUNT, "SELECT SUM(age) AS s, SUM(age * age) AS d FROM people"], delta=None)
+    assert [law.scale for question in found for law in question] == [3, 3 * 115, 3 * 115**2]
+
+
+def test_a_budget_in_rho_takes_the_law_that_costs_less_of_it():
+    asked = curator("zcdp", rho="5", delta="1e-3")
+    found, cost = laws([f"{COUNT} WHERE age >= {k}" for k in range(3)], asked)
+    assert type(found[0][0]).__name__ == "DiscreteGaussian"
+    assert cost.rho < sum(
+        (Fraction(1, 3) ** 2 / 2 * Fraction(9, 10) for _ in range(3)), Fraction(0)
+    )
+
+
+def test_quantiles_and_counts_share_a_batch_by_rho():
+    texts = [COUNT, "SELECT MEDIAN(age) AS m FROM people"] * 8
+    found, cost = laws(texts)
+    assert type(found[0][0]).__name__ == "DiscreteGaussian"
+    assert p.Zcdp(cost.rho).delta(1) <= Fraction(1, 10**6)
+    assert (cost.epsilon, cost.delta) == (1, Fraction(1, 10**6))
