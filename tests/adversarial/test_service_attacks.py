@@ -296,7 +296,8 @@ class Meters(metrics.NoOpMeterProvider):
 trace.set_tracer_provider(Provider()); metrics.set_meter_provider(Meters())
 from discreet.service._app import build
 from discreet.service._api import House
-app = build(House(None, {}, None, None))
+from discreet.service._sessions import Sessions
+app = build(House(None, {}, None, Sessions(None, None)))
 async def main():
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as c:
         assert (await c.get("/healthz")).status_code == 200

@@ -125,11 +125,11 @@ def test_a_wizard_starts_from_a_schema_and_takes_nothing_else(browser, service):
     upload = page.get_by_label("From a file")
     data = b"person,age,region\n17,4321,north\n"
     upload.set_input_files({"name": "wards.txt", "mimeType": "text/plain", "buffer": data})
-    page.wait_for_function("!document.getElementById('schema').validity.valid")
+    page.locator("#schema:invalid").wait_for(state="attached")
     assert page.get_by_label("Columns, one on a line").input_value() == ""
     schema = b"CREATE TABLE wards (\n  person_id BIGINT,\n  age INTEGER,\n  region VARCHAR\n);\n"
     upload.set_input_files({"name": "wards.sql", "mimeType": "text/plain", "buffer": schema})
-    page.wait_for_function("document.getElementById('schema').validity.valid")
+    page.locator("#schema:valid").wait_for(state="attached")
     with page.expect_navigation(wait_until="load", timeout=120_000):
         page.get_by_role("button", name="Draft a policy").click()
     draft = page.get_by_label("A draft to check").input_value()

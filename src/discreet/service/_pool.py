@@ -51,6 +51,27 @@ class Run:
     """Whether it was killed at its tick."""
 
 
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def slowness() -> float:
+    """Measure the machine in a process of its own, so that this one never loads the engine."""
+    code = "from discreet.service._ticks import slowness; print(slowness())"
+    try:
+        said = subprocess.run(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=_START,
+            env=_environment(),
+        )
+    except subprocess.SubprocessError:
+        raise EngineError("the speed of this machine could not be measured") from None
+    return float(said.stdout)
+
+
 class Worker:
     """A process that reads data, and the line to it."""
 
@@ -64,7 +85,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("DISCREET_TRACEBACK") == "1" else subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=_environment(),
             )
         self._line = Connection(ours.detach())
         self._line.send_bytes(pickle.dumps(setup))

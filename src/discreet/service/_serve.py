@@ -26,7 +26,7 @@ from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
 from discreet.service._oidc import Provider, rules
-from discreet.service._pool import Place, Worker
+from discreet.service._pool import Place, Worker, slowness
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
@@ -66,11 +66,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         raise ParameterError("a service needs a policy", hint="discreet serve people.toml")
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
-    slowness = _ticks.slowness()  # before workers are there to be in each other's way
+    speed = slowness()  # before workers are there to be in each other's way
     with ExitStack() as stack:
         desks: dict[str, Desk] = {}
         for path in policies:
-            desk = _desk(path, home, options, slowness, stack)
+            desk = _desk(path, home, options, speed, stack)
             if desk.name in desks:
                 raise ParameterError(f"two policies are called {desk.name!r}")
             desks[desk.name] = desk
@@ -82,7 +82,7 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         yield house
 
 
-def _desk(path: Path, home: Home, options: Options, slowness: float, stack: ExitStack) -> Desk:
+def _desk(path: Path, home: Home, options: Options, speed: float, stack: ExitStack) -> Desk:
     policy = pol.load(path)
     setup = Setup(
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
@@ -94,7 +94,7 @@ def _desk(path: Path, home: Home, options: Options, slowness: float, stack: Exit
     found = [worker.ready() for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
-    desk = Desk(Counter(curator), home, slowness, options.undeclared)
+    desk = Desk(Counter(curator), home, speed, options.undeclared)
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk
