@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from discreet.ledger import _anchor
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._state import FORMAT
+from discreet.plan import Cost
 
 OLD = Path(__file__).parents[1] / "ledger"
 _NAMES = itertools.count()
@@ -73,3 +75,35 @@ def test_a_handle_from_before_leaves_marks_that_a_backup_fits(tmp_path):
     restored = ledger.restore(tmp_path / "kept", place, policy=own)
     assert restored.lines[-1].kind != "debit"
     restored.verify()
+
+
+def test_a_handle_follows_units_that_were_agreed_on_since(tmp_path):
+    def own(neighbours, name="hosts", **more):
+        table = pol.Table("people", [pol.Integer("age", 0, 115)], neighbours=neighbours)
+        return pol.Policy([table], pol.Budget("1"), name=name, **more)
+
+    place = tmp_path / "x.ledger"
+    host = ledger.open_ledger(place, own("add-remove"))
+    ledger.open_ledger(place, own("add-remove"), purpose="decide").consent("guests")
+    guest = ledger.open_ledger(place, own("add-remove", "guests", beside="hosts"))
+    ledger.open_ledger(place, own("change-one"), purpose="decide").consent("guests")
+    for book in (host, guest):
+        entry = ledger.Entry(
+            policy="hosts", fingerprint="f", analyst=None, plan=f"q{id(book)}",
+            cost=Cost(Fraction(1, 10), Fraction(0), Fraction(1, 200), Fraction(0)), noise="n",
+            neighbours="add-remove", unit=None, tables=("people",),
+        )  # fmt: skip
+        with pytest.raises(errors.LedgerIntegrityError):
+            book.debit(entry)
+
+
+def test_a_policy_that_was_named_later_forgets_its_own_ledger(tmp_path):
+    place = tmp_path / "x.ledger"
+    table = pol.Table("people", [pol.Integer("age", 0, next(_NAMES) + 100)])
+    before = pol.Policy([table], pol.Budget("1"))
+    ledger.open_ledger(place, before)
+    named = pol.Policy([table], pol.Budget("1"), name="late", beside=before.identity)
+    ledger.open_ledger(place, named)
+    place.unlink()
+    ledger.forget(named, place, fresh_budget=True)
+    assert len(ledger.open_ledger(place, before).lines) == 1

@@ -139,7 +139,7 @@ class ChainedLedger(Decisions):
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
-        self._units = None if policy is None else units_of(policy)
+        self._policy, self._units = policy, None if policy is None else units_of(policy)
         # who decides may state another budget; whoever then spends through it may not
         self._deciding = policy if purpose in {"decide", "adopt"} else None
         if purpose in {"decide", "adopt"}:
@@ -418,7 +418,8 @@ class ChainedLedger(Decisions):
         slot, state = slot_of(entry.analyst, entry.key), turn.head.content
         if self._deciding is not None:
             agree(self.where, state, self._deciding)
-            check_units(self.identity, self.where, state, self._deciding)
+        if self._policy is not None and state.guests:  # who may have agreed on others since
+            check_units(self.identity, self.where, state, self._policy)
         body = debit_body(state, entry)
         question = body["question"] = question_of(state, entry, body["cost"])
         receipt = self._found(turn.tx, turn.head, entry, slot, question)

@@ -13,6 +13,7 @@ from discreet.ledger import _anchor
 from discreet.ledger._anchor import AnyAnchor
 from discreet.ledger._budget import least_cost
 from discreet.ledger._chain import AbsentError, absent, gone
+from discreet.ledger._decisions import owns
 from discreet.ledger._ledger import ChainedLedger, Purpose, foreign
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
@@ -278,6 +279,8 @@ def forget(
         The ledger is still there, or its server cannot be asked whether it is.
     """
     identity = policy if isinstance(policy, str) else policy.identity
+    if isinstance(policy, Policy) and owns(policy, policy.payer):
+        identity = policy.payer  # also where it got its name later
     if not fresh_budget:
         raise LedgerError(
             f"forgetting the ledger of {identity!r} would give whatever data is left a fresh "
