@@ -143,14 +143,62 @@ def test_from_a_file_to_a_server_and_back(path, given, folder, postgres_url):
     made = ledger.open_ledger(path, given.policy("2", name=name))
     made.settle(made.debit(given.entry("0.5", plan="a", own=name)), "[1]")
     ledger.backup(made, folder / "kept")
+    # a witness that knows the ledger tells that nobody else has written since
+    watched = {"witness": postgres_url}
+    ledger.open_ledger(path, given.policy("2", name=name), **watched)
     lose(path, *FILES)
-    served = ledger.restore(folder / "kept", postgres_url)
+    served = ledger.restore(folder / "kept", postgres_url, **watched)
     assert served.debit(given.entry("0.5", plan="a", own=name)).stored == "[1]"
     served.debit(given.entry("0.5", plan="b", own=name))
     ledger.backup(served, folder / "kept 2")
-    assert ledger.open_ledger(postgres_url, name).verify().debits == 2
+    assert ledger.open_ledger(postgres_url, name, **watched).verify().debits == 2
     with pytest.raises(errors.LedgerError, match="nothing to restore"):
-        ledger.restore(folder / "kept 2", postgres_url)
+        ledger.restore(folder / "kept 2", postgres_url, **watched)
+
+
+@pytest.mark.parametrize("to", ["server", "file"])
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_other_hosts_spent_on_a_server_counts(
+    given, folder, postgres_url, monkeypatch, *, watched, to
+):
+    """One host's mark agrees with the backup, and knows nothing of the other's debit."""
+    psycopg = pytest.importorskip("psycopg")
+    monkeypatch.setenv("PGUSER", "postgres")  # marks do not keep it
+    name = f"two hosts, {to}, {watched}"
+    policy, witness = given.policy("1", name=name), postgres_url if watched else None
+
+    def host(which):
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / which))
+        return ledger.open_ledger(postgres_url, policy, witness=witness)
+
+    ledger.backup(host("a"), folder / "kept")
+    other = host("b")
+    other.settle(other.debit(given.entry("0.9", own=name)), "[1]")
+    with psycopg.connect(postgres_url, autocommit=True) as c:
+        for table in ("answers", "heads", "lines"):
+            c.execute(f"DELETE FROM discreet_{table} WHERE policy = %s", (name,))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "a"))
+    place = postgres_url if to == "server" else folder / "book"
+    back = {"policy": policy, "witness": witness}
+    why = "misses 2 lines" if watched else "other hosts may have spent"
+    with pytest.raises(errors.LedgerIntegrityError, match=why) as no:
+        ledger.restore(folder / "kept", place, **back)
+    assert no.value.hint.shell() == f"discreet ledger restore {folder / 'kept'} --older"
+    made = ledger.restore(folder / "kept", place, older=True, **back)
+    said = "lines 2 to 3 are lost" if watched else "later lines may be lost"
+    assert said in made.lines[-1].content["external"]
+    assert made.balance().left("epsilon") == 0
+    with pytest.raises(errors.BudgetExceededError):
+        made.debit(given.entry("0.9", plan="b", own=name))
+    assert made.verify().debits == 1
+
+
+def test_others_may_have_spent_on_a_server(book, folder, given, postgres_url, monkeypatch):
+    """A host that has never seen the ledger adopts it in a file, but not on a server."""
+    ledger.backup(book, folder / "kept")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "other host"))
+    with pytest.raises(errors.LedgerIntegrityError, match="other hosts may have spent"):
+        ledger.restore(folder / "kept", postgres_url, policy=given.policy("2"))
 
 
 def test_health_says_nothing_about_the_data(path, book):

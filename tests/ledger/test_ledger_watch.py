@@ -154,5 +154,96 @@ def test_a_hold_runs_out(tmp_path, monkeypatch):
     while marks.hold("north", "people") is None:
         time.sleep(0.01)
     with pytest.raises(errors.DiscreetError, match="not held"):
-        marks.move("north", "people", first, {"number": 1})
+        marks.move("north", "people", first, {"first": "0a", "number": 1})
     assert marks.read("north", "people") is None
+    with pytest.raises(errors.DiscreetError, match="not held"):
+        marks.let_go("north", "people", first)
+
+
+def test_hosts_of_one_ledger_share_a_key(witness, hosts, given, watched, monkeypatch):
+    """Under a key of its own a copy would meet no mark, and spend the budget once more."""
+    name = f"watched {next(_NAMES)}"
+    policy, one = given.policy("1", name=name), hosts("one")
+    first = ledger.open_ledger(one, policy, witness=watched)
+    ledger.backup(first, one.parent / "kept")
+    two = hosts("two")
+    monkeypatch.setenv("DISCREET_WITNESS_KEY", witness.keys["south"])
+    with pytest.raises(errors.LedgerError, match="under another key's name") as no:
+        ledger.restore(one.parent / "kept", two, policy=policy, witness=watched)
+    assert "one for all hosts" in no.value.hint
+    with pytest.raises(errors.LedgerError):
+        ledger.open_ledger(two, policy, witness=watched).debit(given.entry("0.9", own=name))
+    hosts("one")
+    monkeypatch.setenv("DISCREET_WITNESS_KEY", witness.keys["north"])
+    first.debit(given.entry("0.9", own=name))
+    assert Service(watched, name).read().number == 2
+
+
+def test_a_ledger_has_its_mark_under_one_name(tmp_path):
+    from discreet.service import Home, Keys
+
+    home = Home(tmp_path)
+    marks, book = _marks.Marks(home), Keys(home)
+    mark = {"first": "0a", "number": 1}
+    for host in ("north", "south"):
+        book.add(host, "witness")
+    holds = {host: marks.hold(host, "people") for host in ("north", "south")}
+    marks.move("north", "people", holds["north"], mark)
+    with pytest.raises(errors.DiscreetError, match="share one key"):
+        marks.move("south", "people", holds["south"], mark)
+    assert marks.read("south", "people") is None
+    # another ledger of a policy of the same name is nobody else's matter
+    marks.move("south", "people", holds["south"], mark | {"first": "0b"})
+    marks.move("north", "people", holds["north"], mark | {"number": 2})
+    # a name that nobody can use any more stands in nobody's way
+    book.revoke("north")
+    marks.move("south", "people", holds["south"], mark)
+    # both have it, as services kept them once: neither is held
+    book.add("north", "witness")
+    for host in holds:
+        with pytest.raises(errors.DiscreetError, match="share one key"):
+            marks.check_name(host, "people", marks.read(host, "people"))
+
+
+def test_a_mark_that_was_moved_is_on_disk(tmp_path):
+    """The statement that moves it runs under ``synchronous = FULL`` (2), others as before (1)."""
+    from discreet.service import Home
+
+    home, seen = Home(tmp_path), []
+    line = home._connection
+    line.create_function("note", 0, lambda: seen.extend(line.execute("PRAGMA synchronous")))
+    line.execute("CREATE TEMP TRIGGER t AFTER UPDATE ON main.marks BEGIN SELECT note(); END")
+    marks = _marks.Marks(home)
+    hold = marks.hold("north", "people")
+    marks.move("north", "people", hold, {"first": "0a", "number": 1})
+    marks.let_go("north", "people", hold)
+    assert seen == [(1,), (2,), (1,)]
+
+
+def test_only_a_move_is_refused_by_a_conflict(monkeypatch):
+    """A hold that a service refuses is a failure, not a hold without a name."""
+    import io
+
+    class Line:
+        def __init__(self, *_, **__):
+            pass
+
+        def request(self, *_):
+            pass
+
+        def getresponse(self):
+            answer = io.BytesIO(b'{"ok": false, "error": "state"}')
+            answer.status = 409
+            return answer
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("http.client.HTTPConnection", Line)
+    at = Service("http://127.0.0.1:1", "people")
+    with pytest.raises(errors.LedgerError, match="cannot be written"), at.held(1):
+        pass
+    with pytest.raises(errors.LedgerError, match="cannot be written"):
+        at.read()
+    with pytest.raises(errors.LedgerIntegrityError, match="at the same time"):
+        at.move("0", ledger.Mark("people", "0a", 1, "0b", "book"), back=False)

@@ -26,6 +26,10 @@ answer is, one more of the second. Earlier lines stay charged as well, which onl
 covers what a total that was lowered since no longer does: beyond it no lost line was admitted. ∎
 Both routes cap δ at δ'/2, so the owner must raise δ to more than twice what it was.
 
+On a server several hosts spend, and each has only a mark of its own: that a backup agrees with this
+host's says nothing about what others wrote. Only a witness that has the ledger's mark tells.
+Without one, a backup that goes to a server, or was of a ledger on one, counts as older.
+
 In a currency that the budget is not kept in, the missing lines have no such bound: there an
 amount is entered that no later budget in that currency will hold.
 """
@@ -123,7 +127,8 @@ def restore(
     to
         Path or ``postgresql://`` URL of the ledger.
     older
-        Accept a backup that misses lines: all that was left in it counts as spent.
+        Accept a backup that misses lines, or may miss lines of other hosts: all that was left
+        in it counts as spent.
     policy
         The policy that it belongs to; names the witness.
     witness
@@ -136,7 +141,8 @@ def restore(
     Raises
     ------
     LedgerIntegrityError
-        The backup is damaged, or older than the marks say, or of another ledger.
+        The backup is damaged, or older than the marks say, or of another ledger; or other hosts
+        may have spent since, and no witness tells.
     LedgerError
         There is a ledger in that place.
     """
@@ -206,19 +212,17 @@ def _put(
             check_watch(place.where, order, [h.mark for h in held])
         marks = [h.mark for h in held if h.mark is not None]
         missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
-        missing = max(missing, int(lost))
-        if missing and not older:
-            raise LedgerIntegrityError(
-                f"this backup misses {plural(missing, 'line')} that the ledger had: what was spent "
-                "on them is not known",
-                hint=Hint.call("restore", "discreet ledger restore", file, older=True),
-            )
+        watched = any(a.afar and h.mark is not None for a, h in zip(order, held, strict=True))
+        places = (place.where, *(mark.where for mark in marks))
+        shared = not watched and any("://" in where for where in places)
+        if (missing or shared) and not older:
+            raise _older(missing, file)
         with place.writing(create=True) as copy:
             if copy.head() is not None:
                 raise _still_there(place)
             _copy(tx, lines, head, copy)
             turn = Turn(copy, head)
-            if missing:
+            if missing or shared or lost:
                 _all_spent(turn, missing, by, lines)
             elif not marks:
                 turn.append("adopt", {"by": by, "note": "restored where no mark was"})
@@ -227,6 +231,18 @@ def _put(
                     place.where, watch)  # fmt: skip
         for own in held:
             own.move(mark, back=True)
+
+
+def _older(missing: int, file: str) -> LedgerIntegrityError:
+    """Refusal of a backup that misses lines, or may miss those of other hosts."""
+    return LedgerIntegrityError(
+        f"this backup misses {plural(missing, 'line')} that the ledger had: what was spent on them "
+        "is not known"
+        if missing
+        else "this backup has every line that this host knows of, but on a server other hosts may "
+        "have spent since; a witness would tell",
+        hint=Hint.call("restore", "discreet ledger restore", file, older=True),
+    )
 
 
 def _lost(mark: Mark, *, older: bool) -> bool:
@@ -265,10 +281,14 @@ def _another(mark: Mark) -> LedgerIntegrityError:
 
 
 def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None:
-    """Debit all that is left, for lines that are lost, about what earlier debits were about."""
+    """Debit all that is left, for lines that are lost, about what earlier debits were about.
+
+    How many lines other hosts wrote is not known: then `missing` is 0.
+    """
     state, last = turn.head.content, turn.head.number
     debit = next((line.content for line in reversed(lines) if line.kind == "debit"), {})
-    said = f"lines {last + 1} to {last + missing} are lost: what was left counts as spent"
+    which = f"lines {last + 1} to {last + missing} are" if missing else "later lines may be"
+    said = f"{which} lost: what was left counts as spent"
     entry = Entry(
         policy=state.policy,
         fingerprint="",

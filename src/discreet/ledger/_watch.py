@@ -109,7 +109,7 @@ class Service:
             raise LedgerError(
                 "the ledger's witness cannot be reached; nothing was released"
             ) from None
-        if status == _GONE:
+        if status == _GONE and method == "PUT":
             return {"moved": False}
         if status == _BUSY:
             raise LedgerBusyError(
@@ -117,9 +117,10 @@ class Service:
             )
         if status in _DENIED:
             raise LedgerError(
-                "the ledger's witness does not let this host in; nothing was released",
-                hint="export DISCREET_WITNESS_KEY=…, made there with: "
-                "discreet key add HOST --role witness",
+                "the ledger's witness does not let this host in, or has the ledger's mark under "
+                "another key's name; nothing was released",
+                hint="export DISCREET_WITNESS_KEY=…, one for all hosts of the ledger, made there "
+                "with: discreet key add NAME --role witness",
             )
         result = said.get("result") if isinstance(said, dict) else None
         if status != http.client.OK or not isinstance(result, dict):

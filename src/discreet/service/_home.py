@@ -1,7 +1,8 @@
 """The service's own folder: hashed keys, orders, sessions, and the key that signs answers.
 
 None of it is money: what is spent stands in the ledgers. An order that is lost here is found
-again through its idempotency key, so writes need not survive a power cut.
+again through its idempotency key, so writes need not survive a power cut. Marks of other hosts'
+ledgers must: a witness that went back would let an older copy of a ledger go on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from discreet.errors import ParameterError
 
 _VERSION: Final = 1
+_NORMAL: Final = "synchronous = NORMAL"
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS keys (
         id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, role TEXT NOT NULL, hash TEXT NOT NULL,
@@ -68,7 +70,7 @@ class Home:
             ) from None
 
     def _prepare(self) -> None:
-        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 10000"):
+        for pragma in ("journal_mode = WAL", _NORMAL, "busy_timeout = 10000"):
             self._connection.execute(f"PRAGMA {pragma}")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > _VERSION:
@@ -92,10 +94,19 @@ class Home:
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
 
-    def write(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement that changes one table; give the number of rows that it changed."""
+    def write(self, sql: str, values: Sequence[Any] = (), *, durable: bool = False) -> int:
+        """Run a statement that changes one table; give the number of rows that it changed.
+
+        What is `durable` is on disk before this returns.
+        """
         with self._lock:
-            return self._connection.execute(sql, values).rowcount
+            if not durable:
+                return self._connection.execute(sql, values).rowcount
+            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return self._connection.execute(sql, values).rowcount
+            finally:
+                self._connection.execute(f"PRAGMA {_NORMAL}")
 
     def signing_key(self) -> Ed25519PrivateKey:
         """Give the key that signs answers; made when it is first needed."""

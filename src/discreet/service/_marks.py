@@ -1,8 +1,13 @@
 """Marks of other hosts' ledgers: this service as their witness.
 
 A mark belongs to the name of the key that it was brought with, so that nobody moves
-another host's. Whoever moves one holds it first, for a short time, and moves it with
-the hold's own random name: a hold that has run out, or was never given, moves nothing.
+another's. Under two names the copies of one ledger would never meet, so a ledger, known by the
+hash of its first line, has its mark under one name: all its hosts share a key. A name whose
+keys are all revoked counts no more.
+
+Whoever moves a mark holds it first, for a short time, and moves it with the hold's own random
+name: a hold that has run out, or was never given, moves nothing. A mark that was moved is on
+disk.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from discreet.errors import LedgerBusyError
 from discreet.ledger import Mark, behind
 from discreet.service import _schema
 from discreet.service._api import House, body_of, need, reply
-from discreet.service._errors import RequestError, StateError
+from discreet.service._errors import ForbiddenError, RequestError, StateError
 from discreet.service._home import Home
 from discreet.service._keys import Role
 
@@ -32,6 +37,12 @@ LEASE: Final = 60.0
 """Seconds that a hold lasts."""
 _LONGEST: Final = 30
 _STEP: Final = 0.02
+_ELSEWHERE: Final = (
+    "EXISTS (SELECT 1 FROM marks AS other JOIN keys ON keys.name = other.host "
+    "WHERE keys.role = 'witness' AND keys.revoked IS NULL AND other.host <> ? "
+    "AND other.ledger = ? AND json_extract(other.mark, '$.first') = ?)"
+)
+"""Whether a ledger has a mark under another name that is in force."""
 
 
 class Marks:
@@ -58,16 +69,39 @@ class Marks:
         )
         return name if taken else None
 
-    def move(self, host: str, ledger: str, hold: str, mark: Mapping[str, Any] | None) -> None:
-        """Move a mark that is held; without a mark, let it go."""
-        change = "hold = NULL" if mark is None else "mark = ?"
-        values = () if mark is None else (canonical(dict(mark)),)
+    def check_name(self, host: str, ledger: str, mark: Mapping[str, Any] | None) -> None:
+        """Refuse a ledger that has its mark under another name."""
+        values = (host, ledger, None if mark is None else mark["first"])
+        if self._home.read(f"SELECT {_ELSEWHERE}", values) == [(1,)]:
+            raise ForbiddenError(
+                "this ledger has its mark under another key's name: all hosts of a ledger share "
+                "one key",
+                hint="use that key, or revoke it here if no host has it any more",
+            )
+
+    def move(self, host: str, ledger: str, hold: str, mark: Mapping[str, Any]) -> None:
+        """Move a mark that is held."""
         done = self._home.write(
-            f"UPDATE marks SET {change} WHERE host = ? AND ledger = ? AND hold = ? AND until > ?",  # noqa: S608 - constants
-            (*values, host, ledger, hold, time.time()),
+            "UPDATE marks SET mark = ? WHERE host = ? AND ledger = ? AND hold = ? AND until > ? "  # noqa: S608 - constants
+            f"AND NOT {_ELSEWHERE}",
+            (canonical(dict(mark)), host, ledger, hold, time.time(), host, ledger, mark["first"]),
+            durable=True,
         )
         if not done:
-            raise StateError("this mark is not held, or no longer")
+            self.check_name(host, ledger, mark)
+            raise _not_held()
+
+    def let_go(self, host: str, ledger: str, hold: str) -> None:
+        """Let a mark go that is held."""
+        if not self._home.write(
+            "UPDATE marks SET hold = NULL WHERE host = ? AND ledger = ? AND hold = ? AND until > ?",
+            (host, ledger, hold, time.time()),
+        ):
+            raise _not_held()
+
+
+def _not_held() -> StateError:
+    return StateError("this mark is not held, or no longer")
 
 
 class MarkRoutes:
@@ -101,6 +135,7 @@ class MarkRoutes:
         host, body = self._host(request), await body_of(request, _schema.HOLD)
         wait = float(min(decimal(body.get("wait", "0"), "wait"), Fraction(_LONGEST)))
         over = time.monotonic() + wait
+        self._marks.check_name(host, body["ledger"], self._marks.read(host, body["ledger"]))
         while (hold := self._marks.hold(host, body["ledger"])) is None:
             if time.monotonic() > over:
                 raise LedgerBusyError("the mark is held by somebody else")
@@ -111,13 +146,15 @@ class MarkRoutes:
         """Move a mark that you hold; without a mark, let it go."""
         host, body = self._host(request), await body_of(request, _schema.MOVE)
         ledger, given = body["ledger"], body.get("mark")
-        if given is not None:
-            known, mark = self._marks.read(host, ledger), Mark(**given)
-            if mark.policy != ledger:
-                raise RequestError("this mark is another ledger's")
-            if behind(mark, None if known is None else Mark(**known)):
-                if not body.get("back"):
-                    raise StateError("this mark is behind the one that is known")
-                note("mark moved back", host=host)
+        if given is None:
+            self._marks.let_go(host, ledger, body["hold"])
+            return reply({"moved": True})
+        known, mark = self._marks.read(host, ledger), Mark(**given)
+        if mark.policy != ledger:
+            raise RequestError("this mark is another ledger's")
+        if behind(mark, None if known is None else Mark(**known)):
+            if not body.get("back"):
+                raise StateError("this mark is behind the one that is known")
+            note("mark moved back", host=host)
         self._marks.move(host, ledger, body["hold"], given)
         return reply({"moved": True})
