@@ -97,13 +97,15 @@ def test_a_handle_follows_units_that_were_agreed_on_since(tmp_path):
             book.debit(entry)
 
 
-def test_a_policy_that_was_named_later_forgets_its_own_ledger(tmp_path):
+def test_a_policy_that_was_named_later_restores_and_forgets_its_own_ledger(tmp_path):
     place = tmp_path / "x.ledger"
     table = pol.Table("people", [pol.Integer("age", 0, next(_NAMES) + 100)])
     before = pol.Policy([table], pol.Budget("1"))
     ledger.open_ledger(place, before)
     named = pol.Policy([table], pol.Budget("1"), name="late", beside=before.identity)
-    ledger.open_ledger(place, named)
+    ledger.backup(ledger.open_ledger(place, named, purpose="decide"), tmp_path / "kept")
+    place.unlink()
+    ledger.restore(tmp_path / "kept", place, policy=named).verify()
     place.unlink()
     ledger.forget(named, place, fresh_budget=True)
     assert len(ledger.open_ledger(place, before).lines) == 1

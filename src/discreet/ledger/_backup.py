@@ -50,6 +50,7 @@ from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
 from discreet.ledger._chain import Head, Line, check_links, reached
+from discreet.ledger._decisions import owns
 from discreet.ledger._group import apart
 from discreet.ledger._ledger import ChainedLedger, foreign
 from discreet.ledger._open import anchors_of, holds, is_server, open_ledger, witness_of
@@ -150,7 +151,7 @@ def restore(
     identity = kept.owner()
     if identity is None:
         raise LedgerError(f"there is no ledger in {str(source)!r}")
-    if policy is not None and policy.identity != identity:
+    if policy is not None and not owns(policy, identity):
         raise foreign(kept.where, identity, policy.identity)
     kept = replace(kept, policy=identity)
     where = os.fspath(to)
