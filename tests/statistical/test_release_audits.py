@@ -316,7 +316,8 @@ def test_whole_mechanisms_on_tiny_domains(method, relation):
     The same mechanism at two hundred times the price, sold as ε = 1, is refuted by the harness:
     its noise is nothing, and the two tables never look alike. Urns look alike even then: of eight
     draws from (3, 1), all are of the first kind with probability 3/11, as all from (4, 0) or (3, 0)
-    are. The harness needs 4 in 10 that are not; of 400 that decide, fewer are seen once in 1e30.
+    are. The harness needs 115 that are not of the 400 that decide, where 291 are expected
+    (fewer than 115: below 1e-70).
     """
     shape = WHOLE[method][0].shape
     x, y = (np.reshape(v, shape) for v in PAIRS[relation, math.prod(shape)])
