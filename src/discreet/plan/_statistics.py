@@ -404,7 +404,9 @@ class QuantileOf(Statistic):
 
     def lower(self, low: Lowering) -> Formula:
         """A point of a public lattice."""
-        return Quantile(low.quantile(self._value, self.at, self.interval_share), self.at)
+        kind = self._value.type.kind
+        moment = kind.value if kind in (Kind.DATE, Kind.TIMESTAMP) else ""
+        return Quantile(low.quantile(self._value, self.at, self.interval_share), self.at, moment)
 
     def _shown(self) -> tuple[str, ...]:
         share = self.interval_share
