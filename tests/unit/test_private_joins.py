@@ -153,3 +153,49 @@ def test_a_limit_counts_only_rows_that_pass_the_condition_on_their_own_table():
         text = f"SELECT COUNT(*) AS n FROM {joined} WHERE {condition}"
         asked = pl.lower(sql.parse(text, own).query).aggregates[0]
         assert Reference(data).execute(asked, SALT) == {(): (n,)}
+
+
+FOLDED = (
+    "SELECT AVG(n) AS n, SUM(s) AS s FROM "
+    "(SELECT {unit}, COUNT(*) AS n, SUM(cost) AS s FROM {joined} GROUP BY {unit}) x"
+)
+ORDERS = {
+    "people.id": "people JOIN visits ON people.id = visits.pid",
+    "visits.pid": "visits JOIN people ON people.id = visits.pid",
+}
+
+
+def folded(unit, relation="add-remove"):
+    text = FOLDED.format(unit=unit, joined=ORDERS[unit])
+    query = sql.parse(text, policy(relation)).query
+    return pl.price(pl.lower(query), pl.Ask(Fraction(1)))
+
+
+def test_what_a_unit_is_counted_for_has_one_public_top_in_either_order_of_a_join():
+    tops = [[s.exprs[0].type.hi for s in folded(u).lowered.query.statistics] for u in ORDERS]
+    assert tops == [[2 * 3, 2 * 3 * 50]] * 2
+
+
+def test_rows_of_a_public_table_raise_the_top_of_what_a_unit_is_counted_for():
+    own = policy()
+    tags = pol.Table("tags", [pol.Category("sex", values=["F", "M"])], public=True)
+    own = pol.Policy(tables=[*own.tables.values(), tags], budget=own.budget)
+    text = (
+        "SELECT SUM(n) AS n FROM (SELECT id, COUNT(*) AS n FROM people "
+        "JOIN tags ON people.sex = tags.sex GROUP BY id) x"
+    )
+    query = sql.parse(text, own, public_fanout=lambda *_: 4).query
+    assert query.statistics[0].exprs[0].type.hi == 2 * 4
+
+
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("unit", ORDERS)
+def test_replay_of_what_units_are_counted_for(unit, relation):
+    plan = folded(unit, relation)
+    rng = random.Random(5)
+    for _ in range(60):
+        base, one, two = tables(rng, range(4)), tables(rng, [99]), tables(rng, [99])
+        left = {t: base[t] + (one[t] if relation is Neighbours.CHANGE_ONE else []) for t in base}
+        right = {t: base[t] + two[t] for t in base}
+        found = replay(plan, Reference(left), Reference(right), SALT)
+        assert found.ok, found.violations

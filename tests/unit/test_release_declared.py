@@ -277,9 +277,47 @@ def test_a_new_edition_pays_anew(place):
 def test_a_release_beyond_the_budget_pays_for_no_table(place):
     small = (place / "policy.toml").read_text().replace('"30"', '"2"')
     (place / "policy.toml").write_text(small)
-    with pytest.raises(BudgetExceededError, match="nothing was charged"):
+    with pytest.raises(BudgetExceededError, match="nothing was charged") as refused:
+        release.run(place / "plan.toml")
+    assert refused.value.hint == f"discreet release preview {place / 'plan.toml'}"
+    assert spent(place) == 0
+
+
+ZCDP = """
+title = "One by rho"
+policy = "policy.toml"
+[owner]
+name = "Statistics office"
+[tables.first]
+columns = ["area", "sex"]
+workload = "marginals"
+ways = [1, 2]
+rho = "0.02"
+[tables.second]
+columns = ["sex"]
+workload = "identity"
+rho = "{rho}"
+"""
+
+
+def test_a_release_in_rho_is_admitted_as_the_ledger_admits_its_tables(place):
+    text = (place / "policy.toml").read_text()
+    text = text.replace('"approx"', '"zcdp"').replace('"30"', '"2"').replace("1e-4", "1e-6")
+    (place / "policy.toml").write_text(text)
+    (place / "plan.toml").write_text(ZCDP.format(rho="5"))
+    with pytest.raises(BudgetExceededError, match=r"up to table 'second'.*nothing was charged"):
         release.run(place / "plan.toml")
     assert spent(place) == 0
+    (place / "plan.toml").write_text(ZCDP.format(rho="0.02"))
+    done = release.run(place / "plan.toml")
+    assert done.paid == ["first", "second"]
+    with dc.open(policy=place / "policy.toml") as curator:
+        assert curator.budget.spent["rho"] == Fraction(4, 100)
+
+
+def test_what_a_release_leaves_is_said_without_more_like_this(done):
+    assert " left" in done.left
+    assert "more like this" not in repr(done)
 
 
 @pytest.mark.parametrize(

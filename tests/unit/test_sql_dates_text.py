@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from fractions import Fraction
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+import discreet as dc
 from discreet import plan, sql
-from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Word, calendar, expr, words
 from discreet.policy import Budget, Category, Date, Integer, Policy, Table, Text, Timestamp
 
@@ -248,3 +251,73 @@ def test_columns_move_by_months_as_duckdb_moves_them(span):
     for i, (wanted,) in enumerate(theirs):
         code = made.evaluate({"d": (first - epoch).days + i})
         assert epoch + dt.timedelta(days=int(code)) == wanted
+
+
+MOMENTS = Policy(
+    tables=[
+        Table(
+            "visits",
+            [
+                Date("day", "2023-01-01", "2024-12-31"),
+                Timestamp("at", "2024-03-01T00:00:00", "2024-03-01T12:00:00", step=1),
+                Category("city", ["Bern", "Basel"]),
+            ],
+        )
+    ],
+    budget=Budget("10000"),
+)
+THE_DAY, THE_TIME = dt.date(2024, 2, 29), dt.datetime(2024, 3, 1, 7, 30, 5)  # noqa: DTZ001 - naive UTC, as answers are
+
+
+@pytest.fixture(scope="module")
+def visits():
+    rows = 4000
+    data = {"day": [THE_DAY] * rows, "at": [THE_TIME] * rows, "city": ["Bern", "Basel"] * 2000}
+    with dc.open({"visits": pa.table(data)}, MOMENTS, ledger=":memory:") as curator:
+        yield curator
+
+
+@pytest.mark.parametrize("function", ["MIN({})", "MAX({})", "MEDIAN({})", "QUANTILE({}, 0.25)"])
+@pytest.mark.parametrize(("column", "value"), [("day", THE_DAY), ("at", THE_TIME)])
+def test_order_statistics_of_moments_are_moments_everywhere(visits, function, column, value):
+    """All rows are equal: at ε = 50 another value has a probability below e^-10000."""
+    answer = visits.sql(f"SELECT {function.format(column)} AS x FROM visits", epsilon="50")
+    for each in (answer, dc.Answer.from_record(json.dumps(answer.record()))):
+        assert each.to_dicts() == [{"x": value}]
+        low, high = each.interval()[0]["x"]
+        assert type(low) is type(high) is type(value)
+        assert low <= value <= high
+        assert f"{value} [{low}, {high}]" in repr(each)
+        kind = pa.date32() if column == "day" else pa.timestamp("us")
+        assert set(each.to_arrow().schema.types) == {kind}
+        assert each.to_pandas()["x"][0] == value
+    assert '"temporal"' in json.dumps(answer.chart())
+
+
+def test_moments_stand_beside_numbers_and_null(visits):
+    """The counts are off by half with a probability below e^-1000."""
+    answer = visits.sql(
+        "SELECT city, MAX(day) AS last, COUNT(*) AS n, CASE WHEN COUNT(*) > 3000 THEN MAX(day) END "
+        "AS x FROM visits GROUP BY city ORDER BY last",
+        epsilon="50",
+    )
+    assert [(r["last"], r["x"]) for r in answer.to_dicts()] == [(THE_DAY, None)] * 2
+    assert answer.to_arrow(None).schema.field("n").type == pa.int64()
+    assert "last, x not drawn beside numbers" in json.dumps(answer.chart())
+
+
+def test_a_record_without_kinds_of_moments_is_read_as_numbers(visits):
+    record = visits.sql("SELECT MAX(day) AS x FROM visits", epsilon="50").record()
+    del record["formulas"][0]["moment"]
+    assert dc.Answer.from_record(record).to_dicts() == [{"x": (THE_DAY - EPOCH).days}]
+    record["formulas"][0]["moment"] = "epoch"
+    with pytest.raises(ParameterError, match="unknown kind"):
+        dc.Answer.from_record(record)
+
+
+@pytest.mark.parametrize(("column", "first"), [("day", "2023-01-01"), ("at", "2024-03-01")])
+def test_the_mean_of_moments_is_hinted_at_in_days(column, first):
+    with pytest.raises(QueryError, match="needs a number") as refused:
+        sql.parse(f"SELECT AVG({column}) FROM visits", MOMENTS)
+    assert refused.value.hint == f"AVG(DATEDIFF('day', DATE '{first}', {column}))"
+    sql.parse(f"SELECT {refused.value.hint} AS days FROM visits", MOMENTS)

@@ -15,7 +15,7 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet._print import plural
 from discreet._text import visible
-from discreet.answer import _chart, _outputs, _show
+from discreet.answer import _chart, _moments, _outputs, _show
 from discreet.answer._chart import Chart
 from discreet.answer._folds import is_whole
 from discreet.answer._levels import Rows
@@ -242,6 +242,13 @@ class Answer:
         """Names of the output columns, in order."""
         return [o.name for o in self._record.outputs]
 
+    @cached_property
+    def moments(self) -> dict[str, str]:
+        """Noisy columns that hold moments, each with its kind: "date" or "timestamp"."""
+        kinds = {o.name: _moments.kind_of(o.expr, self._record.formulas)
+                 for o in self._record.outputs}  # fmt: skip
+        return {name: kind for name, kind in kinds.items() if kind}
+
     def __len__(self) -> int:
         return int(self._rows.size)
 
@@ -343,11 +350,12 @@ class Answer:
             shown: dict[str, Any] = {}
             for name in self.columns:
                 box = ends[name]
-                shown[name] = (
-                    _show.scalar(self._all[name][row])
-                    if box is None
-                    else (float(box.low[row]), float(box.high[row]))
-                )
+                if box is None:
+                    shown[name] = self._value(name, row)
+                    continue
+                low, high = float(box.low[row]), float(box.high[row])
+                kind = self.moments.get(name)
+                shown[name] = (low, high) if kind is None else _moments.ends(low, high, kind)
             rows.append(shown)
         return rows
 
@@ -395,10 +403,11 @@ class Answer:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the rows as dictionaries of Python values."""
-        return [
-            {name: _show.scalar(self._all[name][row]) for name in self.columns}
-            for row in self._rows
-        ]
+        return [{name: self._value(name, row) for name in self.columns} for row in self._rows]
+
+    def _value(self, name: str, row: int) -> Any:
+        value, kind = self._all[name][row], self.moments.get(name)
+        return _show.scalar(value) if kind is None else _moments.moment(float(value), kind)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.to_dicts())

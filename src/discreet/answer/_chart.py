@@ -136,6 +136,10 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     values, ends = answer.to_dicts(), answer.interval(confidence)
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
     labels = [n for n in answer.columns if n not in noisy]
+    # panels share the kind of their axis: numbers, or moments where there are no numbers
+    dated = all(n in answer.moments for n in noisy)
+    left_out = [n for n in noisy if (n in answer.moments) != dated]
+    noisy = [n for n in noisy if n not in left_out]
     axis = _axis(values, labels)
     most = _GROUPS if axis is None else _POINTS
     kept = list(zip(values, ends, strict=True))[:most]
@@ -144,6 +148,8 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     notes = [f"points with {100 * confidence:.6g} % intervals", *answer.target]
     if len(values) > most:
         notes.append(f"the first {most} of {plural(len(values), 'row')}")
+    if left_out:
+        notes.append(f"{', '.join(left_out)} not drawn beside numbers")
     if unknown:
         notes.append(f"{plural(unknown, 'number')} not determined and not drawn")
     series = len({row["group"] for row in data}) if axis is not None and others else 1
@@ -153,6 +159,8 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
         if axis is None
         else _run(values, axis, others, len(data), series)
     )
+    if dated and noisy:
+        spec = _temporal(spec)
     named = title or answer.question or _described(noisy, labels)
     panels = {"facet": {"field": "column", "type": "nominal", "title": None, "sort": noisy}}
     return Chart(
@@ -220,7 +228,9 @@ def _data(
         at = {} if axis is None else {"at": _place(row[axis])}
         for name in noisy:
             value, (low, high) = row[name], ends[name]
-            if not (_is_number(value) and math.isfinite(low) and math.isfinite(high)):
+            if isinstance(value, dt.date) and low is not None and high is not None:
+                value, low, high = _place(value), _place(low), _place(high)
+            elif not (_is_number(value) and math.isfinite(low) and math.isfinite(high)):
                 unknown += 1
                 continue
             data.append(
@@ -238,6 +248,17 @@ def _place(value: Any) -> Any:
 
 def _number(field: str) -> dict[str, Any]:
     return {"field": field, "type": "quantitative", "scale": {"zero": False}, "title": None}
+
+
+def _temporal(spec: Any) -> Any:
+    """Draw the numbers of a panel as moments."""
+    if isinstance(spec, list):
+        return [_temporal(item) for item in spec]
+    if not isinstance(spec, dict):
+        return spec
+    if spec.get("field") in ("low", "value") and spec.get("type") == "quantitative":
+        return spec | {"type": "temporal", "scale": {"type": "utc"}}
+    return {key: _temporal(item) for key, item in spec.items()}
 
 
 def _groups(labels: Sequence[str], width: int) -> dict[str, Any]:

@@ -206,6 +206,8 @@ def _decode(data: Any, depth: int = 0) -> Any:
     values = {}
     for f in fields(kind):
         if f.name not in data:
+            if f.name in _LATER:
+                continue
             raise damaged(f"{kind.__name__} lacks {f.name!r}")
         reader = _FIELDS.get(str(f.type))
         values[f.name] = (
@@ -225,6 +227,9 @@ def _text(value: Any) -> str:
         raise damaged("a text is missing")
     return value
 
+
+_LATER: Final = {"moment"}
+"""Fields that records of earlier releases lack."""
 
 _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "int": integer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import html as _html
 import math
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,9 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     low, high = ends
     if isinstance(value, str):
         return visible(value)
+    if isinstance(low, dt.date) or isinstance(high, dt.date) or low is high is None:
+        shown = "NULL" if value is None else str(value)
+        return shown if low is high is None else f"{shown} [{low or '?'}, {high or '?'}]"
     if exact:
         return "NULL" if math.isnan(value) else f"{number(float(value))} (exact)"
     if math.isnan(low) or math.isnan(high):

@@ -30,10 +30,14 @@ class Budget:
         """Left for this analyst, per currency."""
         return {c: min(self.table.left(c), self.share.left(c)) for c in self.table.amounts}
 
+    @property
+    def shown(self) -> str:
+        """What is left, in words."""
+        return describe_balance((self.table, self.share))
+
     def __repr__(self) -> str:
         who = f" of {self.analyst}" if self.analyst else ""
-        left = describe_balance((self.table, self.share))
-        return f"budget{who}, {self.table.accounting} accounting: {left}"
+        return f"budget{who}, {self.table.accounting} accounting: {self.shown}"
 
 
 def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None) -> str:

@@ -613,4 +613,8 @@ def _number_hint(where: str, expr: Expr) -> str | None:
     if labels:
         label = f"'{labels[0]}'" if isinstance(labels[0], str) else labels[0]
         return f"{where}({name_of(expr)} = {label}) for a share, or GROUP BY {name_of(expr)}"
+    if expr.type.moment:
+        first = str(expr.type.value(expr.type.lo))[:10]
+        days = f"DATEDIFF('day', DATE '{first}', {name_of(expr)})"
+        return f"{where}({days})" if where.isupper() else days
     return f"COUNT({name_of(expr)})"

@@ -287,6 +287,7 @@ class Quantile(Formula):
 
     tree: int
     at: Fraction
+    moment: str = ""
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -338,6 +339,8 @@ class Quantile(Formula):
         """Refuse probabilities outside 0 and 1, and points that were not chosen."""
         if not 0 <= self.at <= 1:
             raise damaged("a quantile lies outside 0 and 1")
+        if self.moment not in ("", "date", "timestamp"):
+            raise damaged("a quantile is of an unknown kind")
         self._read(releases).place(self.at)
 
 

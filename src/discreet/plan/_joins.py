@@ -180,6 +180,23 @@ def bounded(relation: Relation) -> Relation:
     return few if few.m is not None and few.m <= most else LimitRows(few, most)
 
 
+def rows_let_in(relation: Relation) -> int:
+    """Most rows of one unit by the policy, as wide as joins make them: of a fold, the public top.
+
+    What joins multiply is multiplied, in either order; a limit that stands already may be lower.
+    """
+    match relation:
+        case Scan(table):
+            rows = rows_of_unit(table)
+        case JoinPublic(below, fanout=fanout):
+            rows = rows_let_in(below) * max(fanout, 1)
+        case JoinUnit(below, other) if not relation.single:
+            rows = rows_let_in(below) * rows_let_in(other)
+        case _:
+            rows = rows_let_in(relation.inputs[0])
+    return rows if relation.m is None else min(rows, relation.m)
+
+
 def limited_by_parent(relation: Relation) -> Relation:
     """Limit the rows of each parent, and the parents, where the policy limits rows in this way.
 

@@ -48,7 +48,7 @@ from discreet.plan._expr import (
     columns_of,
     plain_column,
 )
-from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of
+from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
 from discreet.plan._logic import MIRROR, OPPOSITE
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
@@ -59,7 +59,6 @@ from discreet.plan._relation import (
     Relation,
     Scan,
     base,
-    rows_of_unit,
 )
 from discreet.plan._types import Kind, Type
 
@@ -435,7 +434,7 @@ class Scope:
         known: Facts = {}
         if condition is not None:
             relation, known = Filter(relation, condition), facts(condition)
-        rows = rows_of_unit(base(relation).table)
+        rows = rows_let_in(self.relation)
         caps = {n: cap for n, f in folds.items() if (cap := f.within(rows)) is not None}
         return Scope(relation, (Source(alias, dict(columns)),), known, caps=caps)
 

@@ -351,8 +351,7 @@ class Deviation(Variance):
 
 _QUANTILES: Final = (
     "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "PERCENTILE_CONT", "PERCENTILE_DISC",
-    "APPROX_QUANTILE", "APPROX_PERCENTILE",
-)  # fmt: skip
+    "APPROX_QUANTILE", "APPROX_PERCENTILE")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -404,7 +403,8 @@ class QuantileOf(Statistic):
 
     def lower(self, low: Lowering) -> Formula:
         """A point of a public lattice."""
-        return Quantile(low.quantile(self._value, self.at, self.interval_share), self.at)
+        tree = low.quantile(self._value, self.at, self.interval_share)
+        return Quantile(tree, self.at, self._value.type.moment)
 
     def _shown(self) -> tuple[str, ...]:
         share = self.interval_share

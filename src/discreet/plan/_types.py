@@ -105,6 +105,11 @@ class Type:
         """Whether sums and arithmetic make sense."""
         return self.kind is Kind.NUMBER
 
+    @property
+    def moment(self) -> str:
+        """The kind of a date or an instant; an empty text for other values."""
+        return self.kind.value if self.kind in (Kind.DATE, Kind.TIMESTAMP) else ""
+
     def within(self, lo: int, hi: int) -> Type:
         """Narrow to the codes also in ``[lo, hi]`` (kept non-empty)."""
         low, high = max(self.lo, lo), min(self.hi, hi)

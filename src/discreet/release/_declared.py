@@ -7,6 +7,7 @@ done to the numbers after the noise.
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,8 @@ class Declaration:
     tables: tuple[Declared, ...]
     hierarchies: Mapping[str, Any]
     said: Mapping[str, Any] = field(repr=False)
+    file: str = "plan.toml"
+    """Where it was read, as given: for hints."""
 
     @property
     def hash(self) -> str:
@@ -117,10 +120,10 @@ def read(plan: Any) -> Declaration:
     """
     if isinstance(plan, Declaration):
         return plan
-    folder, said = Path(), plan
+    folder, said, file = Path(), plan, "plan.toml"
     if not isinstance(plan, Mapping):
         path = Path(plan)
-        folder = path.parent
+        folder, file = path.parent, shlex.quote(str(plan))
         try:
             said = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError:
@@ -154,6 +157,7 @@ def read(plan: Any) -> Declaration:
         tuple(declared),
         said.get("hierarchies", {}),
         said,
+        file,
     )
     for table in declared:
         _agreed(found, table)

@@ -19,6 +19,7 @@ import numpy as np
 from discreet import policy as pol
 from discreet.curator import execute, open_curator
 from discreet.errors import BudgetExceededError, ParameterError
+from discreet.ledger import refusal
 from discreet.plan import Kind, of_column
 from discreet.release import _folder, _registry, _report
 from discreet.release._curated import Proposal, Publishing
@@ -173,8 +174,7 @@ def run(
         _folder.write(folder / "registry.yaml", _registry.registry(release, issues, whom))
         _folder.write(folder / "read_measurements.py", _folder.PYTHON)
         _folder.write(folder / "read_measurements.R", _folder.R_CODE)
-        left = issues[-1].publication.left or offered.left
-        left = "untouched: made-up data cost nothing" if dummy else left
+        left = "untouched: made-up data cost nothing" if dummy else curator.budget.shown
     return Done(folder, tuple(issues), left)
 
 
@@ -207,18 +207,26 @@ def _claimed(folder: Path, release: Declaration, *, dummy: bool) -> None:
 
 
 def _affordable(curator: Curator, offered: Preview, folder: Path) -> None:
-    """Refuse a release that the budget does not cover, before its first table is paid."""
-    left = curator.budget.left
-    open_ = [p for name, p in offered.proposals.items()
-             if not (folder / "tables" / f"{name}.parquet").is_file()]  # fmt: skip
-    for currency, room in left.items():
-        need = sum((getattr(p.bill.cost, currency) for p in open_), Fraction(0))
-        if need > room:
-            raise BudgetExceededError(
-                f"the release costs {currency} {float(need):.4g}, {float(room):.4g} is left; "
-                "nothing was charged",
-                hint="discreet release preview plan.toml",
-            )
+    """Refuse a release that the budget does not cover, before its first table is paid.
+
+    The ledger's rule is asked about one table after the other, as they will be paid.
+    """
+    budget = curator.budget
+    balances = {"the budget": budget.table, "your share": budget.share}
+    for name, offer in offered.proposals.items():
+        if (folder / "tables" / f"{name}.parquet").is_file():
+            continue
+        cost = offer.bill.cost
+        for holder, balance in balances.items():
+            refused = refusal(holder, balance, cost)
+            if refused is not None:
+                said = refused.message.replace("this query", "this table")
+                raise BudgetExceededError(
+                    f"the budget does not cover the release up to table {name!r}: {said}; "
+                    "nothing was charged",
+                    hint=f"discreet release preview {offered.release.file}",
+                )
+        balances = {holder: b.after(cost) for holder, b in balances.items()}
 
 
 def _published(
