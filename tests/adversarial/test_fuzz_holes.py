@@ -74,9 +74,9 @@ def _any_question(original):
 
 
 def _late_weights(original):
-    def priced(self, questions):
+    def priced(self, questions, groups):
         late = tuple(replace(q, weight=getattr(q.pending, "weight", q.weight)) for q in questions)
-        return original(self, late)
+        return original(self, late, groups)
 
     return priced
 

@@ -39,6 +39,12 @@ class Book:
     def settle(self, receipt, record):
         return self.book.settle(receipt, record)
 
+    def knows(self, entry):
+        return self.book.knows(entry)
+
+    def found(self, entry):
+        return self.book.found(entry)
+
     def balance(self, analyst=None):
         return self.book.balance(analyst)
 

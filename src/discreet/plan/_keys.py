@@ -155,7 +155,8 @@ class Weights(Numbers):
         """Refuse weights below the threshold of their round."""
         later = tuple(v for i, v in enumerate(self.values) if i not in set(self.first))
         Numbers(later, self.law, self.threshold).check(cells - len(self.first))
-        if not set(self.first) <= set(range(cells)) or len(set(self.first)) < len(self.first):
+        known = range(min(cells, len(self.values)))
+        if not set(self.first) <= set(known) or len(set(self.first)) < len(self.first):
             raise damaged("a group is shown that was not selected")
         if self.first and (
             self.before is None or any(self.values[i] < self.before.at for i in self.first)
