@@ -213,6 +213,15 @@ def test_a_hundred_thousand_mutated_questions(seed):
     fuzz_questions(4000, seed)
 
 
+@pytest.mark.parametrize("form", ["COALESCE({}, 1)", "GREATEST({}, 1)", "NULLIF({}, 1)", "ROUND({}, 1)"])
+def test_a_level_more_does_not_double_the_work(form):
+    """Thirty levels, each read twice, would take hours."""
+    nested = "age"
+    for _ in range(30):
+        nested = form.format(nested)
+    ask(curator(), f"SELECT {nested}, COUNT(*) AS n FROM people GROUP BY age")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_pieces_in_every_place(text):
     asked = curator()

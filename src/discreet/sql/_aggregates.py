@@ -115,12 +115,11 @@ class Outputs:
             return handler(self, node)
         if name == "ROUND":
             return self._rounded(node)
-        if name in ("COALESCE", "IFNULL", "NVL") and (total := self._total(node)) is not None:
-            return total
         if name in _SCALARS:
             op, least, most = _SCALARS[name]
             arity(name, node.expressions, least, most)
-            return self.make(op, *(self.lower(n) for n in node.expressions))
+            args = [self.lower(n) for n in node.expressions]
+            return self._total(op, args) or self.make(op, *args)
         if has_aggregate(node):
             raise refuse(
                 f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
@@ -143,14 +142,13 @@ class Outputs:
         asked = _question(node, [args[0]], extra if form[-1] == "C" else [])
         return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
 
-    def _total(self, node: exp.Expr) -> OutputExpr | None:
+    def _total(self, op: str, args: Sequence[OutputExpr]) -> OutputExpr | None:
         """COALESCE(key, 'Total'): what stands in the place of a key in rows of totals."""
-        if len(node.expressions) != 2:
+        key, text = args[0], args[-1]
+        if op != "coalesce" or not isinstance(key, KeyValue) or self.kind(key) != self.kind(text):
             return None
-        key, text = (self.lower(n) for n in node.expressions)
-        if not isinstance(key, KeyValue) or self.kind(key) != self.kind(text):
-            return None
-        return Apply("case", (self.make("=", Grouping(key.name), Number(Fraction(1))), text, key))
+        own = self.make("=", Grouping(key.name), Number(Fraction(1)))
+        return Apply("case", (own, text, key))
 
     def _plain(self, node: exp.Expr) -> OutputExpr | None:
         """A key, an alias or a constant; None if the node must be taken apart first."""
