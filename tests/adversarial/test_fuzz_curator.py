@@ -213,7 +213,9 @@ def test_a_hundred_thousand_mutated_questions(seed):
     fuzz_questions(4000, seed)
 
 
-@pytest.mark.parametrize("form", ["COALESCE({}, 1)", "GREATEST({}, 1)", "NULLIF({}, 1)", "ROUND({}, 1)"])
+@pytest.mark.parametrize(
+    "form", ["COALESCE({}, 1)", "GREATEST({}, 1)", "NULLIF({}, 1)", "ROUND({}, 1)"]
+)
 def test_a_level_more_does_not_double_the_work(form):
     """Thirty levels, each read twice, would take hours."""
     nested = "age"
