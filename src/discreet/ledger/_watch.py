@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from discreet._address import address
 from discreet._canonical import canonical
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
+from discreet.ledger._witness import Afar
 
 _PATH: Final = "/v1/marks"
 _KEY: Final = "DISCREET_WITNESS_KEY"
@@ -35,30 +35,8 @@ _DENIED: Final = (401, 403, 404)
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """The mark of one policy at a service.
-
-    Parameters
-    ----------
-    url
-        Address of the service; the key comes from ``DISCREET_WITNESS_KEY``.
-    policy
-        Identity of the policy.
-    wait
-        Seconds to wait for the service and for others.
-    """
-
-    url: str
-    policy: str
-    wait: float = 30.0
-
-    durable = False
-    name = "the witness"
-
-    @property
-    def afar(self) -> str:
-        """Address of the service."""
-        return address(self.url)
+class Service(Afar):
+    """The mark of one policy at a service; the key comes from ``DISCREET_WITNESS_KEY``."""
 
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""

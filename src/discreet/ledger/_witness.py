@@ -30,17 +30,17 @@ _TABLE = "CREATE TABLE IF NOT EXISTS discreet_marks (policy text PRIMARY KEY, ma
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
-    """The mark of one policy on a server.
+class Afar:
+    """The mark of one policy at another place.
 
     Parameters
     ----------
     url
-        Connection URL; never shown.
+        Where it is; never shown, because it may hold a password.
     policy
         Identity of the policy.
     wait
-        Seconds to wait for the server and for others.
+        Seconds to wait for the place and for others.
     """
 
     url: str
@@ -52,8 +52,13 @@ class Witness:
 
     @property
     def afar(self) -> str:
-        """Address of the server."""
+        """Address of the place."""
         return address(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness(Afar):
+    """The mark of one policy on a PostgreSQL server; ``url`` is its connection URL."""
 
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""
