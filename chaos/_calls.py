@@ -20,7 +20,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos._common import Row, entry, filled, forget_connections, images, place, policy, put_back
+from chaos._common import (
+    Row,
+    entry,
+    filled,
+    forget_connections,
+    fork,
+    images,
+    place,
+    policy,
+    put_back,
+)
 from discreet import errors, ledger
 
 OFF, KILL_BEFORE, KILL_AFTER, FAIL, RECORD = range(5)
@@ -81,7 +91,7 @@ def _question(path: Path, say: Callable[[bytes], Any]) -> None:
 def _trial(path: Path, mode: int, nth: int, error: int) -> bytes:
     """Ask in a child behind the library; give what it could say, and the number of calls."""
     read, write = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         os.close(read)
         where = str(path.parent).encode()
@@ -192,7 +202,7 @@ def cuts(count: int, seed: int = 1, *, blind: bool = False) -> list[Row]:
 def _recorded(path: Path, log: Path) -> list[tuple[str, str, int, bytes]]:
     """Every write, sync, truncation, creation and unlinking of one question, in order."""
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    child = os.fork()
+    child = fork()
     if child == 0:
         _arm(RECORD, log=out, folder=str(path.parent).encode())
         _question(path, lambda said: _mark(out, said))

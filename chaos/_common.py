@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -110,3 +111,11 @@ def put_back(folder: Path, files: dict[str, bytes]) -> None:
 
 
 REFUSALS = (errors.LedgerError,)
+
+
+def fork() -> int:
+    """Start a child that never closes what its parent holds: native handles do not survive it."""
+    pid = os.fork()
+    if pid == 0:
+        gc.freeze()
+    return pid

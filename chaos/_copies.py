@@ -15,6 +15,7 @@ from chaos._common import (
     entry,
     filled,
     forget_connections,
+    fork,
     images,
     place,
     policy,
@@ -53,7 +54,7 @@ def _journal(stride: int) -> Row:
         filled(path, SETTLED)
         held = _judged(path)
         forget_connections()
-        child = os.fork()
+        child = fork()
         if child == 0:  # dies in the middle of a transaction that has reached the file
             connection = sqlite3.connect(path, isolation_level=None)
             connection.execute("PRAGMA cache_size = 1")
@@ -163,10 +164,10 @@ def copies(count: int, trials: int, *, strangers: bool = False) -> Row:
             for i in range(1, count):
                 for ending in ("", ".anchor"):
                     shutil.copy(f"{path}{ending}", folder / f"{i}.ledger{ending}")
-            fork = multiprocessing.get_context("fork")
-            done, start = fork.Queue(), fork.Barrier(count)
+            forks = multiprocessing.get_context("fork")
+            done, start = forks.Queue(), forks.Barrier(count)
             work = [
-                fork.Process(
+                forks.Process(
                     target=_spend, args=(folder / f"{i}.ledger", i, start, done, strangers)
                 )
                 for i in range(count)

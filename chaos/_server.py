@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from chaos._common import Row, entry, place, policy
+from chaos._common import Row, entry, fork, place, policy
 from discreet import errors, ledger
 
 LEVELS = ("read committed", "repeatable read", "serializable")
@@ -185,7 +185,7 @@ def _working(url: str, name: str, diary: Path) -> Iterator[list[tuple[int, int]]
 
 def _client(url: str, name: str, diary: Path, who: int, life: int) -> tuple[int, int]:
     """Ask one question after another, each until it is answered; promise what was promised."""
-    pid = os.fork()
+    pid = fork()
     if pid:
         return pid, life
     try:
