@@ -125,3 +125,69 @@ def test_quantiles_and_counts_share_a_batch_by_rho():
     assert type(found[0][0]).__name__ == "DiscreteGaussian"
     assert p.Zcdp(cost.rho).delta(1) <= Fraction(1, 10**6)
     assert (cost.epsilon, cost.delta) == (1, Fraction(1, 10**6))
+
+
+# -- margins ---------------------------------------------------------------------------
+
+
+MARGINS = [
+    ("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", {"n": 12}),
+    ("SELECT COUNT(*) AS n, SUM(age) AS s FROM people WHERE age > 50", {"n": 30, "s": 2000}),
+]
+
+
+def met(answers, margins):
+    """Whether every interval of every answer is as narrow as was asked."""
+    return all(
+        high - low <= 2 * most * (1 + 1e-9)
+        for answer, (_, wanted) in zip(answers, margins, strict=True)
+        for row in answer.interval()
+        for name, most in wanted.items()
+        for low, high in [row[name]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("accounting", "budget", "delta"),
+    [
+        ("pure", {"epsilon": "100"}, None),
+        ("approx", {"epsilon": "100", "delta": "1e-3"}, None),
+        ("approx", {"epsilon": "100", "delta": "1e-3"}, "1e-6"),
+        ("zcdp", {"rho": "100", "delta": "1e-3"}, None),
+    ],
+)
+def test_margins_of_a_batch_are_met_at_no_more_than_one_by_one(accounting, budget, delta):
+    asked = curator(accounting, **budget)
+    with asked.batch(delta=delta) as batch:
+        pending = [batch.sql(text, within=margins) for text, margins in MARGINS]
+    assert met([x.answer for x in pending], MARGINS)
+    alone = [asked.preview(text, within=margins).plan.cost for text, margins in MARGINS]
+    currency = "rho" if accounting == "zcdp" else "epsilon"
+    assert 0 < getattr(batch.cost, currency) <= sum(getattr(cost, currency) for cost in alone)
+
+
+def test_margins_of_disjoint_questions_cost_the_dearest():
+    texts = [f"SELECT COUNT(*) AS n FROM people WHERE sex = '{sex}'" for sex in "FM"]
+    with curator("pure", epsilon="100").batch() as batch:
+        batch.sql(texts[0], within={"n": 10})
+        batch.sql(texts[1], within={"n": 20})
+    dearest = curator("pure", epsilon="100").preview(texts[0], within={"n": 10}).plan.cost
+    assert batch.cost.epsilon == dearest.epsilon
+
+
+def test_margins_and_a_price_exclude_each_other():
+    asked = curator()
+    with pytest.raises(dc.errors.ParameterError, match="state epsilon= for the batch"):
+        asked.batch(epsilon=1).sql(COUNT, within={"n": 10})
+    with pytest.raises(dc.errors.ParameterError, match="state epsilon= for the batch"):
+        asked.batch().sql(COUNT)
+    with pytest.raises(dc.errors.ParameterError, match="maps output columns"):
+        asked.batch().sql(COUNT, within=10)
+
+
+def test_margins_with_open_keys_spend_delta_once():
+    text = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
+    with curator().batch(delta="1e-6") as batch:
+        batch.sql(text, within={"n": 20})
+        batch.sql(COUNT, within={"n": 5})
+    assert batch.cost.delta <= Fraction("1e-6")

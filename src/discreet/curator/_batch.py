@@ -29,34 +29,47 @@ shares are, what is charged is composed from the losses of the parts.
 Without δ the shares add up to ε. With δ the common factor is the largest at which all losses
 together stay within (ε, δ), for Laplace noise and for Gaussian noise; the smaller sum of variances
 is taken (with a budget in ρ alone, the smaller ρ).
+
+Margins first
+-------------
+Without ε each question states ``within``: its laws are the least that meet its margins, and the
+price of all is what their losses compose to, by Laplace or by Gaussian noise, whichever is lower
+in the budget's currency. With δ the ε is the least, rounded up to four digits, at which the
+composed losses fit (ε, δ).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from discreet import _exact
 from discreet._exact import Number, turning
 from discreet.answer import Answer
+from discreet.curator._offer import read_margins
 from discreet.curator._room import pays_rho
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Ask,
     Cost,
     Lowered,
+    Noise,
     Plan,
     Query,
     apart,
     charge,
     fits,
     price,
+    rounded_up,
     with_null_groups,
 )
 from discreet.privacy import Neighbours, PrivacyLoss, Zcdp, compose, gaussian_sigma, parallel
+
+Margins = Mapping[str, Number]
+"""Largest half-widths of intervals, by output column."""
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -99,6 +112,7 @@ class _Question:
     lowered: Lowered
     weight: Fraction
     pending: Pending
+    margins: Ask | None = None
 
 
 class Batch:
@@ -108,33 +122,75 @@ class Batch:
     """
 
     def __init__(
-        self, curator: Curator, epsilon: Number, delta: Number | None, *, nulls: bool = False
+        self,
+        curator: Curator,
+        epsilon: Number | None,
+        delta: Number | None,
+        *,
+        nulls: bool = False,
     ) -> None:
         self._curator = curator
-        self._epsilon = _exact.epsilon(epsilon)
+        self._offer = None if epsilon is None else _exact.epsilon(epsilon)
         self._delta = None if delta is None else _exact.delta(delta)
         self._nulls = nulls
         self._questions: list[_Question] = []
         self._closed = False
         self.cost: Cost | None = None
 
-    def sql(self, query: str, *, weight: Number = 1) -> Pending:
-        """Add a SQL query; `weight` says how exact it is beside the others."""
-        return self.ask(query, weight=weight)
+    def sql(self, query: str, **how: Any) -> Pending:
+        """Add a SQL query; the parameters are those of :meth:`ask`."""
+        return self.ask(query, **how)
 
-    def ask(self, question: str | Table, *, weight: Number = 1) -> Pending:
-        """Add a question: SQL text, or a table of the fluent API."""
+    def ask(
+        self,
+        question: str | Table,
+        *,
+        weight: Number = 1,
+        within: Margins | None = None,
+        confidence: Number = 0.95,
+    ) -> Pending:
+        """Add a question: SQL text, or a table of the fluent API.
+
+        Parameters
+        ----------
+        question
+            What to ask.
+        weight
+            How exact it is beside the others, where the batch has an ε.
+        within, confidence
+            Where it has none: the largest half-width of an interval, by output column. The
+            batch then costs the least that meets all margins.
+        """
         if self._closed:
             raise ParameterError("this batch has run; start another one")
         query = self._curator._question(question).query  # noqa: SLF001 - its own batch
-        return self.add(query, weight=weight)
+        return self.add(query, weight=weight, within=within, confidence=confidence)
 
-    def add(self, query: Query, *, weight: Number = 1) -> Pending:
+    def add(
+        self,
+        query: Query,
+        *,
+        weight: Number = 1,
+        within: Margins | None = None,
+        confidence: Number = 0.95,
+    ) -> Pending:
         """Add a question that has been read."""
         asked = with_null_groups(query) if self._nulls else query
         lowered = self._curator._lowered(asked)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
-        self._questions.append(_Question(lowered, part, Pending()))
+        margins = None if within is None else read_margins(within)
+        if (self._offer is None) != (margins is not None):
+            raise ParameterError(
+                "a batch has a price for all its questions, or margins for each of them: "
+                "state epsilon= for the batch, or within= with every question",
+                hint=Hint("epsilon", "1") if margins is None else "leave out within=",
+            )
+        ask = (
+            None
+            if margins is None
+            else Ask(within=margins, confidence=_exact.confidence(confidence))
+        )
+        self._questions.append(_Question(lowered, part, Pending(), ask))
         return self._questions[-1].pending
 
     def __enter__(self) -> Self:
@@ -173,19 +229,56 @@ class Batch:
         """Price all questions, and what they cost together."""
         questions = tuple(self._questions)
         groups = apart([q.lowered.query for q in questions])
+        if self._offer is None:
+            return self._meeting(questions, groups)
         plans = self._priced(questions, groups)
         claim = (self._epsilon, self._delta or Fraction(0))
         return plans, charge(together(plans, groups), claim)
 
+    @property
+    def _epsilon(self) -> Fraction:
+        assert self._offer is not None
+        return self._offer
+
+    def _key_delta(self, questions: tuple[_Question, ...]) -> Fraction | None:
+        """Half of δ for key selections, if there are any; the rest is for composition."""
+        keys = sum(q.lowered.selector is not None for q in questions)
+        return self._delta / (2 * keys) if keys and self._delta else None
+
+    def _meeting(
+        self, questions: tuple[_Question, ...], groups: _Groups
+    ) -> tuple[list[Plan], Cost]:
+        """Price margins: the cheaper of Laplace and Gaussian noise for all questions."""
+        each, rho = self._key_delta(questions), pays_rho(self._curator._balances)  # noqa: SLF001 - its own batch
+        kinds: tuple[Noise, ...] = ("laplace",)
+        smooth = all(part.gaussian for q in questions for part in q.lowered.parts)
+        if smooth and (rho or self._delta is not None):
+            kinds = ("laplace", "gaussian")
+        found = []
+        for kind in kinds:
+            plans = [_meeting(question, kind, each) for question in questions]
+            found.append((plans, self._composed(together(plans, groups))))
+        return min(found, key=lambda pair: pair[1].rho if rho else pair[1].epsilon)
+
+    def _composed(self, losses: list[PrivacyLoss]) -> Cost:
+        """What losses cost: their sum, or the least ε at which they fit δ."""
+        delta = self._delta or Fraction(1, 10**6)  # as for a question in ρ
+        bounded = all(isinstance(loss.top, Fraction) for loss in losses)
+        if not losses or (self._delta is None and bounded):
+            return charge(losses)
+        failures = sum((loss.mass_at_infinity for loss in losses if loss.top == 0), Fraction(0))
+        rest = [loss for loss in losses if loss.top != 0]
+        epsilon = Fraction(compose(rest).epsilon(delta - failures)) if rest else Fraction(0)
+        claim = rounded_up(epsilon) if epsilon else epsilon
+        return charge(losses, (claim, delta))
+
     def _priced(self, questions: tuple[_Question, ...], groups: _Groups) -> list[Plan]:
         if self._delta is None:
             return _plans(questions, _shares(questions, groups, rho=False), self._epsilon, None)
-        keys = sum(q.lowered.selector is not None for q in questions)
-        # half of δ for key selections, if there are any; the rest for composition
-        each = self._delta / (2 * keys) if keys else None
+        each = self._key_delta(questions)
         laplace = self._laplace(questions, groups, each)
         try:
-            gaussian = self._gaussian(questions, groups, each, self._delta / (2 if keys else 1))
+            gaussian = self._gaussian(questions, groups, each, self._delta / (2 if each else 1))
         except ParameterError:
             return laplace  # a question that is priced by ε alone
         if not self._fits(gaussian, groups):
@@ -280,6 +373,13 @@ def _plans(
         ask = Ask(rho=amount, delta=delta) if gaussian else Ask(epsilon=amount, delta=delta)
         plans.append(price(question.lowered, ask, noise="laplace"))
     return plans
+
+
+def _meeting(question: _Question, kind: Noise, key_delta: Fraction | None) -> Plan:
+    """Price one question by its margins, with noise of one kind."""
+    assert question.margins is not None
+    delta = key_delta if question.lowered.selector is not None else None
+    return price(question.lowered, replace(question.margins, delta=delta), noise=kind)
 
 
 def _rho(plans: Sequence[Plan], groups: _Groups) -> Fraction:

@@ -87,15 +87,18 @@ class Counter:
 
     def batch(
         self,
-        questions: Sequence[tuple[str, Number]],
+        questions: Sequence[Mapping[str, Any]],
         analyst: str,
-        epsilon: Number,
+        epsilon: Number | None,
         delta: Number | None,
+        *,
+        nulls: bool = False,
     ) -> Bill:
-        """Price several questions, each with its weight, as one batch."""
-        batch = Batch(self._for(analyst), epsilon, delta)
-        for query, weight in questions:
-            batch.sql(query, weight=weight)
+        """Price several questions, each with its weight or its margins, as one batch."""
+        batch = Batch(self._for(analyst), epsilon, delta, nulls=nulls)
+        for question in questions:
+            how = dict(question)
+            batch.sql(how.pop("sql"), **how)
         plans, cost = batch.priced()
         return Bill(tuple(plans), cost)
 

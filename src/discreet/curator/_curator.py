@@ -224,7 +224,9 @@ class Curator(Fits):
         offer = read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
         return self._ask(parsed.query, offer, limits, key=key, fresh=fresh)
 
-    def batch(self, epsilon: Number, delta: Number | None = None, *, nulls: bool = False) -> Batch:
+    def batch(
+        self, epsilon: Number | None = None, delta: Number | None = None, *, nulls: bool = False
+    ) -> Batch:
         """Collect several questions, compose them tightly, pay once.
 
         The block fixes all questions before anything runs; read the answers
@@ -233,7 +235,7 @@ class Curator(Fits):
         Parameters
         ----------
         epsilon, delta
-            What all questions may cost together.
+            What all questions may cost together. Without ε every question states ``within``.
         nulls
             Show rows without a key as a group of their own, whose key is NULL, at no further
             price. Margins add up then, and :meth:`Batch.consistent` makes use of it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from discreet import _exact
@@ -31,13 +32,7 @@ def read_offer(
         silent = epsilon is None and rho is None and within is None
         epsilon = parsed.epsilon if silent else epsilon
         delta = parsed.delta if delta is None else delta
-    margins = None
-    if within is not None:
-        if not isinstance(within, Mapping):
-            raise ParameterError(
-                "within= maps output columns to margins", hint=Hint("within", {"n": 25})
-            )
-        margins = {str(k): _exact.decimal(v, f"the margin of {k}") for k, v in within.items()}
+    margins = None if within is None else read_margins(within)
     return Ask(
         epsilon=None if epsilon is None else _exact.epsilon(epsilon),
         delta=None if delta is None else _exact.delta(delta),
@@ -45,3 +40,12 @@ def read_offer(
         within=margins,
         confidence=_exact.confidence(confidence),
     )
+
+
+def read_margins(within: Mapping[str, Number]) -> dict[str, Fraction]:
+    """Read margins by output column."""
+    if not isinstance(within, Mapping):
+        raise ParameterError(
+            "within= maps output columns to margins", hint=Hint("within", {"n": 25})
+        )
+    return {str(k): _exact.decimal(v, f"the margin of {k}") for k, v in within.items()}

@@ -52,7 +52,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._picks import check_label, plain
-from discreet.plan._price import Ask, Plan, price
+from discreet.plan._price import Ask, Noise, Plan, price, rounded_up
 from discreet.plan._query import (
     Apply,
     Grouping,
@@ -165,6 +165,7 @@ __all__ = [
     "Measure",
     "MeasureKind",
     "Merged",
+    "Noise",
     "Null",
     "Number",
     "Numbers",
@@ -238,6 +239,7 @@ __all__ = [
     "price",
     "private_tables",
     "rational",
+    "rounded_up",
     "run",
     "sensitivity",
     "shares_noise",

@@ -139,7 +139,7 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     `noise` insists on a kind instead of letting the smaller error decide.
     """
     if ask.within is not None:
-        return _within(lowered, ask)
+        return _within(lowered, ask, noise)
     if ask.rho is not None:
         return _gaussian_rho(lowered, ask.rho, ask.delta)
     assert ask.epsilon is not None
@@ -235,19 +235,19 @@ def _gaussian(lowered: Lowered, epsilon: Fraction, delta: Fraction) -> Plan:
 # -- accuracy first -----------------------------------------------------------
 
 
-def _within(lowered: Lowered, ask: Ask) -> Plan:
+def _within(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
     """Least price whose noise meets every margin at the stated confidence."""
     laplace = _meeting(lowered, ask, lambda x: LaplaceRule(x, ask.delta))
     why = f"least ε that meets the margins at {ask.confidence:.0%}"
     best = _plan(lowered, "laplace", laplace, f"Laplace noise: {why}")
-    if not all(x.gaussian for x in lowered.parts) or not best.losses:
+    if noise == "laplace" or not all(x.gaussian for x in lowered.parts) or not best.losses:
         return best
-    if ask.currency == "epsilon" and ask.delta is None:
+    if noise is None and ask.currency == "epsilon" and ask.delta is None:
         return best
     rules = _meeting(lowered, ask, lambda x: GaussianRule(1 / (2 * x), delta=ask.delta))
     why = why.replace("ε", "ρ") if ask.currency == "rho" else why
     other = _claimed(_plan(lowered, "gaussian", rules, f"Gaussian noise: {why}"), ask.delta)
-    if getattr(other.cost, ask.currency) < getattr(best.cost, ask.currency):
+    if noise == "gaussian" or getattr(other.cost, ask.currency) < getattr(best.cost, ask.currency):
         return other
     return replace(best, why=f"Laplace noise: {why}")
 
@@ -313,15 +313,15 @@ def _least(
     while not meets(high):
         low, high = high, high * 16
     while high / low > _FINE:
-        middle = _round_up(Fraction(math.sqrt(low * high)))
+        middle = rounded_up(Fraction(math.sqrt(low * high)))
         if not low < middle < high:
             break
         low, high = (low, middle) if meets(middle) else (middle, high)
-    share = _round_up(high)
-    return share if meets(share) else _round_up(share * Fraction(1001, 1000))
+    share = rounded_up(high)
+    return share if meets(share) else rounded_up(share * Fraction(1001, 1000))
 
 
-def _round_up(x: Fraction) -> Fraction:
+def rounded_up(x: Fraction) -> Fraction:
     """Round up to four significant decimal digits."""
     exponent = math.floor(math.log10(float(x))) - 3
     unit = Fraction(10) ** exponent

@@ -176,9 +176,11 @@ class Remote:
         """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
         return self.sql(_text(question), **how)
 
-    def batch(self, epsilon: Number, delta: Number | None = None) -> RemoteBatch:
+    def batch(
+        self, epsilon: Number | None = None, delta: Number | None = None, *, nulls: bool = False
+    ) -> RemoteBatch:
         """Collect several questions, compose them tightly, pay once."""
-        return RemoteBatch(self, epsilon, delta)
+        return RemoteBatch(self, epsilon, delta, nulls)
 
     def error_of(
         self, answer: Any, truth_query: str, *, epsilon: Number, **how: Any
@@ -316,18 +318,28 @@ class RemoteBatch:
     """Collects questions inside a ``with`` block and sends them when it closes."""
 
     remote: Remote
-    epsilon: Number
+    epsilon: Number | None
     delta: Number | None = None
-    _questions: list[tuple[str, str, Pending]] = field(default_factory=list)
+    nulls: bool = False
+    _questions: list[tuple[dict[str, Any], Pending]] = field(default_factory=list)
 
-    def sql(self, query: str, *, weight: Number = 1) -> Pending:
-        """Add a SQL query; `weight` says how exact it is beside the others."""
-        return self.ask(query, weight=weight)
+    def sql(self, query: str, **how: Any) -> Pending:
+        """Add a SQL query; the parameters are those of :meth:`ask`."""
+        return self.ask(query, **how)
 
-    def ask(self, question: str | frame.Table, *, weight: Number = 1) -> Pending:
-        """Add a question: SQL text, or a table of the fluent API."""
-        self._questions.append((_text(question), str(weight), Pending()))
-        return self._questions[-1][2]
+    def ask(
+        self,
+        question: str | frame.Table,
+        *,
+        weight: Number = 1,
+        within: Mapping[str, Number] | None = None,
+    ) -> Pending:
+        """Add a question: how exact it is beside the others, or the margins that it must meet."""
+        part: dict[str, Any] = {"sql": _text(question), "weight": str(weight)}
+        if within is not None:
+            part["within"] = {name: str(margin) for name, margin in within.items()}
+        self._questions.append((part, Pending()))
+        return self._questions[-1][1]
 
     def __enter__(self) -> Self:
         return self
@@ -340,14 +352,16 @@ class RemoteBatch:
     ) -> None:
         if kind is not None:
             return
-        body: dict[str, Any] = {"epsilon": str(self.epsilon)}
-        body["questions"] = [{"sql": sql, "weight": weight} for sql, weight, _ in self._questions]
-        if self.delta is not None:
-            body["delta"] = str(self.delta)
+        body: dict[str, Any] = {"questions": [part for part, _ in self._questions]}
+        for name in ("epsilon", "delta"):
+            if getattr(self, name) is not None:
+                body[name] = str(getattr(self, name))
+        if self.nulls:
+            body["nulls"] = True
         result = self.remote._ordered("/v1/batches", body, None)  # noqa: SLF001 - its own batch
-        queries = [sql for sql, _, _ in self._questions]
+        queries = [part["sql"] for part, _ in self._questions]
         answers = self.remote._answers(result, queries)  # noqa: SLF001 - as above
-        for (_, _, pending), answer in zip(self._questions, answers, strict=True):
+        for (_, pending), answer in zip(self._questions, answers, strict=True):
             pending.fill(answer)
 
 

@@ -182,8 +182,10 @@ class Orders:
 def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:
     """Price a question or a batch for somebody."""
     if "questions" in body:
-        pairs = [(q["sql"], q.get("weight", "1")) for q in body["questions"]]
-        return counter.batch(pairs, analyst, body["epsilon"], body.get("delta"))
+        margins = {k: v for k, v in body.items() if k == "confidence"}
+        questions = [{**q, **(margins if "within" in q else {})} for q in body["questions"]]
+        price = (body.get("epsilon"), body.get("delta"))
+        return counter.batch(questions, analyst, *price, nulls=body.get("nulls", False))
     offer = {k: v for k, v in body.items() if k in OFFER}
     return counter.bill(body["sql"], analyst, **offer)
 

@@ -81,15 +81,16 @@ _SQL: Final = Field(
     required=True,
 )
 _EPSILON: Final = Field(NUMBER, _number)
-PART: Final = {"sql": _SQL, "weight": Field(NUMBER, _number)}
+_WITHIN: Final = Field(
+    {"type": "object", "additionalProperties": NUMBER, "minProperties": 1}, _margins
+)
+PART: Final = {"sql": _SQL, "weight": Field(NUMBER, _number), "within": _WITHIN}
 PREVIEW: Final = {
     "sql": _SQL,
     "epsilon": _EPSILON,
     "delta": Field(NUMBER, _number),
     "rho": Field(NUMBER, _number),
-    "within": Field(
-        {"type": "object", "additionalProperties": NUMBER, "minProperties": 1}, _margins
-    ),
+    "within": _WITHIN,
     "confidence": Field(NUMBER, _number),
 }
 ANSWER: Final = {**PREVIEW, "fresh": Field({"type": "boolean"}, _flag)}
@@ -104,9 +105,10 @@ BATCH: Final = {
         _questions,
         required=True,
     ),
-    "epsilon": Field(NUMBER, _number, required=True),
+    "epsilon": _EPSILON,
     "delta": Field(NUMBER, _number),
     "confidence": Field(NUMBER, _number),
+    "nulls": Field({"type": "boolean"}, _flag),
 }
 _REASON: Final = Field({"type": "string", "minLength": 1, "maxLength": 2000}, _text(2000), True)
 DECISION: Final = {
