@@ -486,3 +486,38 @@ def test_a_bar_draws_what_is_being_done(capsys, monkeypatch):
     bar.step("tables")
     bar.close()
     assert "tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize(
+    "workload",
+    [W.prefix(64), W.identity(20), W.marginals([3, 4, 2], 2)],
+    ids=lambda w: w.describe(),
+)
+def test_a_delta_never_makes_the_error_greater(workload, rows):
+    """At ε = 1 Laplace noise is the smaller; many rows in one table favour neither a priori."""
+    pure = release.plan(workload, epsilon=1, rows=rows)
+    both = release.plan(workload, epsilon=1, delta="1e-6", rows=rows)
+    gaussian = release.plan(workload, epsilon=1, delta="1e-6", rows=rows, noise="gaussian")
+    assert both.rmse == min(pure.rmse, gaussian.rmse)
+    assert both.loss.delta(1) <= 1e-6
+    assert release.plan(workload, epsilon=1, delta="1e-6", noise="laplace").price.pure
+
+
+def test_gaussian_noise_is_taken_where_it_is_the_smaller():
+    """A record is in 190 overlapping tables: its L2 norm is far below its L1 norm."""
+    workload = W.marginals([2] * 20, 2)
+    found = release.plan(workload, epsilon=1, delta="1e-6")
+    assert not found.price.pure
+    assert found.rmse < release.plan(workload, epsilon=1).rmse
+    many = release.plan(W.marginals([2] * 60, 2), epsilon=1, delta="1e-6")
+    assert many.candidates.keys() == {"marginals"}  # too many for Laplace noise: not tried
+
+
+@pytest.mark.parametrize(
+    ("price", "noise"),
+    [({"epsilon": 1}, "gaussian"), ({"rho": 1}, "laplace"), ({"epsilon": 1}, "uniform")],
+)
+def test_noise_that_the_price_does_not_buy_is_refused(price, noise):
+    with pytest.raises(ParameterError):
+        release.plan(W.prefix(4), noise=noise, **price)

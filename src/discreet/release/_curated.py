@@ -332,7 +332,9 @@ class Publishing(Part):
     def price(self, rule: Rule) -> Priced:
         """Plan the mechanism at the price that the rule stands for."""
         if rule.epsilon is not None:
-            made = self._plan(epsilon=rule.epsilon, delta=rule.delta)
+            # where the budget counts ρ, Gaussian noise costs much less of it
+            own = "gaussian" if rule.delta is not None and not rule.flip else None
+            made = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
         else:
             unit: Any = rule.law(Sensitivity(1, 1, 1))
             made = self._plan(rho=1 / (2 * unit.sigma2))

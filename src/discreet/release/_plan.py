@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
@@ -35,6 +36,8 @@ from discreet.release._synthetic import SyntheticRecords
 from discreet.release._topdown import TopDown
 from discreet.release._urn import OriginDestination
 from discreet.release._workload import Marginals, Products, Workload
+
+Noise = Literal["laplace", "gaussian"]
 
 METHODS: dict[str, Callable[..., Mechanism]] = {
     "identity": IdentityStrategy,
@@ -177,6 +180,7 @@ def plan(
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
     rows: int = 1,
+    noise: Noise | None = None,
     **options: Any,
 ) -> Plan:
     """Say how a workload would be published, and how well, without any data.
@@ -189,11 +193,14 @@ def plan(
         The price: ε (Laplace noise), ε and δ, or ρ (Gaussian noise).
     method
         A method's name, or "auto": the least expected error among those that do not
-        depend on the data.
+        depend on the data; with ε and δ by Gaussian or Laplace noise (which needs no δ),
+        so that a δ never makes the error greater.
     neighbours
         "add-remove" or "change-one".
     rows
         Most records that one unit has: all of them are protected together.
+    noise
+        "laplace" or "gaussian" insists on a kind, where ε and δ allow both.
     options
         Passed to the method.
 
@@ -216,10 +223,41 @@ def plan(
         raise ParameterError(
             "rows is how many records one unit has, at least 1", hint=Hint("rows", 1)
         )
-    price = Price.read(epsilon, delta, rho)
-    job = Job(workload, price.each(rows), relation)
+    prices = _prices(Price.read(epsilon, delta, rho), noise, auto=method == "auto")
     with progress(f"planning {workload.describe()}"):
-        return _planned(job, price, method, rows, options)
+        jobs = [(Job(workload, price.each(rows), relation), price) for price in prices]
+        plans = [_planned(*jobs[0], method, rows, options)]
+        for job, price in jobs[1:]:
+            # what Laplace noise is not offered for is published without it
+            with suppress(ParameterError):
+                plans.append(_planned(job, price, method, rows, options))
+        return _least(plans)
+
+
+def _prices(price: Price, noise: Noise | None, *, auto: bool) -> list[Price]:
+    """List the prices to plan at: whatever is ε-DP is (ε, δ)-DP, with Laplace noise."""
+    if noise not in (None, "laplace", "gaussian"):
+        raise ParameterError("noise is 'laplace' or 'gaussian'", hint=Hint("noise", "gaussian"))
+    if noise is not None and noise == ("gaussian" if price.pure else "laplace"):
+        if price.pure or price.epsilon is None:
+            raise ParameterError(
+                f"{price} buys {'Laplace' if price.pure else 'Gaussian'} noise",
+                hint=Hint("delta", "1e-6") if price.pure else Hint("epsilon", "1"),
+            )
+        return [Price(price.epsilon, None, None)]
+    if price.delta is None or noise is not None or not auto:
+        return [price]
+    return [price, Price(price.epsilon, None, None)]
+
+
+def _least(plans: list[Plan]) -> Plan:
+    """Take the plan of the least expected error; it says what the others would have had."""
+    best = min(plans, key=lambda made: math.inf if made.rmse is None else made.rmse)
+    errors: dict[str, float] = {}
+    for made in plans:
+        for name, error in made.candidates.items():
+            errors[name] = min(error, errors.get(name, math.inf))
+    return replace(best, candidates=errors)
 
 
 def _planned(job: Job, price: Price, method: str, rows: int, options: dict[str, Any]) -> Plan:
@@ -288,6 +326,7 @@ def publish(
     method: str = "auto",
     neighbours: Neighbours | str = "add-remove",
     rows: int = 1,
+    noise: Noise | None = None,
     nonnegative: bool = False,
     **options: Any,
 ) -> Publication:
@@ -297,7 +336,7 @@ def publish(
     ----------
     x
         Private counts in the domain's shape, or :class:`Records`.
-    workload, epsilon, delta, rho, method, neighbours, rows, options
+    workload, epsilon, delta, rho, method, neighbours, rows, noise, options
         See :func:`plan`.
     nonnegative
         See :meth:`Plan.publish`.
@@ -317,6 +356,7 @@ def publish(
         method=method,
         neighbours=neighbours,
         rows=rows,
+        noise=noise,
         **options,
     )
     return made.publish(x, nonnegative=nonnegative)
