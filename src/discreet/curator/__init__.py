@@ -6,9 +6,10 @@ from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
 from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
 from discreet.curator._coverage import Coverage
-from discreet.curator._curator import Curator, asker, execute, travel
+from discreet.curator._curator import Curator
 from discreet.curator._describe import HEADER, Description, rows_of, whom
 from discreet.curator._external import record_external
+from discreet.curator._guests import asker, execute, travel
 from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote

@@ -15,7 +15,7 @@ from discreet._exact import Number, show
 from discreet._recent import Recent
 from discreet._text import plain_str
 from discreet.answer import Answer, Record
-from discreet.curator import _auto, _room, _stored, _united
+from discreet.curator import _auto, _partition, _room, _stored, _united
 from discreet.curator._batch import Batch
 from discreet.curator._budget import Budget, describe_balance
 from discreet.curator._coverage import Coverage, coverage_query
@@ -24,22 +24,19 @@ from discreet.curator._external import external_job
 from discreet.curator._fits import Fits
 from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
-from discreet.curator._proof import check_statement, check_statements
+from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import fresh_salt, measured
-from discreet.curator._road import Job, Outcome, Road
+from discreet.curator._release import measured
+from discreet.curator._road import Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, floor
 from discreet.plan import (
-    Aggregate,
     Ask,
     Cost,
-    Groups,
     Lowered,
     Plan,
     Query,
     Scan,
-    Sensitivity,
     lower,
 )
 
@@ -241,6 +238,33 @@ class Curator(Fits):
             price. Margins add up then, and :meth:`Batch.consistent` makes use of it.
         """
         return Batch(self, epsilon, delta, nulls=nulls)
+
+    def partition(
+        self,
+        column: str,
+        *,
+        table: str | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        name: str = "",
+    ) -> _partition.Partition:
+        """Pay once for questions about every part of a table: parts cost the dearest, not the sum.
+
+        ``parts = curator.partition("sex", epsilon=1)``; then ``parts["F"].sql(…, epsilon="0.4")``
+        draws on the ε that every part has. Only where each row is a unit, under add-remove.
+
+        Parameters
+        ----------
+        column, table
+            The column whose public values divide the table (named where there are several).
+        epsilon, rho
+            What each part has, and what the partition costs. Opened again at the same price it is
+            the same partition, with what was asked before, and free.
+        name
+            Tells another partition of the same column and price apart.
+        """
+        price = _partition.offer(epsilon, rho)
+        return _partition.Partition(self, column, table, price, plain_str(name, "name"))
 
     def linear(
         self,
@@ -587,25 +611,3 @@ class Curator(Fits):
     def _share(self) -> Balance:
         """What this analyst draws on; without a name, what the shares leave over."""
         return self.ledger.balance(self.analyst or "")
-
-
-def travel(
-    curator: Curator, job: Job, aggregate: Aggregate, moves: Sensitivity, *, fresh: bool = False
-) -> Outcome:
-    """Send a job of another package down a curator's road, once its statement is proved.
-
-    Its price rests on one unit moving the aggregate's first measure by no more than `moves`.
-    """
-    proof = curator._engine.proof(aggregate)  # noqa: SLF001 - the class's own module
-    check_statement(proof, aggregate, 0, moves, kind=job.plan.split(" ")[0])
-    return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - the class's own module
-
-
-def asker(curator: Curator) -> list[str | None]:
-    """Under which policy, about which data and by whom a curator is asked."""
-    return [*curator._names, curator._source, curator.analyst]  # noqa: SLF001 - the class's own module
-
-
-def execute(curator: Curator, aggregate: Aggregate) -> Groups:
-    """Exact integers for a job that has been paid for."""
-    return curator._engine.execute(aggregate, fresh_salt())  # noqa: SLF001 - the class's own module
