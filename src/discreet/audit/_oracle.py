@@ -490,7 +490,7 @@ def bounds(q: Question) -> tuple[int | None, int | None, int | None]:
     own = limits_of(w.main)
     product = own.get("max_groups_per_unit", 0) * own.get("max_rows_per_group", 0)
     rows, groups, each = own.get("max_rows_per_unit"), None, own.get("max_rows_per_group")
-    if q.join and w.other is not None:
+    if q.join and w.other is not None and most(w.other) > 1:  # one partner multiplies nothing
         rows, each = prod(most(t) for t in (w.main, w.other)), None
     elif q.keys:
         groups = own.get("max_groups_per_unit")
