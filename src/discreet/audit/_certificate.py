@@ -58,7 +58,21 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """What an audit of a policy found; made by :func:`certify`."""
+    """What an audit of a policy found; made by :func:`certify`.
+
+    Attributes
+    ----------
+    policy
+        Name of the policy, or the beginning of its identity.
+    rows
+        What was tried on each column, table and join.
+    violations
+        The counterexamples.
+    pairs
+        Pairs of neighbouring tables on which each question ran.
+    seconds
+        How long it took, by the clock on the wall.
+    """
 
     policy: str
     rows: tuple[Audited, ...]

@@ -75,7 +75,18 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fuzz:
-    """What fuzzing found; made by :func:`fuzz`."""
+    """What fuzzing found; made by :func:`fuzz`.
+
+    Attributes
+    ----------
+    found
+        The faults, each with its question, its neighbours and the seed that draws it again.
+    questions, tables, refused
+        How many questions ran, on how many pairs of tables, and how many were refused
+        from public facts.
+    seconds
+        How long it took, by the clock on the wall.
+    """
 
     found: tuple[Counterexample, ...]
     questions: int
