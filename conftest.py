@@ -3,7 +3,8 @@
 Chance
 ------
 A test that fails now and then teaches people to look away. So noise in a test comes
-from a stream that is a function of the test's name: the run is the same every time.
+from a stream that is a function of the test's name (of a shared fixture's, in that fixture):
+the run is the same every time.
 Tests that need fresh entropy say so, and how often they fail though all is well::
 
     @pytest.mark.fresh(1e-10)
@@ -25,7 +26,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,21 @@ def _noise_of_its_own(request: pytest.FixtureRequest) -> Iterator[None]:
     token = _entropy.OVERRIDE.set(_SameEachTime(request.node.nodeid))
     yield
     _entropy.OVERRIDE.reset(token)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Give what several tests share noise of its own: it is made before any test's."""
+    if FRESH or fixturedef.scope == "function":
+        return (yield)
+    name = f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"
+    token = _entropy.OVERRIDE.set(_SameEachTime(name))
+    try:
+        return (yield)
+    finally:
+        _entropy.OVERRIDE.reset(token)
 
 
 def false_alarm(item: pytest.Item) -> float:

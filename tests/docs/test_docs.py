@@ -10,8 +10,8 @@ Lines of a ```console block that begin with ``$`` are run by a shell; what follo
 output (```console noisy: numbers may differ). A block of any language with a file's name after it
 (```toml people.toml) is that file: it is written, not run.
 
-The pages draw real noise. Together their checks fail by chance in fewer than 1 run in 50 000
-(the largest part: a sample variance that must be within 4.5 standard errors).
+Noise of ```python blocks is a function of the page's name, as in every test. Programs of
+```console blocks draw real noise; of what they show only words are compared, which no noise changes.
 """
 
 from __future__ import annotations

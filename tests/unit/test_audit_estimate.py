@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 
@@ -365,3 +366,35 @@ def test_probabilistic_dp_is_never_accused_by_a_union_of_outputs():
     assert not audit.estimate(draw, 0, 1, 1, "0.1", **options).violated
     union = np.array([np.isin(draw(x, 100_000) // 1000, (0, 5)).mean() for x in (0, 1)])
     assert union[0] > max(0.2, math.e * union[1])
+
+
+@pytest.mark.parametrize("mechanism", [lambda data: data, lambda: 0, 7])
+def test_what_cannot_be_called_with_data_and_a_number_is_refused(mechanism):
+    with pytest.raises(ParameterError, match=r"called as mechanism\(data, n\)"):
+        audit.estimate(mechanism, 0, 1, 1, draws=1000)
+
+
+def test_a_type_error_inside_a_mechanism_is_its_own():
+    with pytest.raises(TypeError, match="unsupported"):
+        audit.estimate(lambda data, _: data + None, 0, 1, 1, draws=1000)
+
+
+def test_what_draws_may_miss_is_said_and_not_below_what_they_certified():
+    # an exact count certifies far more than the smallest ε that could have been seen
+    verdict = audit.estimate(lambda x, n: np.full(n, x), 0, 1, 1, draws=20_000)
+    assert verdict.epsilon_lower_bound > verdict.visible_epsilon
+    assert f"may pass below ε = {verdict.visible_epsilon:.4g}" in repr(verdict)
+    assert "at best" not in repr(verdict)
+
+
+def test_forms_that_change_by_chance_are_no_accusation():
+    """A kit that says "it depends on the input" of them would be wrong; it states what it saw."""
+    widths = itertools.cycle([1, 2])
+
+    def ragged(_, n):
+        return np.zeros((n, next(widths)))
+
+    (check, _) = audit.check_mechanism(ragged, [(0, 1)], 1).checks
+    assert (check.name, check.passed, check.words) == (
+        "form", False, "calls differ in kind or shape",
+    )  # fmt: skip

@@ -42,6 +42,17 @@ def test_noise_is_a_function_of_the_test_unless_it_is_fresh(request, rules):
     assert bool((noise.random_words(4) == expected).all()) is not rules.FRESH
 
 
+@pytest.fixture(scope="module")
+def shared():
+    """Noise that several tests look at."""
+    return noise.random_words(4)
+
+
+def test_noise_of_a_shared_fixture_is_a_function_of_its_name(shared, rules):
+    expected = rules._SameEachTime("tests/unit/test_chance.py::shared[0]").words(4)
+    assert bool((shared == expected).all()) is not rules.FRESH
+
+
 @pytest.mark.fresh(2.0**-250)
 def test_a_test_that_asks_for_it_gets_fresh_entropy(request, rules):
     expected = rules._SameEachTime(request.node.nodeid).words(4)

@@ -123,7 +123,8 @@ def test_a_wizard_starts_from_a_schema_and_takes_nothing_else(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "owner")
     upload = page.get_by_label("From a file")
-    data = b"person,age,region\n17,4321,north\n"
+    # as long as no random name in a page: fewer digits occur in some key now and then
+    data = b"person,age,region\n17,9876543210123456,north\n"
     upload.set_input_files({"name": "wards.txt", "mimeType": "text/plain", "buffer": data})
     page.locator("#schema:invalid").wait_for(state="attached")
     assert page.get_by_label("Columns, one on a line").input_value() == ""
@@ -135,7 +136,7 @@ def test_a_wizard_starts_from_a_schema_and_takes_nothing_else(browser, service):
     draft = page.get_by_label("A draft to check").input_value()
     assert "[tables.wards" in draft
     assert "person_id" in draft
-    assert "4321" not in page.content()
+    assert "9876543210123456" not in page.content()
     context.close()
     assert not complaints
 

@@ -23,12 +23,12 @@ from discreet import sql
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
 from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world
-from discreet.audit._replay import replay
+from discreet.audit._replay import Once, replay
 from discreet.audit._steps import columns
 from discreet.curator import check_statements
-from discreet.engines import Reference
+from discreet.engines import Engine, Reference
 from discreet.errors import DiscreetError, ParameterError
-from discreet.plan import CALLS, FUNCTIONS, Ask, Lowered, Plan, lower, price
+from discreet.plan import CALLS, FUNCTIONS, Ask, Plan, lower, price
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,21 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
-    """What an audit of a policy found; made by :func:`certify`."""
+    """What an audit of a policy found; made by :func:`certify`.
+
+    Attributes
+    ----------
+    policy
+        Name of the policy, or the beginning of its identity.
+    rows
+        What was tried on each column, table and join.
+    violations
+        The counterexamples.
+    pairs
+        Pairs of neighbouring tables on which each question ran.
+    seconds
+        How long it took, by the clock on the wall.
+    """
 
     policy: str
     rows: tuple[Audited, ...]
@@ -176,16 +190,17 @@ class _Tally:
         row = self._rows.setdefault(key, [0, 0, 0.0])
         try:
             # a public table drawn here repeats a key a few times at most
-            low = lower(sql.parse(where.text, policy, public_fanout=lambda *_: 9).query)
-            plan = price(low, Ask(Fraction(1), delta=_debit.DELTA), "laplace")
+            query = sql.parse(where.text, policy, public_fanout=lambda *_: 9).query
+            if query.hash in self._hashes:  # names that mean the same are asked once
+                return
+            plan = price(lower(query), Ask(Fraction(1), delta=_debit.DELTA), "laplace")
         except DiscreetError:
             row[1] += 1
             return
-        if low.query.hash not in self._hashes:  # names that mean the same are asked once
-            self._hashes.add(low.query.hash)
-            row[0] += 1
-            self._of[where.text] = key
-            yield where.text, plan
+        self._hashes.add(query.hash)
+        row[0] += 1
+        self._of[where.text] = key
+        yield where.text, plan
 
     def price(self, plans: dict[str, Plan]) -> None:
         """Compare the debit of every question with what is drawn; no table matters to it."""
@@ -201,9 +216,10 @@ class _Tally:
     def replay(self, w: World, plans: dict[str, Plan], connect: Connect) -> None:
         """Run every question on one pair of neighbours."""
         left, right = (connect(t, w.policy) for t in (w.left, w.right))
+        kept = Once(left), Once(right)  # many questions are answered from one statement
         try:
             for text, plan in plans.items():
-                words, reached = _judge(plan, left, right)
+                words, reached = _judge(plan, left, kept)
                 row = self._rows[self._of[text]]
                 row[2] = max(row[2], reached)
                 if words:
@@ -218,11 +234,10 @@ class _Tally:
         return tuple(rows), tuple(self._violations)
 
 
-def _judge(plan: Plan, left: Any, right: Any) -> tuple[tuple[str, ...], float]:
-    low: Lowered = plan.lowered
+def _judge(plan: Plan, left: Engine, sides: tuple[Once, Once]) -> tuple[tuple[str, ...], float]:
     try:
-        check_statements(left, low)  # both sides have one schema, so one text
-        found = replay(plan, left, right, SALT)
+        check_statements(left, plan.lowered)  # both sides have one schema, so one text
+        found = replay(plan, *sides, SALT)
     except DiscreetError as error:
         return (f"{type(error).__name__}: {error}",), 0.0
     shares = [

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet._exact import Number
 from discreet.audit._binomial import clopper_pearson
-from discreet.audit._draws import Mechanism, outputs
+from discreet.audit._draws import Mechanism, form, outputs
 from discreet.audit._estimate import Claim, Estimate, estimate
 from discreet.errors import ParameterError
 
@@ -83,10 +83,11 @@ def check_mechanism(
         Draws per input and pair, at most.
     confidence
         1 − confidence bounds the probability that an honest claim is accused, for all
-        pairs together.
+        pairs and the checks of freshness, randomness and claim together. The others
+        (form, numbers, lattice) state what was seen, and are never wrong.
     lattice
-        Whether real outputs must lie on one public lattice. Turn it off for a
-        mechanism that rounds exact reals correctly.
+        Whether real outputs must be multiples of one power of two that fit a double. Turn
+        it off for another public lattice, or a mechanism that rounds exact reals correctly.
 
     Examples
     --------
@@ -107,32 +108,33 @@ def check_mechanism(
     for i, pair in enumerate(pairs, 1):
         # all calls on one input follow each other: seeds used in turn would hide otherwise
         calls = [[outputs(mechanism, d, _PROBE) for _ in range(_CALLS)] for d in pair]
-        needed = list(_contract([side[0] for side in calls], i))
-        if needed[0].passed:
-            needed.append(_freshness(calls, i, float(error) / 4))
-        checks += needed
+        shape, finite = _contract([part for side in calls for part in side], i)
+        checks += [shape, finite]
+        if not shape.passed:
+            continue  # nothing else can be said of outputs that are not of one form
+        fresh = _freshness(calls, i, float(error) / 4)
+        checks.append(fresh)
         if lattice and calls[0][0].dtype.kind == "f":
             checks.append(_lattice([part for side in calls for part in side[:2]], i))
-        if any(not c.passed for c in needed if c.name in ("form", "freshness")):
-            continue  # draws that are not alike or not independent would accuse falsely
+        if not fresh.passed:
+            continue  # draws that are not independent would accuse falsely
         checks += _randomness(calls, i, epsilon, delta, 1 - error / 4)
         verdict = estimate(mechanism, *pair, epsilon, delta, draws, confidence=1 - error / 2)
         estimates.append(verdict)
         words = (
             f"certified ε ≥ {verdict.epsilon_lower_bound:.4g} by {verdict.event.words}"
             if verdict.violated
-            else f"not refuted; {verdict.draws} draws could have shown"
-            f" ε ≥ {verdict.visible_epsilon:.4g}"
+            else f"not refuted; {verdict.draws} draws may miss ε < {verdict.visible_epsilon:.4g}"
         )
         checks.append(Check("claim", i, not verdict.violated, words))
     return Report(tuple(checks), tuple(estimates))
 
 
-def _contract(sides: list[NDArray[Any]], i: int) -> Iterator[Check]:
-    same = sides[0].shape == sides[1].shape and sides[0].dtype.kind == sides[1].dtype.kind
-    words = "both inputs give outputs of one form" if same else "the form depends on the input"
+def _contract(calls: list[NDArray[Any]], i: int) -> Iterator[Check]:
+    same = len(set(map(form, calls))) == 1
+    words = "all calls give outputs of one form" if same else "calls differ in kind or shape"
     yield Check("form", i, same, words)
-    numbers = all(side.dtype.kind != "f" or bool(np.isfinite(side).all()) for side in sides)
+    numbers = all(part.dtype.kind != "f" or bool(np.isfinite(part).all()) for part in calls)
     yield Check("numbers", i, numbers, "all are finite" if numbers else "some are nan or infinite")
 
 
@@ -208,6 +210,6 @@ def _lattice(sides: list[NDArray[Any]], i: int) -> Check:
     words = (
         f"all outputs are multiples of 2^{step}"
         if fits
-        else "no common step: which doubles occur may depend on the input"
+        else f"multiples of 2^{step} up to 2^{top} fit no double: roundings may tell the input"
     )
     return Check("lattice", i, fits, words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import math
 import numbers
 import os
@@ -39,6 +40,7 @@ def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
 
     The array is a copy: a mechanism may write its next outputs into the same buffer.
     """
+    _callable(mechanism)
     given = mechanism(data, n)
     drawn = _from_list(given) if isinstance(given, list | tuple) else np.array(given)
     if drawn.shape[:1] != (n,):
@@ -53,6 +55,20 @@ def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
     if drawn.dtype.kind == "f" and drawn.dtype.itemsize > _WIDEST:
         raise ParameterError("outputs wider than doubles would be cut", hint="outputs.view('u8')")
     return drawn if drawn.ndim == 1 else drawn.reshape(n, -1)
+
+
+def _callable(mechanism: Mechanism) -> None:
+    """Refuse what cannot be called with data and a number of outputs."""
+    try:
+        inspect.signature(mechanism).bind(None, 1)
+    except ValueError:  # some built-in functions do not say what they take
+        return
+    except TypeError:
+        raise ParameterError(
+            "a mechanism is called as mechanism(data, n) and returns n outputs; this one is no "
+            "function of two arguments",
+            hint="lambda data, n: np.array([release(data) for _ in range(n)])",
+        ) from None
 
 
 def _from_list(given: Sequence[Any]) -> NDArray[Any]:

@@ -27,7 +27,7 @@ An audit can only accuse. It is blind to inputs it was not shown, to events rare
 some tens per half of the draws, to rare events that are neither single values nor tails (a bin
 holds about 1/400 of the outputs), and to functions of many coordinates at once that no
 family of :mod:`discreet.audit` describes; passing it is not a proof (those stand beside
-the mechanisms). What it could have seen at best is part of the result.
+the mechanisms). What so many draws may miss is part of the result.
 
 References
 ----------
@@ -89,14 +89,15 @@ class Estimate:
     draws
         Draws made per input, search included.
     visible_epsilon
-        The smallest ε that so many draws could have told from the claim at best
-        (with 99 % power, if the mechanism's leak had been the easiest one to see).
+        Smallest true ε that so many draws tell from the claim in 99 of 100 audits, if the leak is
+        the easiest one to see. Other leaks need a larger ε or more draws; what was certified
+        may lie far above it.
     visible_probability
-        Events rarer than this cannot refute the claim with so many draws.
+        An event that is seen less often than this refutes nothing with so many draws.
     confidence
         1 − confidence bounds the probability of a false accusation.
     seconds
-        Time it took.
+        How long the audit took, by the clock on the wall.
     """
 
     violated: bool
@@ -122,14 +123,20 @@ class Estimate:
         verdict = "VIOLATED" if self.violated else "not refuted"
         bound = f"certified ε ≥ {self.epsilon_lower_bound:.4g} (confidence {self.confidence:.12g})"
         hits = f"{self.hits[0]} against {self.hits[1]} hits in {self.tested} tests each"
-        seen = f"could have shown ε ≥ {self.visible_epsilon:.4g} at best"
-        rare = f"no event rarer than {self.visible_probability:.2g}"
         lines = [
             f"{verdict}: claimed {claim}; {bound}",
             f"event: {self.event.words}; {hits}",
-            f"{self.draws} draws per input {seen}, and {rare}",
+            f"{self.draws} draws per input: {self.blind}",
         ]
         return "\n".join(lines)
+
+    @property
+    def blind(self) -> str:
+        """What so many draws may miss, in words."""
+        return (
+            f"even the easiest leak may pass below ε = {self.visible_epsilon:.4g}, "
+            f"and an event seen less often than {self.visible_probability:.2g} refutes nothing"
+        )
 
 
 def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public order

@@ -33,6 +33,7 @@ from discreet.audit._oracle import (
     most,
     question,
     random_policy,
+    renamed,
     world,
 )
 from discreet.curator import check_statements
@@ -75,7 +76,18 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fuzz:
-    """What fuzzing found; made by :func:`fuzz`."""
+    """What fuzzing found; made by :func:`fuzz`.
+
+    Attributes
+    ----------
+    found
+        The faults, each with its question, its neighbours and the seed that draws it again.
+    questions, tables, refused
+        How many questions ran, on how many pairs of tables, and how many were refused
+        from public facts.
+    seconds
+        How long it took, by the clock on the wall.
+    """
 
     found: tuple[Counterexample, ...]
     questions: int
@@ -162,7 +174,8 @@ def _cases(
     # a stream of their own: what was drawn for a seed before stays the same
     other = random.Random(~seed)  # noqa: S311 - cases must repeat
     chosen = world(other, policy or random_policy(other, pol.Text("town")))
-    picks = [q for q in (choice(other, chosen) for _ in range(2)) if q is not None]
+    drawn = choice(other, chosen), choice(other, chosen), renamed(other, chosen)
+    picks = [q for q in drawn if q is not None]
     yield from _judged(chosen, picks, connect, seed, count)
     if connect is None:
         for probe in _hostile.probes(rng, policy, w):

@@ -77,10 +77,16 @@ def arrow(tables: Tables, policy: pol.Policy) -> dict[str, Any]:
                 return pa.bool_() if isinstance(column.values[0], bool) else pa.int64()
         return pa.string()
 
+    def of(table: pol.Table, name: str) -> Any:
+        above = None if table.owner is None else table.owner.above
+        if table.owner is not None and above is not None and name == table.owner.column:
+            return of(above, str(above.key))  # what names a row is stored as that row's name is
+        return kind(table.columns.get(name))
+
     return {
         t.name: pa.table(
             {
-                name: pa.array([row[name] for row in tables[t.name]], kind(t.columns.get(name)))
+                name: pa.array([row[name] for row in tables[t.name]], of(t, name))
                 for name in dict.fromkeys([*t.columns, *([t.unit] if t.unit else [])])
             }
         )
@@ -424,6 +430,8 @@ def _doors(_rng: random.Random) -> Probe:
         told: Any = table.public_fanout
         if _accepted(lambda: told("people", ("age",))):
             yield "how often keys of a private table repeat is told for free"
+        if _accepted(lambda: curator.preview(f"{count}@elsewhere", epsilon=1)):
+            yield "the name of another database is accepted and ignored"
         query: Any = table.agg(n=frame.count()).query
         if _accepted(lambda: curator.ask(query, epsilon=1)):
             yield "a query made by hand is answered"

@@ -309,6 +309,24 @@ class Question:
     asked: tuple[tuple[str, tuple[str, str] | None], ...]
     rows: int | None
     groups: int | None
+    names: Mapping[str, str] | None = None
+    listed: bool = False
+
+    def _name(self, column: tuple[str, str]) -> str:
+        table, name = column
+        return f"{quoted(table)}.{quoted(self.names[name] if self.names else name)}"
+
+    @property
+    def _source(self) -> str:
+        """The main table, or a subquery that gives its columns other names."""
+        main = quoted(self.world.main.name)
+        if self.names is None:
+            return main
+        old, new = ([quoted(n) for n in some] for some in (self.names, self.names.values()))
+        if self.listed:
+            return f"(SELECT {', '.join(old)} FROM {main}) AS {main} ({', '.join(new)})"  # noqa: S608 - ours
+        both = ", ".join(f"{a} AS {b}" for a, b in zip(old, new, strict=True))
+        return f"(SELECT {both} FROM {main}) AS {main}"  # noqa: S608 - ours
 
     @property
     def text(self) -> str:
@@ -319,13 +337,13 @@ class Question:
             "sum": "SUM({})", "distinct": "COUNT(DISTINCT {})", "median": "MEDIAN({})",
             "mode": "MODE({})",
         }  # fmt: skip
-        keys = [f"{_name(k)} AS k{i}" for i, k in enumerate(self.keys)]
-        items = [f"{forms[kind].format(c and _name(c))} AS a{i}"
+        keys = [f"{self._name(k)} AS k{i}" for i, k in enumerate(self.keys)]
+        items = [f"{forms[kind].format(c and self._name(c))} AS a{i}"
                  for i, (kind, c) in enumerate(self.asked)]  # fmt: skip
         options = {"max_rows_contributed": self.rows, "max_groups_contributed": self.groups}
         said = "".join(f", {k}={v}" for k, v in options.items() if v is not None)
         head = f"WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1{said}) " if said else ""
-        text = f"SELECT {head}{', '.join([*keys, *items])} FROM {main}"  # noqa: S608 - ours
+        text = f"SELECT {head}{', '.join([*keys, *items])} FROM {self._source}"  # noqa: S608 - ours
         if self.join:
             assert w.other is not None
             other = quoted(w.other.name)
@@ -337,12 +355,10 @@ class Question:
             text += f" {'LEFT ' * how}JOIN {theirs} ON {main}.{on} = {theirs}.{on}"
         if self.where:
             column, op, code = self.where
-            text += f" WHERE {_name(column)} {op} {literal(w.column(column), code)}"
-        return text + (f" GROUP BY {', '.join(_name(k) for k in self.keys)}" if self.keys else "")
-
-
-def _name(column: tuple[str, str]) -> str:
-    return f"{quoted(column[0])}.{quoted(column[1])}"
+            text += f" WHERE {self._name(column)} {op} {literal(w.column(column), code)}"
+        return text + (
+            f" GROUP BY {', '.join(self._name(k) for k in self.keys)}" if self.keys else ""
+        )
 
 
 _NUMBERS = pol.Integer | pol.Real
@@ -399,6 +415,21 @@ def choice(rng: random.Random, w: World) -> Question | None:
     keys = (open_keys if kind == "count" else [c for c in listed if c != column])[:1]
     kept = tuple(keys) if kind == "count" else tuple(rng.sample(keys, rng.randint(0, len(keys))))
     return Question(w, False, None, None, kept, ((kind, column),), None, None)
+
+
+def renamed(rng: random.Random, w: World) -> Question | None:
+    """Draw a question about a subquery whose columns go by each other's names, or the unit's."""
+    columns = list(w.main.columns)
+    called = rng.sample(columns, len(columns))
+    numbers = [n for n in columns if isinstance(w.main.columns[n], _NUMBERS)]
+    if not numbers:
+        return None
+    one = rng.choice(numbers)
+    if w.main.unit is not None and rng.random() < 0.5:
+        called[columns.index(one)] = str(w.main.unit)
+    asked = (rng.choice(["sum", "distinct"]), (w.main.name, one))
+    names = dict(zip(columns, called, strict=True))
+    return Question(w, False, None, None, (), (asked,), None, None, names, rng.random() < 0.5)
 
 
 def condition(
@@ -490,7 +521,7 @@ def bounds(q: Question) -> tuple[int | None, int | None, int | None]:
     own = limits_of(w.main)
     product = own.get("max_groups_per_unit", 0) * own.get("max_rows_per_group", 0)
     rows, groups, each = own.get("max_rows_per_unit"), None, own.get("max_rows_per_group")
-    if q.join and w.other is not None:
+    if q.join and w.other is not None and most(w.other) > 1:  # one partner multiplies nothing
         rows, each = prod(most(t) for t in (w.main, w.other)), None
     elif q.keys:
         groups = own.get("max_groups_per_unit")

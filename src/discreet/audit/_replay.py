@@ -121,23 +121,24 @@ def replay(
     return _of_function(function, data, neighbour)
 
 
-class _Once(Reference):
+class Once(Reference):
     """An engine whose answers are kept, so that nothing runs twice."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__({})
-        self._engine, self._answers = engine, dict[int, Groups]()
+        self._engine, self._answers = engine, dict[tuple[Aggregate, Salt], Groups]()
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Ask the engine once."""
-        if id(aggregate) not in self._answers:
-            self._answers[id(aggregate)] = self._engine.execute(aggregate, salt)
-        return self._answers[id(aggregate)]
+        key = aggregate, salt
+        if key not in self._answers:
+            self._answers[key] = self._engine.execute(aggregate, salt)
+        return self._answers[key]
 
 
 def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
-    lowered, both = plan.lowered, (left, right)
-    left, right = _Once(left), _Once(right)
+    lowered = plan.lowered
+    left, right = (e if isinstance(e, Once) else Once(e) for e in (left, right))
     found: list[str] = []
     steps: list[Step] = []
     sides = [
@@ -148,7 +149,7 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     for i, priced in enumerate(plan.parts):
         a, b = (side[priced.part.aggregate] for side in sides)
         pairs.append((f"part {i}", priced, a, b))
-    for name, priced, a, b in pairs + _further(pairs, both, salt):
+    for name, priced, a, b in pairs + _further(pairs, (left, right), salt):
         part = priced.part
         moved = part.moved(a, b)
         found += [f"{name}: {what}" for what in moved]
