@@ -30,6 +30,7 @@ from discreet.errors import (
     IdempotencyError,
     LedgerError,
     ParameterError,
+    UnsupportedQueryError,
 )
 from discreet.ledger import ChainedLedger, refusal
 from discreet.plan import Cost
@@ -54,6 +55,8 @@ _PRICED: Final = 256
 """Prices, their margins, and repeated questions that are remembered."""
 _LATE: Final = 3
 """Runs that may miss their tick before no more of their size are begun."""
+_PATIENCE: Final = _ticks.GRID[-1]
+"""Seconds for which places may be taken before no more questions are taken in."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
 
@@ -87,8 +90,7 @@ class Desk:
         self.rehearsal: Rehearsal | None = None
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
-        self.overruns = 0
-        self._late: list[float] = []
+        self._late = self.orders.late()
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -145,6 +147,11 @@ class Desk:
         rows = self.counter.policy.service.rows
         return _ticks.tick(_ticks.bound(bill.plans, rows, self._slowness), self._undeclared)
 
+    def _bound(self, bill: Bill) -> float:
+        """Seconds for which a bill takes a place."""
+        seconds = _ticks.bound(bill.plans, self.counter.policy.service.rows, self._slowness)
+        return self._undeclared if math.isinf(seconds) else seconds
+
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question: debit it, or hold it for an owner, or find what it has become.
 
@@ -187,12 +194,7 @@ class Desk:
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
             bill.cost.epsilon, now(), tick=self.tick_of(bill),
         )  # fmt: skip
-        if self.braked and order.tick >= min(self._late):
-            raise BusyError(
-                f"{_LATE} questions of this size were not done at their tick: no more of them "
-                "until the owner has looked",
-                hint="ask for fewer groups or joins",
-            )
+        self._check_time(order, bill)
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
@@ -201,6 +203,28 @@ class Desk:
                 return order
         await self._pay(order, bill)
         return order
+
+    def _check_time(self, order: Order, bill: Bill) -> None:
+        """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
+        if self.braked and order.tick >= min(self._late):
+            raise BusyError(
+                f"{_LATE} questions of this size were not done at their tick: no more of them "
+                "until the owner has looked",
+                hint="ask for fewer groups or joins",
+            )
+        seconds = self._bound(bill)
+        if seconds > order.tick:
+            raise UnsupportedQueryError(
+                f"with the rows that the policy declares this may take {seconds:.0f} s, and the "
+                f"last answers leave after {order.tick:g} s",
+                hint="ask for fewer groups or joins, or in parts",
+            )
+        before = self.turns.before(order.analyst) / max(1, len(self.places))
+        if before > _PATIENCE:
+            raise BusyError(
+                f"what waits already takes all places for the next {before:.0f} s",
+                hint="ask again when some of it is answered; nothing was charged",
+            )
 
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
@@ -253,9 +277,6 @@ class Desk:
         return None
 
     def _begin(self, order: Order, bill: Bill, paid: Paid) -> None:
-        rows = self.counter.policy.service.rows
-        seconds = _ticks.bound(bill.plans, rows, self._slowness)
-
         async def settle(text: str | None) -> None:
             try:
                 outcome = await self.write(lambda: self.counter.settle(paid, text))
@@ -268,16 +289,15 @@ class Desk:
                 self._live.pop(paid.receipt.hash, None)
                 return
             if order.run is not None and order.run.overran:
-                self.overruns += 1
                 self._late.append(order.tick)
+                await self.write(lambda: self.orders.keep_late(order))
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
         async def again() -> None:
             await self.write(lambda: self.counter.meter(paid))
 
-        bound = self._undeclared if math.isinf(seconds) else seconds
-        order.run = Run(order.analyst, bill.plans, bound, order.tick, settle, again)
+        order.run = Run(order.analyst, bill.plans, self._bound(bill), order.tick, settle, again)
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
@@ -433,7 +453,13 @@ class Desk:
 
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
+        self.orders.look_at_late()
         self._late.clear()
+
+    @property
+    def overruns(self) -> int:
+        """Runs that were not done at their tick, since there is this service's folder."""
+        return self.orders.count_late()
 
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""

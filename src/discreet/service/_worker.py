@@ -43,6 +43,8 @@ class Setup:
     spill: str
     timeout: float
     folder: str
+    threads: int = 1
+    """Of the engine."""
     dummy: bool = False
     """Whether it makes up its tables from the policy, and opens no source."""
 
@@ -59,13 +61,15 @@ def main(descriptor: int) -> None:
     line = Connection(descriptor)
     setup: Setup = pickle.loads(line.recv_bytes())  # noqa: S301 - from the process that started us
     os.chdir(setup.folder)
+    if setup.dummy:
+        os.nice(10)  # what is free does not keep those waiting who pay
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
     try:
         engine = engines.connect(
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
-            temp_limit=setup.spill, timeout=setup.timeout,
+            temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,
         )  # fmt: skip
         line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy))))
     except DiscreetError as refusal:
