@@ -19,7 +19,7 @@ from discreet._text import plain_str
 from discreet.answer import Answer
 from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
-from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
@@ -83,7 +83,7 @@ class Counter:
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
-        return describe_balance((self.ledger.balance(), self.ledger.balance(analyst)))
+        return self._for(analyst)._left()  # noqa: SLF001 - same package
 
     def batch(
         self,

@@ -40,6 +40,7 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -136,6 +137,7 @@ class ChainedLedger(Decisions):
         note: str = "",
     ) -> None:
         self._store = store
+        self._glances = threading.local()
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
@@ -555,8 +557,25 @@ class ChainedLedger(Decisions):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
+        seen: State | None = getattr(self._glances, "state", None)
+        if seen is not None:
+            return seen
         with self.reading() as (_, head):
             return head.content
+
+    @contextmanager
+    def glance(self) -> Iterator[Head]:
+        """Let all balances that this thread reads until the end be those of one moment.
+
+        Nothing is held meanwhile: others write, and a debit sees what they wrote.
+        """
+        with self.reading() as (_, head):
+            pass
+        self._glances.state = head.content
+        try:
+            yield head
+        finally:
+            self._glances.state = None
 
     @property
     def lines(self) -> Sequence[Line]:

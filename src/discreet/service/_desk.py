@@ -129,7 +129,8 @@ class Desk:
 
     def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
         """Give a price as it was written, for as long as the ledger stands where it stood then."""
-        return self._prices((analyst, canonical(dict(body)), self._head()), make)
+        with self.ledger.glance() as head:
+            return self._prices((analyst, canonical(dict(body)), head.hash), make)
 
     def _head(self) -> str:
         """Hash of the ledger's last line: all that a price or a repeated answer says follows."""
