@@ -23,7 +23,7 @@ from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
-from discreet.curator._road import Outcome, Paid, leave
+from discreet.curator._road import Outcome, Paid, leave, settle
 from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import Ledger
@@ -136,8 +136,7 @@ class Counter:
     def settle(self, paid: Paid, text: str | None) -> Outcome:
         """Store the outcome of a run (None: it failed); give what is stored."""
         try:
-            road = self._for(paid.entry.analyst)._road  # noqa: SLF001 - same package
-            return road.settle(paid.receipt, text)
+            return settle(self.ledger, paid.receipt, text)
         finally:
             leave(paid)
 

@@ -138,6 +138,7 @@ class ChainedLedger(Decisions):
     ) -> None:
         self._store = store
         self._glances = threading.local()
+        self._latest: Head | None = None
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
@@ -370,6 +371,7 @@ class ChainedLedger(Decisions):
                 yield turn
             # also before an answer is given out that nobody has seen yet
             self._move(anchors, turn.head)
+            self._latest = turn.head
 
     def _write(self, work: Callable[[Turn], T]) -> T:
         """Do some work in a turn, together with whoever else waits for one."""
@@ -567,10 +569,14 @@ class ChainedLedger(Decisions):
     def glance(self) -> Iterator[Head]:
         """Let all balances that this thread reads until the end be those of one moment.
 
-        Nothing is held meanwhile: others write, and a debit sees what they wrote.
+        Nothing is held meanwhile: others write, and a debit sees what they wrote. While the mark
+        beside a file is where it was, which every writer moves, the file is not read again.
         """
-        with self.reading() as (_, head):
-            pass
+        beside = next((anchor for anchor in self._anchors if anchor.durable), None)
+        mark, head = None if beside is None else beside.read(), self._latest
+        if head is None or mark is None or mark.hash != head.hash:
+            with self.reading() as (_, head):
+                self._latest = head
         self._glances.state = head.content
         try:
             yield head

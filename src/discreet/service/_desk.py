@@ -134,7 +134,7 @@ class Desk:
 
     def _head(self) -> str:
         """Hash of the ledger's last line: all that a price or a repeated answer says follows."""
-        with self.ledger.reading() as (_, head):
+        with self.ledger.glance() as head:
             return head.hash
 
     def error_of(self, quote: Quote) -> dict[str, str]:
@@ -190,7 +190,7 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill(body, analyst))
+        bill = await loop.run_in_executor(self._pricing, lambda: self._bill(body, analyst))
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
             bill.cost.epsilon, now(), tick=self.tick_of(bill),
@@ -204,6 +204,10 @@ class Desk:
                 return order
         await self._pay(order, bill)
         return order
+
+    def _bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
+        with self.ledger.glance():
+            return self.orders.bill(body, analyst)
 
     def _check_time(self, order: Order, bill: Bill) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
@@ -229,30 +233,14 @@ class Desk:
 
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
-        order.settle_by(bill)
-        fresh = bool(order.body.get("fresh"))
-        paid = None
-        if not fresh:
-            paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
-        if paid is None:
-            day = await self.write(lambda: self.reserve(order, bill.cost))
-            try:
-                paid = await self.write(
-                    lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
-                )
-            except BaseException:
-                self._give_back(day, order)
-                raise
-            if not paid.receipt.charged:
-                self._give_back(day, order)
+        paid = await self.write(lambda: self._debit(order, bill))
         # one that is taken up again may find the outcome of its own debit
         own = order.line == paid.receipt.number and not order.cached
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
-            order.text = self.counter.shaped(paid.outcome.text, bill)
-            order.state, order.cached = "done", not own
-            order.left = await self.write(lambda: self.counter.left(order.analyst))
-            await self.write(lambda: self.orders.keep(order))
+            text = self.counter.shaped(paid.outcome.text, bill)
+            order.cached = not own
+            await self.write(lambda: self._end(order, text))
             order.ended.set()
             return
         order.state = "running"
@@ -267,6 +255,32 @@ class Desk:
         await self.write(lambda: self.orders.keep(order))
         self._begin(order, bill, paid)
 
+    def _debit(self, order: Order, bill: Bill) -> Paid:
+        """Find what is stored, or debit; in a thread of the ledger's."""
+        order.settle_by(bill)
+        who, fresh = order.analyst, bool(order.body.get("fresh"))
+        with self.ledger.glance():
+            paid = None if fresh else self.counter.stored(bill, who, key=order.key)
+            if paid is not None:
+                return paid
+            day = self.reserve(order, bill.cost)
+            try:
+                paid = self.counter.pay(bill, who, key=order.key, fresh=fresh)
+            except BaseException:
+                self._give_back(day, order)
+                raise
+            if not paid.receipt.charged:
+                self._give_back(day, order)
+            return paid
+
+    def _end(self, order: Order, text: str | None) -> None:
+        """Keep an order with its outcome; None: it failed."""
+        if text is not None:
+            with self.ledger.glance():
+                order.left = self.counter.left(order.analyst)
+        order.text, order.state = text, "failed" if text is None else "done"
+        self.orders.keep(order)
+
     async def _same(self, paid: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
         if paid.receipt.charged or paid.receipt.number <= self._begun:
@@ -279,20 +293,15 @@ class Desk:
 
     def _begin(self, order: Order, bill: Bill, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
+            if order.run is not None and order.run.overran:
+                self._late.append(order.tick)
+                await self.write(lambda: self.orders.keep_late(order))
             try:
-                outcome = await self.write(lambda: self.counter.settle(paid, text))
-                order.left = await self.write(lambda: self.counter.left(order.analyst))
-                order.text, order.state = outcome.text, "done"
-            except EngineError:
-                order.state = "failed"
+                await self.write(lambda: self._settle(order, paid, text))
             except LedgerError:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(paid.receipt.hash, None)
                 return
-            if order.run is not None and order.run.overran:
-                self._late.append(order.tick)
-                await self.write(lambda: self.orders.keep_late(order))
-            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
         async def again() -> None:
@@ -303,6 +312,13 @@ class Desk:
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
         self.turns.put(order.run)
+
+    def _settle(self, order: Order, paid: Paid, text: str | None) -> None:
+        try:
+            stored = self.counter.settle(paid, text).text
+        except EngineError:
+            stored = None
+        self._end(order, stored)
 
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:

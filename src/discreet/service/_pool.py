@@ -225,7 +225,7 @@ class Place:
                 except DiscreetError:
                     pass  # it fails at its tick
             self._running = None
-            if _expected(run):
+            if run.outcome is not None and not run.outcome.done():
                 run.outcome.set_result(FAILED if said is None else said)
 
     async def _said(self, run: Run) -> bytes | None:
