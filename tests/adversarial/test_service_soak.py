@@ -154,7 +154,9 @@ def _memory(pid):
     return int(next(x for x in lines if x.startswith("VmRSS")).split()[1]) / 1024
 
 
-def test_memory_is_flat_over_ten_thousand_questions(tmp_path, start_service, monkeypatch):
+def test_memory_is_flat_over_ten_thousand_questions(
+    tmp_path, start_service, monkeypatch, record_property
+):
     """After the first 2 000 orders, as many as are kept in memory, 8 000 more add little."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = write(tmp_path, "soak", epsilon="1000000")
@@ -191,4 +193,5 @@ def test_memory_is_flat_over_ten_thousand_questions(tmp_path, start_service, mon
     for last in range(2000, 10001, 2000):
         asyncio.run(soak(last - 2000, last))
         sizes.append(_memory(served.process.pid))
+    record_property("sizes", sizes)
     assert sizes[-1] - sizes[0] < 40, sizes
