@@ -36,23 +36,26 @@ def plans():
         return {name: counter.bill(sql, "ana", epsilon="0.1").plans for name, sql in texts.items()}
 
 
-def test_a_bound_grows_with_declared_rows_joins_and_the_machine(plans):
-    small, large = (_ticks.bound(plans["count"], rows, 1.0) for rows in (10**3, 10**7))
-    assert small < large
-    assert _ticks.bound(plans["join"], 10**6, 1.0) > 2 * _ticks.bound(plans["count"], 10**6, 1.0)
-    assert _ticks.bound(plans["count"], 10**6, 2.0) == 2 * _ticks.bound(plans["count"], 10**6, 1.0)
+def test_a_bound_grows_with_declared_rows_joins_texts_and_the_machine(plans):
+    def bound(name, rows, slowness=1.0, text=300):
+        return _ticks.bound(plans[name], rows, slowness, text)
+
+    assert bound("count", 10**3) < bound("count", 10**7)
+    assert bound("join", 10**6) > 2 * bound("count", 10**6)
+    assert bound("count", 10**6, 2.0) == 2 * bound("count", 10**6)
+    assert bound("count", 10, text=20_000) > 5 * bound("count", 10)
     # sizes are classes: what differs less than fourfold is often the same
-    assert _ticks.bound(plans["count"], 5000, 1.0) == _ticks.bound(plans["count"], 16000, 1.0)
+    assert bound("count", 5000) == bound("count", 16000)
 
 
 def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
     for own in plans.values():
         for rows in (10, 10**4, 10**6, 10**8):
-            seconds = _ticks.bound(own, rows, 1.0)
+            seconds = _ticks.bound(own, rows, 1.0, 300)
             tick = _ticks.tick(seconds, 4.0)
             assert tick in _ticks.GRID
             assert tick >= min(8 * seconds, _ticks.GRID[-1])
-    assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0), 4.0) == 4.0
+    assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 
 
 class FakeWorker:

@@ -81,6 +81,12 @@ class Counter:
         """Price a question for one analyst, without touching data or budget."""
         return self._for(analyst).preview(query, **offer)
 
+    def statements(self, bill: Bill) -> tuple[str, ...]:
+        """Give what an engine would run for a bill, with placeholders for the salt."""
+        engine = self._curator._engine  # noqa: SLF001 - same package
+        aggregates = [a for plan in bill.plans for a in plan.lowered.aggregates if a.measures]
+        return tuple([engine.sql(aggregate) for aggregate in aggregates])
+
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
         return self._for(analyst)._left()  # noqa: SLF001 - same package

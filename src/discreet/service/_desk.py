@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import math
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
@@ -143,15 +142,12 @@ class Desk:
         name = canonical([asked, quote.plan.noise, quote.cost, quote.confidence])
         return self._margins(name, quote.error)
 
-    def tick_of(self, bill: Bill) -> float:
-        """Seconds after which the answer to a bill leaves."""
-        rows = self.counter.policy.service.rows
-        return _ticks.tick(_ticks.bound(bill.plans, rows, self._slowness), self._undeclared)
-
-    def _bound(self, bill: Bill) -> float:
-        """Seconds for which a bill takes a place."""
-        seconds = _ticks.bound(bill.plans, self.counter.policy.service.rows, self._slowness)
-        return self._undeclared if math.isinf(seconds) else seconds
+    def times(self, bill: Bill, statements: Sequence[str]) -> tuple[float, float]:
+        """Seconds for which a bill takes a place, and after which its answer leaves."""
+        rows, text = self.counter.policy.service.rows, sum(map(len, statements))
+        seconds = _ticks.bound(bill.plans, rows, self._slowness, text)
+        tick = _ticks.tick(seconds, self._undeclared)
+        return min(seconds, self._undeclared) if rows is None else seconds, tick
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question: debit it, or hold it for an owner, or find what it has become.
@@ -190,12 +186,14 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self._bill(body, analyst))
+        bill, (bound, tick) = await loop.run_in_executor(
+            self._pricing, lambda: self._bill(body, analyst)
+        )
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
-            bill.cost.epsilon, now(), tick=self.tick_of(bill),
+            bill.cost.epsilon, now(), tick=tick, bound=bound,
         )  # fmt: skip
-        self._check_time(order, bill)
+        self._check_time(order)
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
@@ -205,11 +203,15 @@ class Desk:
         await self._pay(order, bill)
         return order
 
-    def _bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
+    def _bill(
+        self, body: Mapping[str, Any], analyst: str, order: Order | None = None
+    ) -> tuple[Bill, tuple[float, float]]:
+        """Price what somebody asks for, or give what an order was paid by; and its times."""
         with self.ledger.glance():
-            return self.orders.bill(body, analyst)
+            bill = self.orders.bill(body, analyst) if order is None else self.orders.bill_of(order)
+            return bill, self.times(bill, self.counter.statements(bill))
 
-    def _check_time(self, order: Order, bill: Bill) -> None:
+    def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
         if self.braked and order.tick >= min(self._late):
             raise BusyError(
@@ -217,11 +219,10 @@ class Desk:
                 "until the owner has looked",
                 hint="ask for fewer groups or joins",
             )
-        seconds = self._bound(bill)
-        if seconds > order.tick:
+        if order.bound > order.tick:
             raise UnsupportedQueryError(
-                f"with the rows that the policy declares this may take {seconds:.0f} s, and the "
-                f"last answers leave after {order.tick:g} s",
+                f"with the rows that the policy declares this may take {order.bound:.0f} s, and "
+                f"the last answers leave after {order.tick:g} s",
                 hint="ask for fewer groups or joins, or in parts",
             )
         before = self.turns.before(order.analyst) / max(1, len(self.places))
@@ -307,7 +308,7 @@ class Desk:
         async def again() -> None:
             await self.write(lambda: self.counter.meter(paid))
 
-        order.run = Run(order.analyst, bill.plans, self._bound(bill), order.tick, settle, again)
+        order.run = Run(order.analyst, bill.plans, order.bound, order.tick, settle, again)
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
@@ -338,8 +339,9 @@ class Desk:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill_of(order))
-            order.tick = self.tick_of(bill)
+            bill, (order.bound, order.tick) = await loop.run_in_executor(
+                self._pricing, lambda: self._bill(order.body, order.analyst, order)
+            )
             await self._pay(order, bill)
         except DiscreetError:
             # the policy, or what is left, has changed: its debit stands, its run cannot
@@ -445,8 +447,8 @@ class Desk:
         if order.state != "waiting":
             raise StateError(f"this request is {order.state} already")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(
-            self._pricing, lambda: self.orders.bill(order.body, order.analyst)
+        bill, (order.bound, order.tick) = await loop.run_in_executor(
+            self._pricing, lambda: self._bill(order.body, order.analyst)
         )
         if seen != self.shown(order, bill):
             raise StateError(
@@ -455,7 +457,6 @@ class Desk:
             )
         order.decided = f"{by}: {reason}"
         if approve:
-            order.tick = self.tick_of(bill)
             await self._pay(order, bill)
         else:
             order.state = "declined"

@@ -46,6 +46,7 @@ class Order:
     decided: str | None = None
     bill: bytes | None = None
     tick: float = 0.0
+    bound: float = 0.0
     run: Run | None = None
     text: str | None = None
     left: str | None = None

@@ -9,9 +9,9 @@ or more: a machine that is busy with other things makes no run late unless it sl
 join with no more than a unit's limit, which is enforced below the join. With :math:`r` rows
 declared, node :math:`v` therefore handles at most :math:`s(v)` rows: :math:`r` at a scan,
 :math:`s \cdot m` at a join with at most :math:`m` rows of a unit on its other side, else the
-sum of its inputs. Work is bounded by :math:`a + b\sum_v s(v) + c \cdot \text{cells}`, in
-seconds of processor time of a machine whose speed is measured on numbers, not on data.
-Declared rows are rounded up to a power of four.
+sum of its inputs. Work is bounded by :math:`a + b\sum_v s(v) + c \cdot \text{cells}`, and
+:math:`d` for each letter of the statements, in seconds of processor time of a machine whose
+speed is measured on numbers, not on data. Declared rows are rounded up to a power of four.
 
 *Assumption.* The bound, twice what the coefficients say, holds the real work, and a worker gets
 its processor within the slack. A run that is not done at its tick is killed, stays paid, and is
@@ -36,6 +36,7 @@ _REFERENCE: Final = 0.05
 _START: Final = 0.012
 _ROW: Final = 1.5e-7
 _CELL: Final = 6e-7
+_TEXT: Final = 8e-6
 _SAFETY: Final = 2.0
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
@@ -43,12 +44,15 @@ _OPEN_CELLS: Final = 10_000
 """Cells assumed where keys are not listed."""
 
 
-def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float) -> float:
-    """Seconds that a run takes at most; the last tick, where no size is declared."""
+def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int) -> float:
+    """Seconds that a run takes at most; infinity, where no size is declared.
+
+    `text` is the length of the statements: an engine reads and plans them anew each time.
+    """
     if rows is None:
         return math.inf
     declared = 4.0 ** math.ceil(math.log(max(rows, 1), 4))
-    return _SAFETY * slowness * sum(_seconds(plan, declared) for plan in plans)
+    return _SAFETY * slowness * (_TEXT * text + sum(_seconds(plan, declared) for plan in plans))
 
 
 def tick(seconds: float, undeclared: float) -> float:
