@@ -65,7 +65,7 @@ class FakeWorker:
         self._durations = list(durations)
         self.killed = False
 
-    def ask(self, plans):
+    def ask(self, bill):
         took = self._durations.pop(0)
         for _ in range(int(took * 100)):
             if self.killed:
@@ -101,7 +101,7 @@ def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=()):
 
         for i in range(runs or len(durations)):
             ticks = tick if isinstance(tick, float) else tick[i]
-            made.append(Run("ana", (), bound, ticks, lambda t, n=i: settle(t, n), again))
+            made.append(Run("ana", b"", bound, ticks, lambda t, n=i: settle(t, n), again))
             turns.put(made[-1])
         place.start()
         await asyncio.wait_for(ended.wait(), 20)
@@ -168,7 +168,7 @@ def test_analysts_take_turns():
     async def main():
         turns = Turns()
         for who in ("ana", "ana", "ana", "ben", "carl"):
-            turns.put(Run(who, (), 0, 0, None, None))
+            turns.put(Run(who, b"", 0, 0, None, None))
         return [(await turns.get()).analyst for _ in range(5)]
 
     assert asyncio.run(main()) == ["ana", "ben", "carl", "ana", "ana"]
@@ -208,7 +208,7 @@ def test_what_cannot_start_in_time_is_refused_before_it_is_paid_for(tmp_path):
 
     async def main(desk):
         for _ in range(5):
-            desk.turns.put(Run("ana", (), 100.0, 256.0, None, None))
+            desk.turns.put(Run("ana", b"", 100.0, 256.0, None, None))
         with pytest.raises(DiscreetError, match="takes all places"):
             await desk.ask("ana", None, body)
         assert desk.ledger.balance().amounts["epsilon"][0] == 0

@@ -254,7 +254,7 @@ class Desk:
         if not paid.receipt.charged:
             await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
-        self._begin(order, bill, paid)
+        self._begin(order, paid)
 
     def _debit(self, order: Order, bill: Bill) -> Paid:
         """Find what is stored, or debit; in a thread of the ledger's."""
@@ -292,7 +292,7 @@ class Desk:
             await asyncio.sleep(0.02)
         return None
 
-    def _begin(self, order: Order, bill: Bill, paid: Paid) -> None:
+    def _begin(self, order: Order, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
             if order.run is not None and order.run.overran:
                 self._late.append(order.tick)
@@ -308,7 +308,8 @@ class Desk:
         async def again() -> None:
             await self.write(lambda: self.counter.meter(paid))
 
-        order.run = Run(order.analyst, bill.plans, order.bound, order.tick, settle, again)
+        assert order.bill is not None  # it was kept before the debit
+        order.run = Run(order.analyst, order.bill, order.bound, order.tick, settle, again)
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)

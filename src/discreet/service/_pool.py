@@ -25,7 +25,6 @@ from typing import Any, Final
 
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
-from discreet.plan import Plan
 from discreet.service._worker import DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
@@ -36,10 +35,11 @@ _MOVING: Final = 600.0
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run of plans that are paid for."""
+    """One run of a bill that is paid."""
 
     analyst: str
-    plans: tuple[Plan, ...]
+    bill: bytes
+    """As it is kept and sent."""
     bound: float
     tick: float
     settle: Callable[[str | None], Coroutine[Any, Any, None]]
@@ -111,15 +111,15 @@ class Worker:
         assert isinstance(said, Ready)
         return said
 
-    def ask(self, plans: tuple[Plan, ...]) -> bytes:
-        """Run plans and wait for the outcome."""
-        self._line.send_bytes(pickle.dumps(plans))
+    def ask(self, bill: bytes) -> bytes:
+        """Run a bill and wait for the outcome."""
+        self._line.send_bytes(bill)
         return self._line.recv_bytes()
 
-    def answer(self, plans: tuple[Plan, ...], patience: float) -> bytes | None:
-        """Run plans and wait; None: nothing came in time, and the worker is gone."""
+    def answer(self, bill: bytes, patience: float) -> bytes | None:
+        """Run a bill and wait; None: nothing came in time, and the worker is gone."""
         try:
-            self._line.send_bytes(pickle.dumps(plans))
+            self._line.send_bytes(bill)
             if self._line.poll(patience):
                 return self._line.recv_bytes()
         except (EOFError, OSError):
@@ -232,7 +232,7 @@ class Place:
         """Give what the worker says; None: it has ended, and there is another one."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, self._worker.ask, run.plans)
+            return await loop.run_in_executor(self._thread, self._worker.ask, run.bill)
         except (EOFError, OSError):
             note("worker gone", policy=self._setup.policy.identity)
         while True:

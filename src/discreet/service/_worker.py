@@ -1,7 +1,7 @@
 """A worker: the one process of a service that reads data.
 
 It opens the tables of one policy, describes them (names and types), and then runs what it is
-sent: plans that were paid for. What goes back is the record, noise included, or one byte that
+sent: bills that were paid. What goes back is the record, noise included, or one byte that
 says "failed"; exact integers never leave it. It ends with the process that started it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from discreet import engines
 from discreet._log import note
-from discreet.curator import run_bill
+from discreet.curator import Bill, run_bill
 from discreet.errors import DiscreetError
 from discreet.policy import Policy
 
@@ -90,8 +90,8 @@ def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, orders), daemon=True).start()
     while True:
-        plans = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
-        line.send_bytes(_outcome(plans, engine, policy))
+        bill: Bill = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
+        line.send_bytes(_outcome(bill, engine, policy))
 
 
 def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
@@ -103,9 +103,9 @@ def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def _outcome(plans: Any, engine: engines.Engine, policy: Policy) -> bytes:
+def _outcome(bill: Bill, engine: engines.Engine, policy: Policy) -> bytes:
     try:
-        return DONE + run_bill(plans, engine, policy).encode()
+        return DONE + run_bill(bill.plans, engine, policy).encode()
     except Exception as error:  # noqa: BLE001 - why it failed is for the owner's log alone
         note("run failed", error, policy=policy.identity)
     return FAILED
