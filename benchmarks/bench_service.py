@@ -171,7 +171,7 @@ async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> 
     )  # fmt: skip
     for label, make in kinds:
         used = _processor(pid)
-        rate, number, _ = await _load(where, make, clients=8, seconds=seconds)
+        rate, number, _ = await _load(where, make, clients=32, seconds=seconds)
         each = (_processor(pid) - used) / number
         print(f"{label}: {rate:.0f} a second here and now; processor {1e3 * each:.2f} ms each: "
               f"{1 / each:.0f} a second of one core", flush=True)  # fmt: skip

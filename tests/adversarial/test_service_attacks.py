@@ -331,3 +331,24 @@ def test_unknown_callers_learn_nothing_from_errors(service):
             said = stranger.get(path)
             assert said.status_code == 401
             assert json.loads(said.content)["error"] == "unauthenticated"
+
+
+def test_who_goes_away_while_waiting_has_paid_and_finds_the_answer(service):
+    """The line is cut at five moments between asking and the tick: paid once, finished, kept."""
+    host = urlsplit(service.url)
+    names = [f"gone {i}" for i in range(5)]
+    for i, name in enumerate(names):
+        body = json.dumps({"sql": BY_REGION, "epsilon": "0.0011", "fresh": True}).encode()
+        head = (f"POST /v1/answers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+                f"{service.keys['ana']}\r\nContent-Type: application/json\r\nPrefer: wait=60\r\n"
+                f"Idempotency-Key: {name}\r\nContent-Length: {len(body)}\r\n\r\n")  # fmt: skip
+        with socket.create_connection((host.hostname, host.port)) as line:
+            line.sendall(head.encode() + body)
+            time.sleep(0.05 * i)
+    time.sleep(1)
+    for name in names:
+        done = service("POST", "/v1/answers", json.loads(body), Idempotency_Key=name,
+                       Prefer="wait=60").json()["result"]  # fmt: skip
+        assert "rows" in done, done
+    lines = service("GET", "/v1/ledger", who="auditor").text
+    assert [lines.count(f'"{name}"') for name in names] == [1] * 5

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+import time
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from types import SimpleNamespace
@@ -11,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from discreet import errors, ledger
-from discreet.ledger import _anchor
+from discreet.ledger import _anchor, _group
 from discreet.ledger._group import Group, Request, group_of
 from discreet.ledger._ledger import ChainedLedger
 from discreet.ledger._store import RolledBackError
@@ -196,3 +198,69 @@ def test_what_a_server_has_undone_is_tried_again(times, works):
     with nullcontext() if works else pytest.raises(errors.LedgerBusyError):
         write()
     assert len(done) == 5
+
+
+def test_writers_who_come_at_once_have_one_thread_that_writes(path, given, monkeypatch):
+    """Two would take turns at the files' locks, each with half of the writers."""
+    book = ledger.open_ledger(path, given.policy("64"))
+    start, real = threading.Thread.start, _group._together
+    writing, most, barrier, later = [], [], threading.Barrier(16), itertools.count(1)
+
+    def slow(thread):
+        if thread.name == "discreet ledger":
+            time.sleep(0.01 * next(later))  # others come before it has started
+        start(thread)
+
+    def watched(requests):
+        writing.append(requests)
+        most.append(len(writing))
+        time.sleep(0.02)
+        real(requests)
+        writing.remove(requests)
+
+    def one(i):
+        barrier.wait()
+        for k in range(3):
+            book.debit(given.entry("1", plan=f"q{i} {k}"))
+
+    monkeypatch.setattr(_group, "_together", watched)
+    monkeypatch.setattr(threading.Thread, "start", slow)
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert book.verify().debits == 48
+    assert max(most) == 1
+
+
+def test_what_a_thread_glances_at_is_of_one_moment(path, given):
+    book, other = (ledger.open_ledger(path, given.policy("10")) for _ in range(2))
+    with book.glance() as head:
+        other.debit(given.entry("1", plan="q"))
+        assert book.balance().left("epsilon") == 10
+        assert book.state is head.content
+    assert book.balance().left("epsilon") == 9
+    with book.glance() as later:  # the mark beside the file has moved
+        assert (later.number, book.balance().left("epsilon")) == (head.number + 1, 9)
+
+
+def test_a_glance_reads_the_file_only_where_its_mark_has_moved(path, given, monkeypatch):
+    book = ledger.open_ledger(path, given.policy("10"))
+    book.debit(given.entry("1", plan="q"))
+    read, real = [], ChainedLedger.reading
+    monkeypatch.setattr(ChainedLedger, "reading", lambda b: (read.append(b), real(b))[1])
+    with book.glance():
+        assert book.balance().left("epsilon") == 9
+    assert read == []  # its own writing has left what it saw
+    ledger.open_ledger(path, given.policy("10")).debit(given.entry("1", plan="r"))
+    read.clear()
+    for _ in range(3):
+        with book.glance():
+            assert book.balance().left("epsilon") == 8
+    assert read == [book]
+    book._anchors[0].remove()  # no mark to trust: the file itself says
+    for _ in range(2):
+        with book.glance():
+            pass
+    assert read == [book] * 3

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import queue
+import time
 
 import pytest
 
 import discreet as dc
 from discreet.curator import Counter
 from discreet.errors import DiscreetError
-from discreet.service import Home, _ticks
+from discreet.service import Home, _pool, _ticks
 from discreet.service._desk import Desk
+from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
 
@@ -35,40 +36,36 @@ def plans():
         return {name: counter.bill(sql, "ana", epsilon="0.1").plans for name, sql in texts.items()}
 
 
-def test_a_bound_grows_with_declared_rows_joins_and_the_machine(plans):
-    small, large = (_ticks.bound(plans["count"], rows, 1.0) for rows in (10**3, 10**7))
-    assert small < large
-    assert _ticks.bound(plans["join"], 10**6, 1.0) > 2 * _ticks.bound(plans["count"], 10**6, 1.0)
-    assert _ticks.bound(plans["count"], 10**6, 2.0) == 2 * _ticks.bound(plans["count"], 10**6, 1.0)
+def test_a_bound_grows_with_declared_rows_joins_texts_and_the_machine(plans):
+    def bound(name, rows, slowness=1.0, text=300):
+        return _ticks.bound(plans[name], rows, slowness, text)
+
+    assert bound("count", 10**3) < bound("count", 10**7)
+    assert bound("join", 10**6) > 2 * bound("count", 10**6)
+    assert bound("count", 10**6, 2.0) == 2 * bound("count", 10**6)
+    assert bound("count", 10, text=20_000) > 5 * bound("count", 10)
     # sizes are classes: what differs less than fourfold is often the same
-    assert _ticks.bound(plans["count"], 5000, 1.0) == _ticks.bound(plans["count"], 16000, 1.0)
+    assert bound("count", 5000) == bound("count", 16000)
 
 
 def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
     for own in plans.values():
         for rows in (10, 10**4, 10**6, 10**8):
-            seconds = _ticks.bound(own, rows, 1.0)
+            seconds = _ticks.bound(own, rows, 1.0, 300)
             tick = _ticks.tick(seconds, 4.0)
             assert tick in _ticks.GRID
-            assert tick >= min(seconds, _ticks.GRID[-1])
-    assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0), 4.0) == 4.0
+            assert tick >= min(8 * seconds, _ticks.GRID[-1])
+    assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 
 
 class FakeWorker:
     """Answers after as long as it is told, or never; stands in for a process."""
 
     def __init__(self, durations):
-        self._durations, self._out = list(durations), queue.Queue()
-        self._sent = queue.Queue()
+        self._durations = list(durations)
         self.killed = False
 
-    def send(self, plans):
-        self._sent.put(plans)
-
-    def receive(self):
-        import time
-
-        self._sent.get()
+    def ask(self, bill):
         took = self._durations.pop(0)
         for _ in range(int(took * 100)):
             if self.killed:
@@ -78,38 +75,43 @@ class FakeWorker:
 
     def kill(self):
         self.killed = True
-        self._sent.put(None)
 
 
-def _released(durations, *, tick=0.3, bound=0.2, analysts=("ana",)):
-    """When, and with what, runs of these durations leave: seconds after the first was asked."""
+def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=()):
+    """When, and with what, runs of these durations leave: seconds after the first was asked.
+
+    A worker that is killed is followed by one that has the durations `spare`.
+    """
+    made = []
 
     async def main():
         turns, found, loop = Turns(), [], asyncio.get_running_loop()
         worker = FakeWorker(durations)
         place = Place(worker, Setup(_Named(), None, 0, "", 0, ""), turns)
+        place._another = lambda: FakeWorker(spare)
         start, ended = loop.time(), asyncio.Event()
 
         async def settle(text, name):
             found.append((name, text, round(loop.time() - start, 2)))
-            if len(found) == len(durations):
+            if len(found) == (runs or len(durations)):
                 ended.set()
 
         async def again():
             pass
 
-        for i in range(len(durations)):
-            who = analysts[i % len(analysts)]
-            turns.put(Run(who, (), bound, tick, lambda t, n=(who, i): settle(t, n), again))
+        for i in range(runs or len(durations)):
+            ticks = tick if isinstance(tick, float) else tick[i]
+            made.append(Run("ana", b"", bound, ticks, lambda t, n=i: settle(t, n), again))
+            turns.put(made[-1])
         place.start()
         await asyncio.wait_for(ended.wait(), 20)
         for task in place._tasks:
             task.cancel()
         worker.kill()
-        place._threads.shutdown(wait=False)
+        place._thread.shutdown(wait=False)
         return found
 
-    return asyncio.run(main())
+    return asyncio.run(main()), made
 
 
 class _Named:
@@ -122,28 +124,51 @@ def test_an_answer_leaves_at_its_tick_however_quick_the_run_was():
     Times are compared with the timetable, from below only: a busy machine is late, never early.
     """
     for first in (0.01, 0.3):
-        found = _released([first, 0.01], tick=2.0, bound=1.0)
+        found, _ = _released([first, 0.01], tick=2.0, bound=1.0)
         assert [text for _, text, _ in found] == ["outcome", "outcome"]
         assert found[0][2] >= 2.0
         assert found[1][2] >= 3.0  # it started when the first one's bound was over
 
 
 def test_a_run_that_is_not_done_at_its_tick_fails_and_its_worker_is_killed():
-    (late,) = _released([5.0])
+    (late,), (run,) = _released([5.0])
     assert late[1] is None
+    assert run.overran
 
 
 def test_a_run_that_fails_leaves_at_the_same_tick():
-    (failed,) = _released([-1])
+    (failed,), (run,) = _released([-1])
     assert failed[1] is None
     assert failed[2] >= 0.3
+    assert not run.overran
+
+
+def test_a_run_behind_one_that_is_late_starts_again_and_does_not_fail():
+    """The first takes long beyond its bound, though not beyond its tick; it alone is counted."""
+    found, (slow, quick) = _released([1.5, 0.01], tick=(4.0, 0.3), bound=0.2)
+    assert [(n, text) for n, text, _ in sorted(found)] == [(0, "outcome"), (1, "outcome")]
+    assert (slow.overran, quick.overran) == (True, False)
+    assert quick.moving > 0
+
+
+def test_a_run_behind_one_that_is_killed_starts_again_and_does_not_fail():
+    found, (late, quick) = _released([9.0], tick=(0.6, 0.3), bound=0.2, runs=2, spare=[0.01])
+    assert sorted((n, text) for n, text, _ in found) == [(0, None), (1, "outcome")]
+    assert (late.overran, quick.overran) == (True, False)
+
+
+def test_a_run_that_no_worker_comes_to_fails_in_the_end(monkeypatch):
+    monkeypatch.setattr(_pool, "_MOVING", 0.3)
+    found, (_, never) = _released([9.0], tick=(8.0, 0.1), bound=0.1, runs=2)
+    assert (1, None) in [(n, text) for n, text, _ in found]
+    assert not never.overran
 
 
 def test_analysts_take_turns():
     async def main():
         turns = Turns()
         for who in ("ana", "ana", "ana", "ben", "carl"):
-            turns.put(Run(who, (), 0, 0, None, None))
+            turns.put(Run(who, b"", 0, 0, None, None))
         return [(await turns.get()).analyst for _ in range(5)]
 
     assert asyncio.run(main()) == ["ana", "ben", "carl", "ana", "ana"]
@@ -153,11 +178,16 @@ def test_three_overruns_stop_questions_of_their_size_until_an_owner_has_looked(t
     table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
     policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="late")
     with dc.open(policy=policy, dummy=True) as curator:
-        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        home = Home(tmp_path)
+        desk = Desk(Counter(curator), home, 1.0, 4.0)
         body = {"sql": "SELECT COUNT(*) AS n FROM people", "epsilon": "0.1"}
 
         async def main():
-            desk._late += [4.0] * 3
+            nonlocal desk
+            for _ in range(3):
+                desk.orders.keep_late(Order("", "", "", "", {}, "", 0, "", tick=4.0))
+            desk = Desk(Counter(curator), home, 1.0, 4.0)  # a new start forgets nothing
+            assert desk.overruns == 3
             with pytest.raises(DiscreetError, match="not done at their tick"):
                 await desk.ask("ana", None, body)
             assert desk.ledger.balance().amounts["epsilon"][0] == 0
@@ -166,3 +196,39 @@ def test_three_overruns_stop_questions_of_their_size_until_an_owner_has_looked(t
 
         assert asyncio.run(main()).state == "running"
         assert desk.ledger.balance().amounts["epsilon"][0] > 0
+        assert Desk(Counter(curator), home, 1.0, 4.0).overruns == 3
+        assert not Desk(Counter(curator), home, 1.0, 4.0).braked
+
+
+def test_what_cannot_start_in_time_is_refused_before_it_is_paid_for(tmp_path):
+    """By what waits, which is public: bounds of plans, and whose turn it is."""
+    table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="full")
+    body = {"sql": "SELECT COUNT(*) AS n FROM people", "epsilon": "0.1"}
+
+    async def main(desk):
+        for _ in range(5):
+            desk.turns.put(Run("ana", b"", 100.0, 256.0, None, None))
+        with pytest.raises(DiscreetError, match="takes all places"):
+            await desk.ask("ana", None, body)
+        assert desk.ledger.balance().amounts["epsilon"][0] == 0
+        return await desk.ask("ben", None, body)  # his turn comes after one of hers
+
+    with dc.open(policy=policy, dummy=True) as curator:
+        order = asyncio.run(main(Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)))
+    assert order.state == "running"
+
+
+def test_a_question_that_no_tick_is_long_enough_for_is_refused(tmp_path):
+    table = dc.policy.Table(
+        "people", [dc.policy.Integer("age", 0, 115)], unit="person", max_rows_per_unit=1000
+    )
+    service = dc.policy.Service(rows=10**9)
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="far", service=service)
+    body = {"sql": "SELECT COUNT(*) AS n FROM people a JOIN people b USING (person)",
+            "epsilon": "0.1"}  # fmt: skip
+    with dc.open(policy=policy, dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        with pytest.raises(DiscreetError, match="may take"):
+            asyncio.run(desk.ask("ana", None, body))
+        assert desk.ledger.balance().amounts["epsilon"][0] == 0

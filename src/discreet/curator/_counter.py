@@ -19,11 +19,11 @@ from discreet._text import plain_str
 from discreet.answer import Answer
 from discreet.curator import _stored, _united
 from discreet.curator._batch import Batch
-from discreet.curator._budget import Budget, describe_balance
+from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
-from discreet.curator._road import Outcome, Paid, leave
+from discreet.curator._road import Outcome, Paid, leave, settle
 from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import Ledger
@@ -81,9 +81,15 @@ class Counter:
         """Price a question for one analyst, without touching data or budget."""
         return self._for(analyst).preview(query, **offer)
 
+    def statements(self, bill: Bill) -> tuple[str, ...]:
+        """Give what an engine would run for a bill, with placeholders for the salt."""
+        engine = self._curator._engine  # noqa: SLF001 - same package
+        aggregates = [a for plan in bill.plans for a in plan.lowered.aggregates if a.measures]
+        return tuple([engine.sql(aggregate) for aggregate in aggregates])
+
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
-        return describe_balance((self.ledger.balance(), self.ledger.balance(analyst)))
+        return self._for(analyst)._left()  # noqa: SLF001 - same package
 
     def batch(
         self,
@@ -136,8 +142,7 @@ class Counter:
     def settle(self, paid: Paid, text: str | None) -> Outcome:
         """Store the outcome of a run (None: it failed); give what is stored."""
         try:
-            road = self._for(paid.entry.analyst)._road  # noqa: SLF001 - same package
-            return road.settle(paid.receipt, text)
+            return settle(self.ledger, paid.receipt, text)
         finally:
             leave(paid)
 

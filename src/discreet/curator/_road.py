@@ -146,6 +146,16 @@ def leave(paid: Paid) -> None:
     _LIVE.discard(paid.receipt.hash)
 
 
+def settle(ledger: Ledger, receipt: Receipt, text: str | None) -> Outcome:
+    """Store the outcome of a run (None: it failed); give what is stored."""
+    stored = ledger.settle(receipt, text)
+    if text is None and stored is None:
+        raise EngineError("the question failed; why is not disclosed, and it stays paid")
+    if stored is None:
+        raise EngineError("another run for the same key has failed", hint="use a new key")
+    return Outcome(stored, cached=stored != text)
+
+
 @dataclass(frozen=True)
 class Road:
     """The way from a job to its outcome, under one policy and one ledger."""
@@ -185,7 +195,7 @@ class Road:
         """Debit a job durably, or find what it has been paid for; nothing runs here.
 
         Whoever calls it runs the job unless there is an outcome, after :meth:`meter` if an
-        earlier debit is taken up, then calls :meth:`settle`, and :func:`leave` at the end.
+        earlier debit is taken up, then calls :func:`settle`, and :func:`leave` at the end.
         """
         asking = _Asking() if asking is None else asking  # an empty one is false
         entry = replace(self._entry(job, key=key, fresh=fresh), live=asking)
@@ -246,16 +256,7 @@ class Road:
             # an outcome too: if it cannot be stored it is not told, not even as a context
             self.ledger.settle(receipt, None)
             raise failure
-        return self.settle(receipt, text)
-
-    def settle(self, receipt: Receipt, text: str | None) -> Outcome:
-        """Store the outcome of a run (None: it failed); give what is stored."""
-        stored = self.ledger.settle(receipt, text)
-        if text is None and stored is None:
-            raise EngineError("the question failed; why is not disclosed, and it stays paid")
-        if stored is None:
-            raise EngineError("another run for the same key has failed", hint="use a new key")
-        return Outcome(stored, cached=stored != text)
+        return settle(self.ledger, receipt, text)
 
     def knows(self, job: Job) -> bool:
         """Tell whether a job's outcome is stored: it would be free."""

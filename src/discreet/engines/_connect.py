@@ -21,6 +21,7 @@ def connect(
     memory_limit: str | None = None,
     temp_directory: str | Path | None = None,
     temp_limit: str | None = None,
+    threads: int | None = None,
     timeout: float = 600.0,
 ) -> Engine:
     """Open the tables of a policy.
@@ -42,6 +43,8 @@ def connect(
         a directory that only this user can read, removed on closing.
     temp_limit
         How much of it, such as ``"20GB"``; by default what DuckDB allows itself.
+    threads
+        Of the embedded engine; by default one for each processor.
     timeout
         Seconds after which a question is cancelled; it has failed then, and stays paid.
 
@@ -79,7 +82,11 @@ def connect(
         return open_postgres(first, policy, timeout=timeout)
     from discreet.engines._sources import open_duckdb  # noqa: PLC0415 - imported when used
 
-    limits = {"memory_limit": memory_limit, "max_temp_directory_size": temp_limit}
+    limits = {
+        "memory_limit": memory_limit,
+        "max_temp_directory_size": temp_limit,
+        "threads": None if threads is None else str(threads),
+    }
     return open_duckdb(
         sources, policy, limits=limits, temp_directory=temp_directory, timeout=timeout
     )

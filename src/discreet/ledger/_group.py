@@ -71,15 +71,13 @@ class Group:
 
     def _put(self, request: Request) -> None:
         """Wait with the others; if nobody writes for them, begin a thread that does."""
-        thread = threading.Thread(target=self._serve, name="discreet ledger")
-        with self.guard:
-            self.queue.append(request)
-            if self.thread is not None and self.thread.is_alive():
-                return
-            self.thread = thread
         try:
-            # a second one, begun before the first has started, waits for it at the store
-            thread.start()
+            with self.guard:
+                self.queue.append(request)
+                if self.thread is None or not self.thread.is_alive():
+                    self.thread = threading.Thread(target=self._serve, name="discreet ledger")
+                    # before others look: two of them would wait for each other at the store
+                    self.thread.start()
         except RuntimeError:  # there are no more threads to be had
             self._serve()
 

@@ -40,6 +40,7 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -136,6 +137,8 @@ class ChainedLedger(Decisions):
         note: str = "",
     ) -> None:
         self._store = store
+        self._glances = threading.local()
+        self._latest: Head | None = None
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
@@ -368,6 +371,7 @@ class ChainedLedger(Decisions):
                 yield turn
             # also before an answer is given out that nobody has seen yet
             self._move(anchors, turn.head)
+            self._latest = turn.head
 
     def _write(self, work: Callable[[Turn], T]) -> T:
         """Do some work in a turn, together with whoever else waits for one."""
@@ -555,8 +559,29 @@ class ChainedLedger(Decisions):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
+        seen: State | None = getattr(self._glances, "state", None)
+        if seen is not None:
+            return seen
         with self.reading() as (_, head):
             return head.content
+
+    @contextmanager
+    def glance(self) -> Iterator[Head]:
+        """Let all balances that this thread reads until the end be those of one moment.
+
+        Nothing is held meanwhile: others write, and a debit sees what they wrote. While the mark
+        beside a file is where it was, which every writer moves, the file is not read again.
+        """
+        beside = next((anchor for anchor in self._anchors if anchor.durable), None)
+        mark, head = None if beside is None else beside.read(), self._latest
+        if head is None or mark is None or mark.hash != head.hash:
+            with self.reading() as (_, head):
+                self._latest = head
+        self._glances.state = head.content
+        try:
+            yield head
+        finally:
+            self._glances.state = None
 
     @property
     def lines(self) -> Sequence[Line]:

@@ -157,11 +157,8 @@ class Quotient(Linear):
         """Error as far as it is known before: how it divides depends on the private size."""
         laws = [priced[i].noise for i in self.cells]
         ends = [self.lo, (self.lo + self.hi) / 2, self.hi]
-        low, high = (
-            number(f, f)
-            for pick in (min, max)
-            for f in [pick(self._about(laws, m, confidence) for m in ends)]
-        )
+        halves = [self._about(laws, m, confidence) for m in ends]
+        low, high = (number(half, half) for half in (min(halves), max(halves)))
         return f"± about {low}/n" + (f" to {high}/n" if low != high else "")
 
     def _about(self, laws: Sequence[Law | None], m: Fraction, level: float) -> float:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import math
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
@@ -30,6 +29,7 @@ from discreet.errors import (
     IdempotencyError,
     LedgerError,
     ParameterError,
+    UnsupportedQueryError,
 )
 from discreet.ledger import ChainedLedger, refusal
 from discreet.plan import Cost
@@ -54,6 +54,8 @@ _PRICED: Final = 256
 """Prices, their margins, and repeated questions that are remembered."""
 _LATE: Final = 3
 """Runs that may miss their tick before no more of their size are begun."""
+_PATIENCE: Final = _ticks.GRID[-1]
+"""Seconds for which places may be taken before no more questions are taken in."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
 
@@ -87,8 +89,7 @@ class Desk:
         self.rehearsal: Rehearsal | None = None
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
-        self.overruns = 0
-        self._late: list[float] = []
+        self._late = self.orders.late()
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -127,11 +128,12 @@ class Desk:
 
     def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
         """Give a price as it was written, for as long as the ledger stands where it stood then."""
-        return self._prices((analyst, canonical(dict(body)), self._head()), make)
+        with self.ledger.glance() as head:
+            return self._prices((analyst, canonical(dict(body)), head.hash), make)
 
     def _head(self) -> str:
         """Hash of the ledger's last line: all that a price or a repeated answer says follows."""
-        with self.ledger.reading() as (_, head):
+        with self.ledger.glance() as head:
             return head.hash
 
     def error_of(self, quote: Quote) -> dict[str, str]:
@@ -140,10 +142,12 @@ class Desk:
         name = canonical([asked, quote.plan.noise, quote.cost, quote.confidence])
         return self._margins(name, quote.error)
 
-    def tick_of(self, bill: Bill) -> float:
-        """Seconds after which the answer to a bill leaves."""
-        rows = self.counter.policy.service.rows
-        return _ticks.tick(_ticks.bound(bill.plans, rows, self._slowness), self._undeclared)
+    def times(self, bill: Bill, statements: Sequence[str]) -> tuple[float, float]:
+        """Seconds for which a bill takes a place, and after which its answer leaves."""
+        rows, text = self.counter.policy.service.rows, sum(map(len, statements))
+        seconds = _ticks.bound(bill.plans, rows, self._slowness, text)
+        tick = _ticks.tick(seconds, self._undeclared)
+        return min(seconds, self._undeclared) if rows is None else seconds, tick
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question: debit it, or hold it for an owner, or find what it has become.
@@ -182,17 +186,14 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill(body, analyst))
+        bill, (bound, tick) = await loop.run_in_executor(
+            self._pricing, lambda: self._bill(body, analyst)
+        )
         order = Order(
             secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
-            bill.cost.epsilon, now(), tick=self.tick_of(bill),
+            bill.cost.epsilon, now(), tick=tick, bound=bound,
         )  # fmt: skip
-        if self.braked and order.tick >= min(self._late):
-            raise BusyError(
-                f"{_LATE} questions of this size were not done at their tick: no more of them "
-                "until the owner has looked",
-                hint="ask for fewer groups or joins",
-            )
+        self._check_time(order)
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
             paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
@@ -202,32 +203,45 @@ class Desk:
         await self._pay(order, bill)
         return order
 
+    def _bill(
+        self, body: Mapping[str, Any], analyst: str, order: Order | None = None
+    ) -> tuple[Bill, tuple[float, float]]:
+        """Price what somebody asks for, or give what an order was paid by; and its times."""
+        with self.ledger.glance():
+            bill = self.orders.bill(body, analyst) if order is None else self.orders.bill_of(order)
+            return bill, self.times(bill, self.counter.statements(bill))
+
+    def _check_time(self, order: Order) -> None:
+        """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
+        if self.braked and order.tick >= min(self._late):
+            raise BusyError(
+                f"{_LATE} questions of this size were not done at their tick: no more of them "
+                "until the owner has looked",
+                hint="ask for fewer groups or joins",
+            )
+        if order.bound > order.tick:
+            raise UnsupportedQueryError(
+                f"with the rows that the policy declares this may take {order.bound:.0f} s, and "
+                f"the last answers leave after {order.tick:g} s",
+                hint="ask for fewer groups or joins, or in parts",
+            )
+        before = self.turns.before(order.analyst) / max(1, len(self.places))
+        if before > _PATIENCE:
+            raise BusyError(
+                f"what waits already takes all places for the next {before:.0f} s",
+                hint="ask again when some of it is answered; nothing was charged",
+            )
+
     async def _pay(self, order: Order, bill: Bill) -> None:
         """Debit, then run; or give what is there."""
-        order.settle_by(bill)
-        fresh = bool(order.body.get("fresh"))
-        paid = None
-        if not fresh:
-            paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
-        if paid is None:
-            day = await self.write(lambda: self.reserve(order, bill.cost))
-            try:
-                paid = await self.write(
-                    lambda: self.counter.pay(bill, order.analyst, key=order.key, fresh=fresh)
-                )
-            except BaseException:
-                self._give_back(day, order)
-                raise
-            if not paid.receipt.charged:
-                self._give_back(day, order)
+        paid = await self.write(lambda: self._debit(order, bill))
         # one that is taken up again may find the outcome of its own debit
         own = order.line == paid.receipt.number and not order.cached
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
-            order.text = self.counter.shaped(paid.outcome.text, bill)
-            order.state, order.cached = "done", not own
-            order.left = await self.write(lambda: self.counter.left(order.analyst))
-            await self.write(lambda: self.orders.keep(order))
+            text = self.counter.shaped(paid.outcome.text, bill)
+            order.cached = not own
+            await self.write(lambda: self._end(order, text))
             order.ended.set()
             return
         order.state = "running"
@@ -240,7 +254,33 @@ class Desk:
         if not paid.receipt.charged:
             await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
-        self._begin(order, bill, paid)
+        self._begin(order, paid)
+
+    def _debit(self, order: Order, bill: Bill) -> Paid:
+        """Find what is stored, or debit; in a thread of the ledger's."""
+        order.settle_by(bill)
+        who, fresh = order.analyst, bool(order.body.get("fresh"))
+        with self.ledger.glance():
+            paid = None if fresh else self.counter.stored(bill, who, key=order.key)
+            if paid is not None:
+                return paid
+            day = self.reserve(order, bill.cost)
+            try:
+                paid = self.counter.pay(bill, who, key=order.key, fresh=fresh)
+            except BaseException:
+                self._give_back(day, order)
+                raise
+            if not paid.receipt.charged:
+                self._give_back(day, order)
+            return paid
+
+    def _end(self, order: Order, text: str | None) -> None:
+        """Keep an order with its outcome; None: it failed."""
+        if text is not None:
+            with self.ledger.glance():
+                order.left = self.counter.left(order.analyst)
+        order.text, order.state = text, "failed" if text is None else "done"
+        self.orders.keep(order)
 
     async def _same(self, paid: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
@@ -252,36 +292,35 @@ class Desk:
             await asyncio.sleep(0.02)
         return None
 
-    def _begin(self, order: Order, bill: Bill, paid: Paid) -> None:
-        rows = self.counter.policy.service.rows
-        seconds = _ticks.bound(bill.plans, rows, self._slowness)
-
+    def _begin(self, order: Order, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
+            if order.run is not None and order.run.overran:
+                self._late.append(order.tick)
+                await self.write(lambda: self.orders.keep_late(order))
             try:
-                outcome = await self.write(lambda: self.counter.settle(paid, text))
-                order.left = await self.write(lambda: self.counter.left(order.analyst))
-                order.text, order.state = outcome.text, "done"
-            except EngineError:
-                order.state = "failed"
+                await self.write(lambda: self._settle(order, paid, text))
             except LedgerError:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(paid.receipt.hash, None)
                 return
-            if order.run is not None and order.run.overran:
-                self.overruns += 1
-                self._late.append(order.tick)
-            await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
         async def again() -> None:
             await self.write(lambda: self.counter.meter(paid))
 
-        bound = self._undeclared if math.isinf(seconds) else seconds
-        order.run = Run(order.analyst, bill.plans, bound, order.tick, settle, again)
+        assert order.bill is not None  # it was kept before the debit
+        order.run = Run(order.analyst, order.bill, order.bound, order.tick, settle, again)
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
         self.turns.put(order.run)
+
+    def _settle(self, order: Order, paid: Paid, text: str | None) -> None:
+        try:
+            stored = self.counter.settle(paid, text).text
+        except EngineError:
+            stored = None
+        self._end(order, stored)
 
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
@@ -301,8 +340,9 @@ class Desk:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self.orders.bill_of(order))
-            order.tick = self.tick_of(bill)
+            bill, (order.bound, order.tick) = await loop.run_in_executor(
+                self._pricing, lambda: self._bill(order.body, order.analyst, order)
+            )
             await self._pay(order, bill)
         except DiscreetError:
             # the policy, or what is left, has changed: its debit stands, its run cannot
@@ -408,8 +448,8 @@ class Desk:
         if order.state != "waiting":
             raise StateError(f"this request is {order.state} already")
         loop = asyncio.get_running_loop()
-        bill = await loop.run_in_executor(
-            self._pricing, lambda: self.orders.bill(order.body, order.analyst)
+        bill, (order.bound, order.tick) = await loop.run_in_executor(
+            self._pricing, lambda: self._bill(order.body, order.analyst)
         )
         if seen != self.shown(order, bill):
             raise StateError(
@@ -418,7 +458,6 @@ class Desk:
             )
         order.decided = f"{by}: {reason}"
         if approve:
-            order.tick = self.tick_of(bill)
             await self._pay(order, bill)
         else:
             order.state = "declined"
@@ -433,7 +472,13 @@ class Desk:
 
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
+        self.orders.look_at_late()
         self._late.clear()
+
+    @property
+    def overruns(self) -> int:
+        """Runs that were not done at their tick, since there is this service's folder."""
+        return self.orders.count_late()
 
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""

@@ -47,6 +47,9 @@ _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS marks (
         host TEXT NOT NULL, ledger TEXT NOT NULL, mark TEXT, hold TEXT, until REAL,
         PRIMARY KEY (host, ledger)) STRICT""",
+    """CREATE TABLE IF NOT EXISTS late (
+        policy TEXT NOT NULL, tick REAL NOT NULL, asked TEXT NOT NULL,
+        seen INTEGER NOT NULL DEFAULT 0) STRICT""",
     f"PRAGMA user_version = {_VERSION}",
 )
 

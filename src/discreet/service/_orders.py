@@ -46,6 +46,7 @@ class Order:
     decided: str | None = None
     bill: bytes | None = None
     tick: float = 0.0
+    bound: float = 0.0
     run: Run | None = None
     text: str | None = None
     left: str | None = None
@@ -177,6 +178,29 @@ class Orders:
             values,
         )
         self._remember(order)
+
+    def keep_late(self, order: Order) -> None:
+        """Write down that a run was not done at its tick."""
+        self._home.write(
+            "INSERT INTO late (policy, tick, asked) VALUES (?, ?, ?)",
+            (self._policy, order.tick, order.asked),
+        )
+
+    def late(self) -> list[float]:
+        """Ticks that runs have missed since an owner has looked."""
+        found = self._home.read(
+            "SELECT tick FROM late WHERE policy = ? AND seen = 0", (self._policy,)
+        )
+        return [tick for (tick,) in found]
+
+    def count_late(self) -> int:
+        """How many runs have missed their ticks, ever."""
+        ((found,),) = self._home.read("SELECT COUNT(*) FROM late WHERE policy = ?", (self._policy,))
+        return int(found)
+
+    def look_at_late(self) -> None:
+        """Write down that an owner has looked at what was late."""
+        self._home.write("UPDATE late SET seen = 1 WHERE policy = ?", (self._policy,))
 
 
 def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:

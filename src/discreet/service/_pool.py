@@ -19,24 +19,27 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
-from discreet.plan import Plan
-from discreet.service._worker import DONE, Ready, Setup
+from discreet.service._worker import DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
 """Seconds that a worker may take to open its tables."""
+_MOVING: Final = 600.0
+"""Seconds for which a run tries places whose workers do not come to it."""
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run of plans that are paid for."""
+    """One run of a bill that is paid."""
 
     analyst: str
-    plans: tuple[Plan, ...]
+    bill: bytes
+    """As it is kept and sent."""
     bound: float
     tick: float
     settle: Callable[[str | None], Coroutine[Any, Any, None]]
@@ -47,8 +50,10 @@ class Run:
     release: float = 0.0
     """When it leaves, on the loop's clock; known once it has started."""
     outcome: asyncio.Future[bytes] | None = None
+    moving: float = 0.0
+    """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was killed at its tick."""
+    """Whether it was seen to be late: killed at its tick, or a later one could not begin."""
 
 
 def _environment() -> dict[str, str]:
@@ -106,30 +111,26 @@ class Worker:
         assert isinstance(said, Ready)
         return said
 
-    def send(self, plans: tuple[Plan, ...]) -> None:
-        """Hand over plans to run after those that were sent before."""
-        self._line.send_bytes(pickle.dumps(plans))
-
-    def receive(self) -> bytes:
-        """Wait for the next outcome."""
+    def ask(self, bill: bytes) -> bytes:
+        """Run a bill and wait for the outcome."""
+        self._line.send_bytes(bill)
         return self._line.recv_bytes()
 
-    def answer(self, plans: tuple[Plan, ...], patience: float) -> bytes | None:
-        """Run plans and wait; None: nothing came in time, and the worker is gone."""
+    def answer(self, bill: bytes, patience: float) -> bytes | None:
+        """Run a bill and wait; None: nothing came in time, and the worker is gone."""
         try:
-            self.send(plans)
+            self._line.send_bytes(bill)
             if self._line.poll(patience):
-                return self.receive()
+                return self._line.recv_bytes()
         except (EOFError, OSError):
             pass
         self.kill()
         return None
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does; the line ends with whoever reads it."""
         self._process.kill()
         self._process.wait()
-        self._line.close()
 
 
 class Turns:
@@ -140,14 +141,23 @@ class Turns:
         self._any = asyncio.Event()
 
     def put(self, run: Run, *, first: bool = False) -> None:
-        """Add a run at the end, or at the beginning, of its analyst's own."""
+        """Add a run at the end of its analyst's own; or before everybody's."""
         own = self._waiting.setdefault(run.analyst, deque())
-        own.appendleft(run) if first else own.append(run)
+        if first:
+            own.appendleft(run)
+            self._waiting.move_to_end(run.analyst, last=False)
+        else:
+            own.append(run)
         self._any.set()
 
     def count(self, analyst: str) -> int:
         """How many of somebody's wait."""
         return len(self._waiting.get(analyst, ()))
+
+    def before(self, analyst: str) -> float:
+        """Seconds for which places are taken by what comes before somebody's next question."""
+        turn = self.count(analyst) + 1
+        return sum(run.bound for own in self._waiting.values() for run in islice(own, turn))
 
     async def get(self) -> Run:
         """Take the next one, and send its analyst to the end of the line."""
@@ -162,92 +172,105 @@ class Turns:
 
 
 class Place:
-    """A worker with a timetable."""
+    """A worker with a timetable.
+
+    Runs start by the timetable, whether or not the worker has done the one before. One that the
+    worker has not begun at its tick, because an earlier one took longer than its bound, did
+    nothing to deserve to fail: it starts again at the next place, and the earlier one is
+    counted as late.
+    """
 
     def __init__(self, worker: Worker, setup: Setup, turns: Turns) -> None:
         self._worker = worker
         self._setup = setup
         self._turns = turns
-        self._underway: deque[Run] = deque()
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="worker")
+        self._started: deque[Run] = deque()
+        self._any = asyncio.Event()
+        self._running: Run | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._releases: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to take questions."""
-        self._tasks = [asyncio.create_task(self._take()), asyncio.create_task(self._listen())]
+        self._tasks = [asyncio.create_task(self._take()), asyncio.create_task(self._work())]
 
     async def _take(self) -> None:
+        """Start one run after the other, by bounds alone."""
         loop = asyncio.get_running_loop()
         while True:
             run = await self._turns.get()
-            run.outcome, run.release = loop.create_future(), loop.time() + run.tick
+            now = loop.time()
+            run.outcome, run.release = loop.create_future(), now + run.tick
             run.started.set()
-            self._underway.append(run)
+            self._started.append(run)
+            self._any.set()
             task = asyncio.create_task(self._leave(run))
             self._releases.add(task)
             task.add_done_callback(self._releases.discard)
-            free = loop.time() + min(run.bound, run.tick)
-            try:
-                await loop.run_in_executor(self._threads, self._worker.send, run.plans)
-            except (OSError, ValueError):
-                note("worker gone", policy=self._setup.policy.identity)
-            await asyncio.sleep(free - loop.time())
+            await asyncio.sleep(now + min(run.bound, run.tick) - loop.time())
 
-    async def _listen(self) -> None:
+    async def _work(self) -> None:
+        """Hand what has started to the worker, as fast as it can."""
+        while True:
+            while not self._started:
+                self._any.clear()
+                await self._any.wait()
+            self._running = run = self._started.popleft()
+            said = await self._said(run)
+            if said is None and _expected(run):  # the worker is gone, and not by our hand
+                try:
+                    await run.again()
+                    said = await self._said(run) if _expected(run) else None
+                except DiscreetError:
+                    pass  # it fails at its tick
+            self._running = None
+            if run.outcome is not None and not run.outcome.done():
+                run.outcome.set_result(FAILED if said is None else said)
+
+    async def _said(self, run: Run) -> bytes | None:
+        """Give what the worker says; None: it has ended, and there is another one."""
         loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._worker.ask, run.bill)
+        except (EOFError, OSError):
+            note("worker gone", policy=self._setup.policy.identity)
         while True:
             try:
-                said = await loop.run_in_executor(self._threads, self._worker.receive)
-            except (EOFError, OSError):
-                await self._replace()
-                continue
-            if self._underway:
-                run = self._underway.popleft()
-                if run.outcome is not None and not run.outcome.done():
-                    run.outcome.set_result(said)
-
-    async def _replace(self) -> None:
-        """Start another worker; what the old one took along and can still be done starts anew."""
-        lost, self._underway = self._underway, deque()
-        loop = asyncio.get_running_loop()
-
-        def start() -> Worker:
-            worker = Worker(self._setup)
-            worker.ready()
-            return worker
-
-        while True:
-            try:
-                self._worker = await loop.run_in_executor(self._threads, start)
-                break
+                self._worker = await loop.run_in_executor(self._thread, self._another)
             except DiscreetError as error:
                 note("worker does not start", error, policy=self._setup.policy.identity)
                 await asyncio.sleep(5)
-        for run in lost:
-            if run.outcome is None or run.outcome.done():
-                continue
-            try:
-                await run.again()
-            except DiscreetError:
-                continue  # it fails at its tick
-            self._underway.append(run)
-            self._worker.send(run.plans)
+            else:
+                return None
+
+    def _another(self) -> Worker:
+        worker = Worker(self._setup)
+        worker.ready()
+        return worker
 
     async def _leave(self, run: Run) -> None:
         """Wait for the tick, whatever happens, and let the outcome go."""
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(run.release - loop.time())
+        await asyncio.sleep(run.release - asyncio.get_running_loop().time())
         assert run.outcome is not None
         text = None
         if run.outcome.done():
             said = run.outcome.result()
             text = said[1:].decode() if said[:1] == DONE else None
+        elif run in self._started:
+            self._started.remove(run)
+            if self._running is not None:
+                self._running.overran = True
+            run.moving += run.tick
+            if run.moving < _MOVING:
+                run.started.clear()
+                self._turns.put(run, first=True)
+                return
         else:
             run.outcome.cancel()
             run.overran = True
             note("run not done at its tick", policy=self._setup.policy.identity)
-            self._worker.kill()  # whoever listens to it starts another
+            self._worker.kill()
         await run.settle(text)
 
     async def close(self) -> None:
@@ -255,4 +278,8 @@ class Place:
         for task in (*self._tasks, *self._releases):
             task.cancel()
         self._worker.kill()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _expected(run: Run) -> bool:
+    return run.outcome is not None and not run.outcome.done()

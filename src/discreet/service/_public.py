@@ -136,7 +136,7 @@ def statement(
     totals = ", ".join(
         f"{n} = {show(v)}" for n in ("epsilon", "delta", "rho") if (v := getattr(budget, n))
     )
-    counted = "" if overruns is None else f": {overruns} since the start"
+    counted = "" if overruns is None else f": {overruns} so far"
     signed = "with the service's own key" if key is None else f"by {key}"
     open_tables = [t.name for t in policy.tables.values() if t.public]
     exact = [*(text for r in released for text in r.unprotected),

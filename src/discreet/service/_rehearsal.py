@@ -8,6 +8,7 @@ is left is always the whole. Answers are marked, not signed, and forgotten with 
 from __future__ import annotations
 
 import asyncio
+import pickle
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -72,7 +73,7 @@ class Rehearsal:
     def _run(self, bill: Bill) -> str:
         self._opened()
         assert self._worker is not None
-        said = self._worker.answer(bill.plans, _PATIENCE)
+        said = self._worker.answer(pickle.dumps(bill), _PATIENCE)
         if said is None:
             self._worker = None
         if said is None or said[:1] != DONE:

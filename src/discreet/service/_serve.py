@@ -33,6 +33,8 @@ from discreet.service._sign import Signer
 from discreet.service._worker import Setup
 
 _CONNECTIONS: Final = 512
+_CROWD: Final = 4
+"""Workers for each processor, at most: ticks have more slack than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,12 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
     """Open policies, ledgers and workers; close them at the end."""
     if not policies:
         raise ParameterError("a service needs a policy", hint="discreet serve people.toml")
+    if options.workers > _CROWD * _cores():
+        raise ParameterError(
+            f"{options.workers} workers on {_cores()} processors would keep each other from being "
+            "done in time",
+            hint=f"--workers {_CROWD * _cores()}",
+        )
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
     speed = slowness()  # before workers are there to be in each other's way
@@ -86,7 +94,7 @@ def _desk(path: Path, home: Home, options: Options, speed: float, stack: ExitSta
     policy = pol.load(path)
     setup = Setup(
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
-        str(path.resolve().parent),
+        str(path.resolve().parent), max(1, _cores() // options.workers),
     )  # fmt: skip
     workers = [Worker(setup) for _ in range(options.workers)]
     for worker in workers:
@@ -98,6 +106,14 @@ def _desk(path: Path, home: Home, options: Options, speed: float, stack: ExitSta
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk
+
+
+def _cores() -> int:
+    """Processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
 
 
 def serve(

@@ -42,7 +42,7 @@ def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
         "plan": query.hash,
         "sql": list(quote.sql),
         "describes": "\n".join(texts),
-        "tick": desk.tick_of(bill),
+        "tick": desk.times(bill, quote.sql)[1],
         "needs_approval": limit is not None and bill.cost.epsilon > limit,
     }
 

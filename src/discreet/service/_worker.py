@@ -1,7 +1,7 @@
 """A worker: the one process of a service that reads data.
 
 It opens the tables of one policy, describes them (names and types), and then runs what it is
-sent: plans that were paid for. What goes back is the record, noise included, or one byte that
+sent: bills that were paid. What goes back is the record, noise included, or one byte that
 says "failed"; exact integers never leave it. It ends with the process that started it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from discreet import engines
 from discreet._log import note
-from discreet.curator import run_bill
+from discreet.curator import Bill, run_bill
 from discreet.errors import DiscreetError
 from discreet.policy import Policy
 
@@ -43,6 +43,8 @@ class Setup:
     spill: str
     timeout: float
     folder: str
+    threads: int = 1
+    """Of the engine."""
     dummy: bool = False
     """Whether it makes up its tables from the policy, and opens no source."""
 
@@ -59,13 +61,15 @@ def main(descriptor: int) -> None:
     line = Connection(descriptor)
     setup: Setup = pickle.loads(line.recv_bytes())  # noqa: S301 - from the process that started us
     os.chdir(setup.folder)
+    if setup.dummy:
+        os.nice(10)  # what is free does not keep those waiting who pay
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
     try:
         engine = engines.connect(
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
-            temp_limit=setup.spill, timeout=setup.timeout,
+            temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,
         )  # fmt: skip
         line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy))))
     except DiscreetError as refusal:
@@ -86,8 +90,8 @@ def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, orders), daemon=True).start()
     while True:
-        plans = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
-        line.send_bytes(_outcome(plans, engine, policy))
+        bill: Bill = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
+        line.send_bytes(_outcome(bill, engine, policy))
 
 
 def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
@@ -99,9 +103,9 @@ def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def _outcome(plans: Any, engine: engines.Engine, policy: Policy) -> bytes:
+def _outcome(bill: Bill, engine: engines.Engine, policy: Policy) -> bytes:
     try:
-        return DONE + run_bill(plans, engine, policy).encode()
+        return DONE + run_bill(bill.plans, engine, policy).encode()
     except Exception as error:  # noqa: BLE001 - why it failed is for the owner's log alone
         note("run failed", error, policy=policy.identity)
     return FAILED
