@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -34,24 +35,40 @@ from discreet.plan import (
     build,
     expr,
     statistic,
+    statistics_of,
 )
 from discreet.sql._bounds import Bounds, read_bounds
 from discreet.sql._over import over_rows, window
-from discreet.sql._rows import Rows, arity, constant, whole
+from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 LISTED: Final = "list of values"
+_BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
     "BOOL_AND": "AVG({x})",
     "BOOL_OR": "AVG({x})",
     "ANY_VALUE": "MODE({x})",
     "FIRST": "MODE({x})",
-    **dict.fromkeys(("ARRAY_AGG", "STRING_AGG", "LISTAGG", "GROUP_CONCAT"), "SELECT {x}"),
+    "LOGICAL_AND": "AVG({x})",
+    "LOGICAL_OR": "AVG({x})",
+    **dict.fromkeys(
+        (
+            "ARRAY_AGG",
+            "STRING_AGG",
+            "LISTAGG",
+            "GROUP_CONCAT",
+            "COLLECT_SET",
+            "COLLECT_LIST",
+            "VALUE_COUNTS",
+            "UNIQUE",
+        ),
+        "SELECT {x}",
+    ),
     **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), "SELECT {x} DESC"),
     **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), "SELECT {x} ASC"),
     **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
-    "HISTOGRAM": "COUNT(*), with GROUP BY BIN({x}, 10)",
+    **dict.fromkeys(("HISTOGRAM", "HISTOGRAM_NUMERIC"), "SELECT BIN({x}, 10)"),
     "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
 """What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
@@ -120,6 +137,8 @@ class Outputs:
             arity(name, node.expressions, least, most)
             args = [self.lower(n) for n in node.expressions]
             return self._total(op, args) or self.make(op, *args)
+        if name in ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "MONTHS_BETWEEN"):
+            return self._days_between(node)
         if has_aggregate(node):
             raise refuse(
                 f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
@@ -138,6 +157,8 @@ class Outputs:
                 own = f"GREATEST({own}, 1)"
         if not form.startswith("SELECT"):
             return form.format(x=own)
+        if form.startswith("SELECT BIN"):
+            args = [exp.Anonymous(this="BIN", expressions=[args[0], exp.Literal.number(10)])]
         extra = [exp.Anonymous(this="AVG", expressions=[a.copy()]) for a in args[1:2]]
         asked = _question(node, [args[0]], extra if form[-1] == "C" else [])
         return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
@@ -257,7 +278,42 @@ class Outputs:
             side = node.this if has_aggregate(node.this) else node.expression
             raise refuse("text made of an aggregate", side.sql())
         only(node, "this", "expression")
-        return self.make(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
+        op, sides = INFIX[type(node)], [node.this, node.expression]
+        outs = [None if _is_moment(s.unnest()) else self.lower(s) for s in sides]
+        kinds = {self.kind(out) for out in outs if out and statistics_of(out)}
+        if kinds in ({"date"}, {"timestamp"}) and op in _BETWEEN_MOMENTS:
+            # days or seconds between, or which is the earlier
+            day = kinds == {"date"}
+            return Apply(
+                op, tuple(o or self._moment(s, day=day) for s, o in zip(sides, outs, strict=True))
+            )
+        keys = [s for s, o in zip(sides, outs, strict=True) if isinstance(o, KeyValue)]
+        if None in outs and keys and self.kind(self.lower(keys[0])) in ("date", "timestamp"):
+            raise QueryError("a date among the keys is tested in WHERE, before rows are grouped")
+        return self.make(op, *(o or self.lower(s) for s, o in zip(sides, outs, strict=True)))
+
+    def _moment(self, node: exp.Expr, *, day: bool) -> OutputExpr:
+        """Days or seconds of a constant, as those of the dates beside which it stands."""
+        given = self.rows.lower(node)
+        text = given.text if isinstance(given, Word) else None
+        moment = build.typed(given if text is None else build.timestamp(text), "a comparison")
+        value = moment.type.value(moment.type.lo)
+        if not isinstance(value, dt.datetime):
+            value = dt.datetime.combine(value, dt.time())
+        passed = value.replace(tzinfo=dt.UTC) - dt.datetime.fromtimestamp(0, dt.UTC)
+        seconds = Fraction(passed // dt.timedelta(microseconds=1), 10**6)
+        return Number(seconds / 86_400 if day else seconds)
+
+    def _days_between(self, node: exp.Expr) -> OutputExpr:
+        """DATEDIFF('day', MIN(d), MAX(d)), after the noise."""
+        name, args = label(node), node.expressions
+        arity(name, args, 2, 3)
+        *unit, first, last = args if len(args) == 3 else args[::-1]
+        word = unit[0].name if unit else "month" if name == "MONTHS_BETWEEN" else "day"
+        if word != "day":
+            days = f"DATEDIFF('day', {first.sql()}, {last.sql()})"
+            raise refuse(f"{name} of aggregates by {word}", days)
+        return self.binary(exp.Sub(this=last.copy(), expression=first.copy()))
 
     def chain(self, node: exp.Expr) -> OutputExpr:
         """AND and OR, flattened."""
@@ -301,8 +357,10 @@ class Outputs:
         if node.args["to"].this.name in ("INT", "BIGINT", "SMALLINT", "TINYINT"):
             return self.make("round", self.lower(node.this))
         if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
-            raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
-        return self.lower(node.this)
+            raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", node.this.sql())
+        digits = [p.name for p in node.args["to"].expressions[1:] if p.name in "0123456789"]
+        out = self.lower(node.this)
+        return self.make("round", out, Number(Fraction(digits[0]))) if digits else out
 
     # --- aggregates ------------------------------------------------------------------------
 
@@ -472,6 +530,12 @@ class _Call:
         if isinstance(operand, Word):
             operand = build.number(Fraction(1))
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
+
+
+def _is_moment(node: exp.Expr) -> bool:
+    """Whether a node may be a date or a time, written as a constant."""
+    cast = isinstance(node, exp.Cast) and node.to.this.name in TIMES
+    return isinstance(node.this if cast else node, exp.Literal) and (cast or node.is_string)
 
 
 _FAR: Final = 1_000

@@ -33,13 +33,14 @@ from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
-from discreet.sql._hints import own_hints
+from discreet.sql._hints import check_catalogue, own_hints
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
+from discreet.sql._shapes import shaped
 from discreet.sql._text import function_name, identifier, label, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
@@ -116,6 +117,7 @@ def parse_any(
 ) -> Parsed | United:
     """Read one SELECT, or several with UNION ALL between them."""
     with own_hints(policy):
+        check_catalogue(text, policy)
         root = tree(text)
         if isinstance(root, exp.Union):
             from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
@@ -132,7 +134,7 @@ def lower(
     """Lower the tree of one SELECT, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return Select(arranged(root, policy), policy, public_fanout, other).parse()
+        return Select(arranged(shaped(root, policy), policy), policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
