@@ -73,7 +73,6 @@ SELECT * FROM (SELECT ward, sex, cost FROM visits) PIVOT (AVG(cost) FOR sex IN (
 SELECT ward, cost.mean() FROM visits GROUP BY ward;
 SELECT nunique(patient_id) FROM visits;
 SELECT pd.cut(age, [0, 18, 65, 120]) AS band, COUNT(*) FROM visits GROUP BY band;
--- hint *
 SELECT value_counts(ward) FROM visits;
 SELECT ward, std(cost), quantile(cost, 0.25), quantile(cost, 0.75) FROM visits GROUP BY ward;
 SELECT sex, size() AS n FROM visits GROUP BY sex;
@@ -109,3 +108,94 @@ SELECT race, stddev_pop(age), var_samp(age), corr(age, `hours-per-week`) FROM ad
 -- hint *
 SELECT histogram_numeric(age, 5) FROM adult;
 SELECT IF(sex = 1, 'm', 'f') AS s, avg(age) FROM adult GROUP BY IF(sex = 1, 'm', 'f');
+-- bigquery, hospital
+SELECT ward, ROUND(AVG(cost), 2) AS avg_cost, ROUND(STDDEV(cost), 2) AS sd_cost FROM `clinic.visits` WHERE cost IS NOT NULL GROUP BY 1 ORDER BY 2 DESC
+SELECT DATE_TRUNC(visit_date, ISOWEEK) AS wk, COUNT(DISTINCT patient_id) AS patients FROM visits GROUP BY wk ORDER BY wk
+SELECT EXTRACT(YEAR FROM visit_date) AS y, EXTRACT(QUARTER FROM visit_date) AS q, SUM(IF(readmitted, 1, 0)) AS readm FROM visits GROUP BY y, q ORDER BY y, q
+WITH per_patient AS (SELECT patient_id, COUNT(*) AS visits, SUM(cost) AS total FROM visits GROUP BY patient_id) SELECT AVG(visits) AS avg_visits, AVG(total) AS avg_total FROM per_patient
+SELECT CASE WHEN age BETWEEN 0 AND 17 THEN '0-17' WHEN age BETWEEN 18 AND 64 THEN '18-64' ELSE '65+' END AS age_group, COUNT(*) AS n, COUNT(*) / SUM(COUNT(*)) OVER () AS pct FROM visits GROUP BY age_group
+SELECT COUNTIF(REGEXP_CONTAINS(diagnosis, r'^J')) AS resp FROM visits
+SELECT ward, SAFE_CAST(AVG(length_of_stay) AS INT64) AS los FROM visits GROUP BY ward
+SELECT FORMAT_DATE('%A', visit_date) AS weekday, COUNT(*) AS n FROM visits GROUP BY weekday ORDER BY n DESC
+-- refuse
+SELECT ward, COUNT(*) AS n FROM visits WHERE _PARTITIONTIME IS NOT NULL GROUP BY ward
+SELECT MAX(visit_date) AS last_visit, DATE_DIFF(MAX(visit_date), MIN(visit_date), DAY) AS days FROM visits
+-- hint ANY_VALUE(sex)
+SELECT ward, ANY_VALUE(sex) FROM visits GROUP BY ward
+SELECT COALESCE(CAST(age AS STRING), 'unknown') AS a, COUNT(*) FROM visits GROUP BY a
+SELECT TIMESTAMP_DIFF(TIMESTAMP '2024-12-31', TIMESTAMP(visit_date), DAY) AS d, COUNT(*) FROM visits GROUP BY d
+-- snowflake, hospital
+SELECT TO_VARCHAR(visit_date, 'YYYY-MM') AS ym, COUNT(*) AS n FROM visits GROUP BY 1 ORDER BY 1
+SELECT ward, MEDIAN(length_of_stay) AS med, PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY length_of_stay) AS p95 FROM visits GROUP BY ward
+SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY CUBE(ward, sex)
+SELECT DATE_PART(month, visit_date) AS m, SUM(cost)::NUMBER(12,0) AS total FROM visits GROUP BY m ORDER BY m
+SELECT COUNT(DISTINCT IFF(ward = 'ICU', patient_id, NULL)) AS icu_patients FROM visits
+-- hint BOOLOR_AGG(readmitted)
+SELECT BOOLOR_AGG(readmitted) FROM visits
+SELECT ward, APPROX_PERCENTILE(cost, 0.5) FROM visits GROUP BY ward
+-- hint EQUAL_NULL(sex, 'F')
+SELECT CASE WHEN EQUAL_NULL(sex, 'F') THEN 'f' ELSE 'other' END AS s, COUNT(*) FROM visits GROUP BY s
+SELECT YEAR(visit_date) || '-Q' || QUARTER(visit_date) AS yq, COUNT(*) AS n FROM visits GROUP BY yq
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING n > 100 ORDER BY n DESC NULLS LAST LIMIT 3
+SELECT LAST_DAY(visit_date) AS me, SUM(cost) FROM visits GROUP BY me
+SELECT SQUARE(STDDEV(cost)) AS v FROM visits
+-- tsql, hospital
+SELECT TOP (5) ward, AVG(CAST(cost AS FLOAT)) AS avg_cost FROM dbo.visits GROUP BY ward ORDER BY avg_cost DESC;
+SELECT YEAR(visit_date) AS [Year], MONTH(visit_date) AS [Month], COUNT(DISTINCT patient_id) AS [Patients] FROM visits GROUP BY YEAR(visit_date), MONTH(visit_date) ORDER BY [Year], [Month]
+-- refuse
+SELECT CASE WHEN LEN(diagnosis) = 0 THEN 'none' ELSE LEFT(diagnosis, 1) END AS chapter, COUNT(*) FROM visits GROUP BY CASE WHEN LEN(diagnosis) = 0 THEN 'none' ELSE LEFT(diagnosis, 1) END
+SELECT FORMAT(visit_date, 'MMM yyyy') AS m, COUNT(*) AS n FROM visits GROUP BY FORMAT(visit_date, 'MMM yyyy')
+SELECT ward, COUNT(*) AS n, CAST(100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS DECIMAL(5,1)) AS pct FROM visits GROUP BY ward
+SELECT DATEDIFF(day, '2023-01-01', visit_date) / 30 AS m, COUNT(*) FROM visits GROUP BY DATEDIFF(day, '2023-01-01', visit_date) / 30
+SELECT v.ward, SUM(CASE WHEN p.insurance = 'private' THEN v.cost ELSE 0 END) AS priv FROM visits AS v INNER JOIN patients AS p ON p.patient_id = v.patient_id GROUP BY v.ward
+SELECT ward, VAR(cost) AS v, STDEVP(cost) AS s FROM visits GROUP BY ward
+SELECT COUNT(*) FROM visits WHERE visit_date >= DATEADD(month, -6, '2024-12-31') OPTION (RECOMPILE)
+SELECT AVG(1.0 * n) AS mean_visits, STDEV(n) AS sd FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) AS x
+SELECT DATETRUNC(month, visit_date) AS m, COUNT(*) FROM visits GROUP BY DATETRUNC(month, visit_date)
+SELECT ward, COUNT(*) n FROM visits GROUP BY GROUPING SETS ((ward), ())
+-- mysql, hospital
+SELECT ward, AVG(cost) AS c FROM visits WHERE YEAR(visit_date) = 2024 AND MONTH(visit_date) IN (6,7,8) GROUP BY ward HAVING c > 100
+SELECT DATE_FORMAT(visit_date, '%b') AS m, COUNT(*) FROM visits GROUP BY m ORDER BY MIN(visit_date)
+-- hint '%Y-%u'
+SELECT DATE_FORMAT(visit_date, '%Y-%u') AS w, COUNT(*) FROM visits GROUP BY w
+-- hint *
+SELECT COUNT(DISTINCT patient_id, ward) FROM visits
+SELECT SUBSTRING_INDEX(diagnosis, '.', 1) AS d, COUNT(*) AS n FROM visits GROUP BY d ORDER BY n DESC LIMIT 5
+SELECT FLOOR(DATEDIFF('2024-12-31', visit_date) / 7) AS weeks_ago, COUNT(*) FROM visits GROUP BY weeks_ago
+SELECT CONCAT(YEAR(visit_date), '-', LPAD(MONTH(visit_date), 2, '0')) AS ym, COUNT(*) FROM visits GROUP BY ym
+SELECT sex, ROUND(SUM(readmitted)/COUNT(*)*100, 1) AS pct FROM visits GROUP BY sex
+SELECT ELT(MONTH(visit_date), 'Jan','Feb','Mar','Apr','May','Jun','Jul','Aug','Sep','Oct','Nov','Dec') AS m, COUNT(*) FROM visits GROUP BY m
+SELECT * FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) t WHERE n > 500
+SELECT MAX(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) t
+SELECT ward, STD(cost), VARIANCE(cost) FROM visits GROUP BY ward
+-- spark, hospital
+SELECT year(visit_date) AS y, count(distinct patient_id) FROM visits GROUP BY year(visit_date)
+SELECT ward, percentile(cost, 0.5) FROM visits GROUP BY ward
+SELECT ward, approx_count_distinct(patient_id) FROM visits GROUP BY ward
+SELECT date_trunc('MONTH', visit_date) AS m, sum(cost) FROM visits GROUP BY 1
+-- hint dayofweek(visit_date)
+SELECT CASE WHEN dayofweek(visit_date) IN (1,7) THEN 'weekend' ELSE 'weekday' END AS w, count(*) FROM visits GROUP BY 1
+SELECT ward, sum(cost) FILTER (WHERE sex = 'F') / sum(cost) AS f FROM visits GROUP BY ward
+SELECT split(diagnosis, '\\.')[0] AS d, count(*) FROM visits GROUP BY d
+SELECT weekofyear(visit_date) AS w, count(*) FROM visits GROUP BY w
+-- hint first(sex)
+SELECT ward, first(sex) FROM visits GROUP BY ward
+-- hint *
+SELECT ntile(4) OVER (ORDER BY cost) AS q, count(*) FROM visits GROUP BY q
+-- hint *
+SELECT patient_id, count(*) c FROM visits GROUP BY patient_id HAVING c > 3
+-- hint *
+SELECT ward, max_by(sex, cost) FROM visits GROUP BY ward
+SELECT date_sub(visit_date, 1) AS d, count(*) FROM visits GROUP BY d
+-- pandas, hospital
+SELECT ward, cost.sum(), cost.std(), cost.count() FROM visits GROUP BY ward
+-- hint describe(cost)
+SELECT describe(cost) FROM visits
+-- hint *
+SELECT ward, quantile(cost, [0.25, 0.5, 0.75]) FROM visits GROUP BY ward
+SELECT visit_date.dt.month AS m, COUNT(*) FROM visits GROUP BY m
+-- hint qcut(cost, 4)
+SELECT qcut(cost, 4) AS q, COUNT(*) FROM visits GROUP BY q
+SELECT sex, ward, len(*) FROM visits GROUP BY sex, ward
+SELECT mean(length_of_stay) FROM visits WHERE ward == 'ICU' AND age.between(18, 65)
+SELECT corr(age, cost), cov(age, cost) FROM visits

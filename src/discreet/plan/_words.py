@@ -216,6 +216,8 @@ def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     given = [p for p in parts if not isinstance(p, Null)]
     if len(given) < len(parts) and not skip:
         return Null()
+    numbers = [isinstance(p, Expr) and p.type.kind is Kind.NUMBER for p in given]
+    given = [written(p, "it") if n else p for p, n in zip(given, numbers, strict=True)]
     texts = [text_of(p, "CONCAT") for p in given]
     columns = [t for t in texts if isinstance(t, Expr)]
     if not columns:

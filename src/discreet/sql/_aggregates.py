@@ -33,11 +33,10 @@ from discreet.plan import (
     Type,
     Word,
     build,
-    expr,
     statistic,
     statistics_of,
 )
-from discreet.sql._bounds import Bounds, read_bounds
+from discreet.sql._bounds import Bounds, check_ratio, read_bounds
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
@@ -50,8 +49,8 @@ _REFUSED: Final = {
     "BOOL_OR": "AVG({x})",
     "ANY_VALUE": "MODE({x})",
     "FIRST": "MODE({x})",
-    "LOGICAL_AND": "AVG({x})",
-    "LOGICAL_OR": "AVG({x})",
+    **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"), "AVG({x})"),
+    "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
     **dict.fromkeys(
         (
             "ARRAY_AGG",
@@ -132,6 +131,8 @@ class Outputs:
             return handler(self, node)
         if name == "ROUND":
             return self._rounded(node)
+        if name in ("SQUARE", "POWER", "POW") and has_aggregate(node):
+            return self._power(node)
         if name in _SCALARS:
             op, least, most = _SCALARS[name]
             arity(name, node.expressions, least, most)
@@ -304,6 +305,18 @@ class Outputs:
         seconds = Fraction(passed // dt.timedelta(microseconds=1), 10**6)
         return Number(seconds / 86_400 if day else seconds)
 
+    def _power(self, node: exp.Expr) -> OutputExpr:
+        """A small power of a number of the answer, as a product."""
+        name, args = label(node), node.expressions
+        arity(name, args, 1 if name == "SQUARE" else 2)
+        times = 2 if name == "SQUARE" else whole(self.rows.lower(args[1]), name)
+        if not 1 <= times <= 4:
+            raise refuse(f"{name} of aggregates beyond 4", f"EXP({times} * LN({args[0].sql()}))")
+        out = base = self.lower(args[0])
+        for _ in range(times - 1):
+            out = self.make("*", out, base)
+        return out
+
     def _days_between(self, node: exp.Expr) -> OutputExpr:
         """DATEDIFF('day', MIN(d), MAX(d)), after the noise."""
         name, args = label(node), node.expressions
@@ -443,6 +456,9 @@ class _Call:
             return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
+        if len(self.args) == 2 and isinstance(self.args[1], exp.Array):
+            each = [f"{name}({self.args[0].sql()}, {q.sql()})" for q in self.args[1].expressions]
+            raise refuse(f"{name} of several places at once", ", ".join(each))
         stated = [*zip(entry.takes, self.args[1:], strict=False), *named.items()]
         options = {
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
@@ -491,13 +507,24 @@ class _Call:
         if len(args) != 1:
             raise refuse(
                 "COUNT(DISTINCT …) of no column, or of several columns,",
-                _question(args[0], args, []) if args else "COUNT(*)",
+                self._several(args) if args else "COUNT(*)",
             )
         if self._is_unit(args[0]):
             if self.test is not None:
                 raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
             return statistic(CountUnits, None)
         return statistic(CountDistinct, self._filtered(self._given(args[0])))
+
+    def _several(self, args: Sequence[exp.Expr]) -> str | None:
+        """What counts combinations: a row for each; those of people, person by person."""
+        own = [a for a in args if self._is_unit(a)]
+        rest = [a for a in args if not self._is_unit(a)]
+        select = args[0].find_ancestor(exp.Select)
+        if not own or len(rest) != 1 or select is None:
+            return _question(args[0], args, [])
+        call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[rest[0].copy()])])
+        inner = _question(args[0], own[:1], [call])
+        return inner and f"SELECT SUM(n) AS pairs FROM ({inner}) AS p"  # noqa: S608 - a hint
 
     def _is_unit(self, node: exp.Expr) -> bool:
         if not isinstance(node, exp.Column):
@@ -515,7 +542,7 @@ class _Call:
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
-            _check_ratio(operand, self.name, arg)
+            check_ratio(operand, self.name, arg)
         return self._filtered(self.bounds.apply(operand, self.limits, self.name))
 
     def _given(self, node: exp.Expr) -> Operand:
@@ -536,29 +563,6 @@ def _is_moment(node: exp.Expr) -> bool:
     """Whether a node may be a date or a time, written as a constant."""
     cast = isinstance(node, exp.Cast) and node.to.this.name in TIMES
     return isinstance(node.this if cast else node, exp.Literal) and (cast or node.is_string)
-
-
-_FAR: Final = 1_000
-"""A quotient that may be so many times that of the largest values has no usable range."""
-
-
-def _check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
-    """Refuse the average of a quotient whose divisor may come near zero: noise would drown it."""
-    if not isinstance(operand, expr.Divide) or operand.right.type.lo == operand.right.type.hi:
-        return
-    top, bottom, t = operand.left.type, operand.right.type, operand.type
-    usual = Fraction(max(abs(top.lo), abs(top.hi)) * top.step)
-    usual /= max(abs(bottom.lo), abs(bottom.hi)) * bottom.step
-    most = max(abs(t.lo), abs(t.hi)) * t.step
-    if most <= _FAR * usual:
-        return
-    bound = next(b for b in (1, 2, 5, 10, 100, 1_000, 10**4, 10**6, 10**9, 10**18) if b >= usual)
-    raise QueryError(
-        f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
-        "would be as large; say how large the quotient can usefully be, or keep the divisor "
-        "away from zero in WHERE",
-        hint=f"{name}(LEAST({node.sql()}, {bound}))",
-    )
 
 
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {

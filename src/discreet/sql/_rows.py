@@ -240,6 +240,11 @@ class Rows:
                 f"{name} tells here whether a text holds another, and not where: compare it with 0",
                 hint=contained(node),
             )
+        if name in ("CUT", "QCUT") and node.expressions:
+            x = self.expr(node.expressions[0], name)
+            ends = [str(x.type.value(c)) for c in (x.type.lo, x.type.hi)]
+            own = f"WIDTH_BUCKET({node.expressions[0].sql()}, {', '.join(ends)}, 10)"
+            raise refuse(f"function {build.quote(name)}, whose bins follow the data,", own)
         if name in _INSTEAD:
             place, form = _INSTEAD[name]
             given = [a.sql() for a in node.expressions]
@@ -276,7 +281,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(("KURTOSIS", "SKEWNESS", "SKEW", "RANGE"), (0, "STDDEV({})")),
     "WEEKDAY": (0, "ISODOW({})"),
     "MONTHS_BETWEEN": (1, "TIMESTAMPDIFF('month', {}, {})"),
-    "CUT": (0, "BIN({}, 10)"),
+    "EQUAL_NULL": (0, "{} = {}"),
     "YEARWEEK": (0, "STRFTIME({}, '%G-W%V')"),
     "DATE_BIN": (1, "DATE_TRUNC('hour', {})"),
     "TIME_BUCKET": (1, "DATE_TRUNC('week', {})"),

@@ -445,15 +445,21 @@ class Select:
         calls = [c for e in self.node.expressions if function_name(c := e.unalias()) == "SUM"]
         call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
         inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
-        for clause in ("from_", "joins", "where"):
+        for clause in ("from_", "joins", "where", "having"):
             inner.set(clause, self.node.args.get(clause))
         inner.set("group", exp.Group(expressions=[key.copy()]))
+        asked = "AVG(n) AS per_person"
+        if having := inner.args.get("having"):  # how many pass it
+            named = {e.alias.casefold(): e.this for e in self.node.expressions if e.alias}
+            for column in list(having.find_all(exp.Column)):
+                column.replace(named.get(column.name.casefold(), column).copy())
+            asked = "COUNT(*) AS persons"
         before = self.node.args.get("with_")
         defined = "" if before is None else f"{before.sql()} "
         raise UnsupportedQueryError(
             f"{build.quote(key.name)} is the privacy unit: a row for each person does not leave, "
             "a statistic about people does",
-            hint=f"{defined}SELECT AVG(n) AS per_person FROM ({inner.sql()})",  # noqa: S608 - a hint
+            hint=f"{defined}SELECT {asked} FROM ({inner.sql()})",  # noqa: S608 - a hint
         )
 
     def _key(

@@ -16,6 +16,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.plan import CALLS
 from discreet.sql._text import function_name
+from discreet.sql._wrap import resolved
 
 _LOCKS: Final = frozenset({"NOLOCK", "READUNCOMMITTED", "READPAST", "HOLDLOCK", "ROWLOCK"})
 _KEPT: Final = "kept_here"
@@ -31,9 +32,11 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
         column.set("db", None)
         column.set("catalog", None)
     for select in list(root.find_all(exp.Select)):
+        _tally(select)
         _unpivot(select)
         _group(select)
         _skip(select)
+        _count_people(select, units)
     _start(root)
     _share(root, units)
     return root
@@ -99,6 +102,17 @@ def _unpivot(select: exp.Select) -> None:
     if keys:
         select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
     source.set("pivots", None)
+
+
+def _tally(select: exp.Select) -> None:
+    """Write ``SELECT value_counts(ward)``, on its own, as counts by ward."""
+    items = [e.unalias() for e in select.expressions]
+    if len(items) != 1 or function_name(items[0]) != "VALUE_COUNTS" or select.args.get("group"):
+        return
+    if len(items[0].expressions) == 1:
+        key = items[0].expressions[0]
+        select.set("expressions", [key.copy(), exp.alias_(_count(), "count")])
+        select.set("group", exp.Group(expressions=[key.copy()]))
 
 
 def _group(select: exp.Select) -> None:
@@ -297,3 +311,90 @@ def _marked(inner: exp.Select) -> exp.Select | None:
     made.set("where", None)
     made.append("expressions", exp.alias_(exp.paren(test, copy=False), _KEPT))
     return made
+
+
+# --- people who pass a test --------------------------------------------------------------------
+
+
+def _count_people(select: exp.Select, units: set[str]) -> None:
+    """Write COUNT(DISTINCT CASE WHEN test THEN unit END) as a count of people who pass.
+
+    Where all counts have one test, it is a condition. Where they differ, each person (of each
+    group) is one row, with a mark for each test.
+    """
+    trees = [*select.expressions, *(v for c in ("having", "order") if (v := select.args.get(c)))]
+    calls = [
+        c.parent if isinstance(c.parent, exp.Filter) else c
+        for t in trees for c in t.find_all(exp.Anonymous)
+        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Select) is select
+    ]  # fmt: skip
+    found = [_tested(c, units) for c in calls]
+    people = [f for f in found if f is not None]
+    if not people or len(people) < len(calls) or all(test is None for _, test in people):
+        return
+    unit, first = people[0]
+    if first is not None and all(test == first for _, test in people):
+        select.where(first.copy(), copy=False)
+        for call in calls:
+            call.replace(_distinct(unit))
+    elif _table_of(select) is not None and _plain(select, "where", "group", "order", "limit"):
+        _mark_people(select, unit, list(zip(calls, (test for _, test in people), strict=True)))
+
+
+def _distinct(unit: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
+
+
+def _tested(call: exp.Expr, units: set[str]) -> tuple[exp.Column, exp.Expr | None] | None:
+    """The unit that a call counts, and the test that its rows must pass."""
+    test: exp.Expr | None = None
+    if isinstance(call, exp.Filter):
+        call, test = call.this, call.expression.this
+    given = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
+    values = given.expressions if isinstance(given, exp.Distinct) else []
+    value = values[0].unnest() if len(values) == 1 else None
+    if isinstance(value, exp.Case) and test is None and value.this is None:
+        branches, rest = value.args["ifs"], value.args.get("default")
+        if len(branches) != 1 or not (rest is None or isinstance(rest, exp.Null)):
+            return None
+        test, value = branches[0].this, branches[0].args["true"].unnest()
+    own = isinstance(value, exp.Column) and value.name.casefold() in units
+    return (value, test) if own and isinstance(value, exp.Column) else None
+
+
+def _mark_people(
+    select: exp.Select, unit: exp.Column, calls: list[tuple[exp.Expr, exp.Expr | None]]
+) -> None:
+    inner = exp.select(unit.copy())
+    group = select.args.get("group")
+    keys = [] if group is None else [resolved(select, k) for k in group.expressions]
+    named = {}
+    for place, item in enumerate(select.expressions):
+        value = item.unalias()
+        if value in keys:
+            name = item.alias_or_name or f"key_{place}"
+            named[name] = value
+            column = exp.column(name, quoted=True)
+            item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
+    if len(named) < len(keys):
+        return
+    for place, (call, test) in enumerate(calls):
+        kept: exp.Expr = _count()
+        if test is not None:
+            mark = exp.Anonymous(this="COUNTIF", expressions=[test.copy()])
+            passed = exp.GT(this=mark, expression=exp.Literal.number(0))
+            inner.append("expressions", exp.alias_(passed, f"{_KEPT}_{place}"))
+            condition = exp.Where(this=exp.column(f"{_KEPT}_{place}"))
+            kept = exp.Filter(this=kept, expression=condition)
+        call.replace(kept)
+    for name, value in named.items():
+        inner.append("expressions", exp.alias_(value.copy(), name, quoted=True))
+    inner.set("from_", select.args["from_"].copy())
+    inner.set("where", select.args.get("where") and select.args["where"].copy())
+    inner.set("group", exp.Group(expressions=[unit.copy(), *(v.copy() for v in named.values())]))
+    alias = exp.TableAlias(this=exp.to_identifier("people_here"))
+    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    select.set("where", None)
+    if group is not None:
+        columns = [exp.column(name, quoted=True) for name in named]
+        select.set("group", exp.Group(expressions=columns))

@@ -77,6 +77,7 @@ class _Parser(parser.Parser):
 class _Dialect(Dialect):
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
+        RAW_STRINGS = [("r'", "'"), ("R'", "'")]  # noqa: RUF012 - likewise
         KEYWORDS = {  # noqa: RUF012 - likewise
             **tokens.Tokenizer.KEYWORDS,
             "~": TokenType.RLIKE,
@@ -99,7 +100,7 @@ def tree(text: str) -> exp.Expr:
     _check_text(text)
     try:
         dialect = _dialect()
-        words, top = _without_top(_with_names(dialect.tokenize(text), text))
+        words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "(", ";"):
             raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
@@ -150,6 +151,16 @@ def _is_name(before: list[Token], inside: list[Token]) -> bool:
     listed = TokenType.COMMA in kinds or set(kinds) <= _VALUES
     called = kinds[1:2] == [TokenType.L_PAREN]
     return not (listed or called or (before and before[-1].text.upper() == "ARRAY"))
+
+
+def _without_option(words: list[Token]) -> list[Token]:
+    """Leave out OPTION (…) at the end of a question: it speaks to an optimiser."""
+    last = [i for i, w in enumerate(words[:-1]) if w.text.upper() == "OPTION"][-1:]
+    for place in last:
+        rest = [w.text for w in words[place + 1 :] if w.text != ";"]
+        if rest[0] == "(" and rest.index(")") == len(rest) - 1 if ")" in rest else False:
+            return words[:place]
+    return words
 
 
 def _without_top(words: list[Token]) -> tuple[list[Token], str | None]:
