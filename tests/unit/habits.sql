@@ -191,7 +191,7 @@ SELECT date_sub(visit_date, 1) AS d, count(*) FROM visits GROUP BY d
 SELECT ward, cost.sum(), cost.std(), cost.count() FROM visits GROUP BY ward
 -- hint describe(cost)
 SELECT describe(cost) FROM visits
--- hint *
+-- hint quantile(cost, [0.25, 0.5, 0.75])
 SELECT ward, quantile(cost, [0.25, 0.5, 0.75]) FROM visits GROUP BY ward
 SELECT visit_date.dt.month AS m, COUNT(*) FROM visits GROUP BY m
 -- hint qcut(cost, 4)
