@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from types import SimpleNamespace
 
@@ -66,9 +67,25 @@ def test_decisions_ask_at_a_terminal(policy, command, monkeypatch):
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("command", [["raise", "-e", "3"], ["new-period"], ["close"]])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_decisions_need_a_word_where_nobody_can_be_asked(policy, command, more, monkeypatch):
+    run("ask", "SELECT COUNT(*) FROM people", "-e", "0.5", "--policy", policy)
+    typed = ["budget", "--policy", str(policy), *command, *more]
+    monkeypatch.setattr("sys.argv", ["discreet", *typed])
+    before = run("budget", "--policy", policy, "--json").stdout
+    refused = run(*typed)
+    assert refused.exit_code == 2
+    line = shlex.join(["discreet", *typed, "--yes"])
+    assert line in " ".join((refused.output + refused.stderr).split())
+    assert run("budget", "--policy", policy, "--json").stdout == before
+    assert run(*shlex.split(line)[1:]).exit_code == 0
+
+
 def test_raise_never_lowers(policy):
     run("ask", "SELECT COUNT(*) FROM people", "-e", "0.5", "--policy", policy)
-    assert run("budget", "--policy", policy, "raise", "-e", "1").exit_code != 0
+    refused = run("budget", "--policy", policy, "raise", "-e", "1", "--yes")
+    assert "--lower" in refused.output + refused.stderr
 
 
 def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
@@ -80,6 +97,20 @@ def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
     (row,) = json.loads(done.stdout)["result"]["shares"]["people"]
     assert row["age: missing"] == pytest.approx(0.5, abs=0.2)
     assert row["age: at an end"] == pytest.approx(0.5, abs=0.2)  # of those that are there
+
+
+def test_proposals_that_noise_swamps_are_comments(policy):
+    """At ε 0.002 ranks of 300 rows are off by thousands: certain to be told as noise."""
+    rows = "".join(f"{i % 60 + 20},Ulm\n" for i in range(300))
+    (policy.parent / "people.csv").write_text("age,town\n" + rows)
+    policy.write_text(POLICY.replace("max = 115", "max = 100_000"))
+    done = run("init", policy, "--spend", "0.002", "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)["result"]
+    assert tomllib.loads(result["proposal"])["tables"]["people"]["columns"] == {}
+    assert result["swamped"] == 1
+    assert "spend at least ε 0.2 on this line instead of 0.002" in result["proposal"]
+    assert "mostly noise: 1 of 1 proposals" in result["proposal"]
 
 
 def test_bounds_and_lists_are_bought_under_a_generous_policy(policy):

@@ -75,7 +75,8 @@ def folder(tmp_path, monkeypatch):
 
 def call(*arguments, code=0, **options):
     """Run a command; its standard output if the exit code is as expected."""
-    result = CliRunner().invoke(app, list(arguments), **options)
+    yes = ["--yes"] * bool({"raise", "close", "new-period"}.intersection(arguments[1:2]))
+    result = CliRunner().invoke(app, [*arguments, *yes], **options)
     assert result.exit_code == code, (result.output, result.exception)
     return result
 
@@ -199,9 +200,9 @@ def test_the_policy_is_found_when_it_is_the_only_one(folder):
         (("ask", COUNT, "-e", "1", "--chart", "c.gif"), 2, "usage", "--chart c.svg"),
         (("explain", "nothing.json"), 2, "usage", None),
         (("meaning", "-e", "nan"), 2, "parameter", ...),
-        (("budget", "raise"), 2, "usage", ...),
+        (("budget", "raise", "--yes"), 2, "usage", ...),
         (("budget", "shares", "ana"), 2, "usage", ...),
-        (("budget", "close", "nowhere"), ..., ..., ...),
+        (("budget", "close", "nowhere", "--yes"), ..., ..., ...),
         (("init", "nothing.parquet"), 2, "usage", None),
         (("init", "people.toml"), 2, "usage", ...),
     ],

@@ -36,7 +36,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def call(*arguments, code=0):
-    done = CliRunner().invoke(app, [*arguments, "--json"])
+    yes = ["--yes"] * bool({"raise", "close", "new-period"}.intersection(arguments[1:2]))
+    done = CliRunner().invoke(app, [*arguments, *yes, "--json"])
     assert done.exit_code == code, done.output
     return json.loads(done.stdout)
 

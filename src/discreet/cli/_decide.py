@@ -16,7 +16,6 @@ from discreet.cli._options import (
     TableName,
     Yes,
     on_ledger,
-    sure,
 )
 
 budget_app = typer.Typer(
@@ -89,12 +88,11 @@ def raise_(
     as_json: Json = False,
 ) -> None:
     """Put a new total on record; what was spent stays spent."""
-    sure("This allows more privacy to be lost than was promised. Raise the budget?", yes or as_json)
+    question = "This allows more privacy to be lost than was promised. Raise the budget?"
     totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
     on_ledger(
         "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, lower=lower, note=note,
-        by=by,
-        as_json=as_json,
+        by=by, unless=(yes, question), as_json=as_json,
     )  # fmt: skip
 
 
@@ -132,10 +130,10 @@ def close(
     as_json: Json = False,
 ) -> None:
     """Refuse all new questions about a table, on record."""
-    sure(f"No more questions about {table or 'any table'} will be answered. Close?", yes or as_json)
+    question = f"No more questions about {table or 'any table'} will be answered. Close?"
     on_ledger(
         "budget close", "close", ctx, policy, ledger, table=table, note=note, by=by,
-        as_json=as_json,
+        unless=(yes, question), as_json=as_json,
     )  # fmt: skip
 
 
@@ -169,9 +167,8 @@ def new_period(
     as_json: Json = False,
 ) -> None:
     """Begin a new period with the whole budget; over periods losses add up."""
-    sure(
-        "People who stay in the data lose the budget once more. Begin a new period?", yes or as_json
-    )
+    question = "People who stay in the data lose the budget once more. Begin a new period?"
     on_ledger(
-        "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by, as_json=as_json
-    )
+        "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by,
+        unless=(yes, question), as_json=as_json,
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,10 +67,17 @@ TableName = Annotated[
 ]
 
 
-def sure(question: str, yes: bool) -> None:
-    """Ask whoever sits at a terminal before a decision that cannot be taken back."""
-    if not yes and sys.stdin.isatty():
+def _check_sure(question: str, *, asked: bool) -> None:
+    """Ask before a decision that cannot be taken back; without a terminal --yes is the answer."""
+    if asked:
         typer.confirm(question, abort=True)
+        return
+    statement, _, _ = question.rpartition(". ")
+    typed = shlex.join(["discreet", *sys.argv[1:]])
+    error: Exception = module("_outcome").UsageError(
+        f"{statement}: without a terminal, say so with --yes", hint=f"{typed} --yes"
+    )
+    raise error
 
 
 def module(name: str) -> Any:
@@ -86,12 +94,21 @@ def on_ledger(
     *,
     as_json: bool,
     within: str = "_budget",
+    unless: tuple[bool, str] = (True, ""),
     **given: Any,
 ) -> None:
-    """Run one command on the ledger that was named before or after the command."""
+    """Run one command on the ledger that was named before or after the command.
+
+    `unless` it was said before, the question is asked whether the user is sure.
+    """
     above = ctx.obj or (None, None)
+    asked = sys.stdin.isatty() and not as_json
+    if asked and not unless[0]:
+        _check_sure(unless[1], asked=True)
 
     def work() -> Any:
+        if not asked and not unless[0]:
+            _check_sure(unless[1], asked=False)
         where = module("_session").Where(policy or above[0], None, ledger or above[1], None)
         return getattr(module(within), function)(where, **given)
 

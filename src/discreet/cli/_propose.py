@@ -54,23 +54,31 @@ class _Purchase:
         rows = answer.to_dicts()
         if isinstance(self.column, Text):
             values = [r["value"] for r in rows][:_LISTED]
+            if not values:
+                return f"# {self.column.name}: no value that enough people have was found"
             spec = toml.value({"type": "category", "values": values, "other": "other"})
             return f"{toml.key(self.column.name)} = {spec}  # values that many people have"
         (row,), (ends,) = rows, answer.interval(0.95)
         if self.column is None:
             low, high = ends["n"]
-            return (
+            line = (
                 f"max_rows_per_unit = {max(1, math.ceil(row['n']))}  # 95 % of all have no more: "
                 f"{low:g} to {high:g} at 95 %"
             )
-        return self._bounds(row, ends)
+            return _judged(
+                line, float(high) - float(low), max(float(row["n"]), 2), _MOST_ROWS, epsilon
+            )
+        return self._bounds(row, ends, epsilon)
 
-    def _bounds(self, row: dict[str, Any], ends: dict[str, Any]) -> str:
+    def _bounds(self, row: dict[str, Any], ends: dict[str, Any], epsilon: Fraction) -> str:
         column: Any = self.column
         low, high = _outward(row["low"], row["high"], column)
         spec = toml.value({"type": column.type, "min": low, "max": high} | _step(column))
         told = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
-        return f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
+        line = f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
+        unsure = max(_length(*ends[name]) for name in ("low", "high"))
+        allowed = _length(column.min, column.max)
+        return _judged(line, unsure, _length(row["low"], row["high"]), allowed, epsilon)
 
 
 def run(path: str, *, spend: str, delta: str | None) -> Reply:
@@ -102,8 +110,14 @@ def run(path: str, *, spend: str, delta: str | None) -> Reply:
             lines.append(line)
             paid += cost
         left = repr(opened.budget)
+    swamped = sum("noise swamps this" in line for line in lines)
+    if swamped:
+        lines.append(
+            f"\n# mostly noise: {swamped} of {len(bought)} proposals; --spend {spend} was split "
+            "evenly over them"
+        )
     text = "\n".join([f"# bought for ε {float(paid):.4g}; {left}", *lines])
-    data = {"proposal": text, "spent": f"{float(paid):.4g}"}
+    data = {"proposal": text, "spent": f"{float(paid):.4g}", "swamped": swamped}
     return Reply(data, lambda console: _print(console, text))
 
 
@@ -116,6 +130,32 @@ def _tried(
     except DiscreetError as refused:
         what = "max_rows_per_unit" if purchase.column is None else purchase.column.name
         return f"# {what}: {refused.message}", Fraction(0)
+
+
+_SHARE: Final = 0.5
+"""An end that is uncertain by more of the proposed range than this is no proposal."""
+
+
+def _judged(line: str, unsure: float, proposed: float, allowed: float, epsilon: Fraction) -> str:
+    """A line to copy, or a comment where noise swamps what it says.
+
+    The interval of a quantile shrinks about as ε grows: ε must grow as often as the interval is
+    too wide. One as wide as all that is `allowed` tells nothing, and so asks for a hundred times.
+    """
+    if unsure <= _SHARE * proposed:
+        return line
+    lost = unsure >= 0.9 * allowed or proposed <= 0
+    times = 100.0 if lost else max(2.0, unsure / (_SHARE * proposed))
+    return (
+        f"# {line}\n#   noise swamps this, do not copy it: keep what you know, or spend at least "
+        f"ε {float(f'{float(epsilon) * times:.1g}'):g} on this line instead of {float(epsilon):.2g}"
+    )
+
+
+def _length(low: Any, high: Any) -> float:
+    if isinstance(low, dt.date) and isinstance(high, dt.date):
+        return float((high - low).days)
+    return float(high) - float(low)
 
 
 def _print(console: Console, text: str) -> None:

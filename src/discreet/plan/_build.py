@@ -556,10 +556,8 @@ def _labelled(operands: Sequence[Operand], where: str) -> list[Expr]:
             labels.update(dict.fromkeys(o.type.labels))
         else:
             kind = o.type.kind if isinstance(o, Expr) else "NULL"
-            raise UnsupportedQueryError(
-                f"{where} mixes text and {kind}",
-                hint="make every result text, or every one a number",
-            )
+            kind = "open text, which has no list of values" if kind == "text" else kind
+            raise UnsupportedQueryError(f"{where} mixes constant text and {kind}")
     if len({type(label) for label in labels}) > 1:
         raise UnsupportedQueryError(f"{where} mixes text labels and numbers")
     return [_relabelled(o, tuple(labels)) for o in operands]

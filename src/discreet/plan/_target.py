@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from discreet._print import number
-from discreet.plan._expr import Capped, Case, Expr, columns_of
+from discreet.plan._expr import Capped, Case, DatePart, Expr, OneOf, columns_of
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinUnit
 from discreet.plan._parts import Part
@@ -102,7 +102,7 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     nodes = [n for each in aggregates if each.measures for n in each.relation.nodes]
     if any(isinstance(n, LimitRows) and not n.by for n in nodes) and _chooses(query):
         limits["rows kept are chosen after WHERE and before FILTER or CASE"] = None
-    return list(dict.fromkeys([*limits, *_clamps(query), *_left_out(query)]))
+    return list(dict.fromkeys([*limits, *_clamps(query), *_weekdays(query), *_left_out(query)]))
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
@@ -137,12 +137,29 @@ def _left_out(query: Query) -> Iterator[str]:
         yield f"rows without {' or '.join(keys)} in no group"
 
 
-def _clamps(query: Query) -> Iterator[str]:
+def _exprs(query: Query) -> list[Expr]:
+    """All row expressions of a question."""
     exprs: list[Expr] = [k.expr for k in query.keys]
     exprs += [e for s in query.statistics for e in s.exprs]
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
     for inner in (n for n in query.relation.nodes if isinstance(n, PerUnit)):
         exprs += [*(e for _, e in inner.keys), *(f.expr for _, f in inner.folds)]
+    return exprs
+
+
+def _weekdays(query: Query) -> Iterator[str]:
+    """How days of the week are counted, where Sunday is 0: databases differ."""
+    stack = _exprs(query)
+    while stack:
+        match stack.pop():
+            case Case(((OneOf(DatePart("weekday"), (7,)), _),)):
+                yield "weekdays counted from 0 (Sunday) to 6 (Saturday)"
+            case e:
+                stack += e.children
+
+
+def _clamps(query: Query) -> Iterator[str]:
+    exprs = _exprs(query)
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
         yield f"{cap.arg.describe()} counted up to {_shown(cap.type.value(cap.hi))} per {unit}"

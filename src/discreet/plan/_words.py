@@ -135,11 +135,20 @@ def written(x: Operand, words: str) -> Operand:
         raise UnsupportedQueryError(
             "CAST of a time to text is not supported", hint=f"STRFTIME({words}, '%Y-%m-%d')"
         )
-    if t.kind is not Kind.NUMBER or t.step != 1 or t.size > MAX_LABELS:
+    if t.kind is not Kind.NUMBER or t.step.denominator != 1 or t.size > MAX_LABELS:
         raise UnsupportedQueryError(
             f"CAST to text takes whole numbers with at most {MAX_LABELS} values", hint=words
         )
-    return Labelled(expr, tuple(str(c) for c in range(t.lo, t.hi + 1)))
+    return Labelled(expr, tuple(str(c * t.step) for c in range(t.lo, t.hi + 1)))
+
+
+def shortened(x: Operand, length: int, words: str) -> Operand:
+    """CAST to a text of limited length: what is longer is cut, and numbers must fit."""
+    if isinstance(x, Labelled) and max(map(len, x.type.labels)) > length:
+        raise UnsupportedQueryError(
+            f"{length} characters do not hold every value of {words}", hint=f"CAST({words} AS TEXT)"
+        )
+    return left(x, length)
 
 
 def substr(x: Operand, start: int, length: int = LONGEST) -> Operand:
@@ -207,6 +216,8 @@ def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     given = [p for p in parts if not isinstance(p, Null)]
     if len(given) < len(parts) and not skip:
         return Null()
+    numbers = [isinstance(p, Expr) and p.type.kind is Kind.NUMBER for p in given]
+    given = [written(p, "it") if n else p for p, n in zip(given, numbers, strict=True)]
     texts = [text_of(p, "CONCAT") for p in given]
     columns = [t for t in texts if isinstance(t, Expr)]
     if not columns:

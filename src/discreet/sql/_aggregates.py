@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -32,26 +33,41 @@ from discreet.plan import (
     Type,
     Word,
     build,
-    expr,
     statistic,
+    statistics_of,
 )
-from discreet.sql._bounds import Bounds, read_bounds
+from discreet.sql._bounds import Bounds, check_ratio, read_bounds
 from discreet.sql._over import over_rows, window
-from discreet.sql._rows import Rows, arity, constant, whole
+from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 LISTED: Final = "list of values"
+_BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
     "BOOL_AND": "AVG({x})",
     "BOOL_OR": "AVG({x})",
     "ANY_VALUE": "MODE({x})",
     "FIRST": "MODE({x})",
-    **dict.fromkeys(("ARRAY_AGG", "STRING_AGG", "LISTAGG", "GROUP_CONCAT"), "SELECT {x}"),
+    **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"), "AVG({x})"),
+    "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
+    **dict.fromkeys(
+        (
+            "ARRAY_AGG",
+            "STRING_AGG",
+            "LISTAGG",
+            "GROUP_CONCAT",
+            "COLLECT_SET",
+            "COLLECT_LIST",
+            "VALUE_COUNTS",
+            "UNIQUE",
+        ),
+        "SELECT {x}",
+    ),
     **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), "SELECT {x} DESC"),
     **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), "SELECT {x} ASC"),
     **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
-    "HISTOGRAM": "COUNT(*), with GROUP BY BIN({x}, 10)",
+    **dict.fromkeys(("HISTOGRAM", "HISTOGRAM_NUMERIC"), "SELECT BIN({x}, 10)"),
     "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
 """What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
@@ -115,11 +131,15 @@ class Outputs:
             return handler(self, node)
         if name == "ROUND":
             return self._rounded(node)
+        if name in ("SQUARE", "POWER", "POW") and has_aggregate(node):
+            return self._power(node)
         if name in _SCALARS:
             op, least, most = _SCALARS[name]
             arity(name, node.expressions, least, most)
             args = [self.lower(n) for n in node.expressions]
             return self._total(op, args) or self.make(op, *args)
+        if name in ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "MONTHS_BETWEEN"):
+            return self._days_between(node)
         if has_aggregate(node):
             raise refuse(
                 f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
@@ -138,6 +158,8 @@ class Outputs:
                 own = f"GREATEST({own}, 1)"
         if not form.startswith("SELECT"):
             return form.format(x=own)
+        if form.startswith("SELECT BIN"):
+            args = [exp.Anonymous(this="BIN", expressions=[args[0], exp.Literal.number(10)])]
         extra = [exp.Anonymous(this="AVG", expressions=[a.copy()]) for a in args[1:2]]
         asked = _question(node, [args[0]], extra if form[-1] == "C" else [])
         return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
@@ -257,7 +279,54 @@ class Outputs:
             side = node.this if has_aggregate(node.this) else node.expression
             raise refuse("text made of an aggregate", side.sql())
         only(node, "this", "expression")
-        return self.make(INFIX[type(node)], self.lower(node.this), self.lower(node.expression))
+        op, sides = INFIX[type(node)], [node.this, node.expression]
+        outs = [None if _is_moment(s.unnest()) else self.lower(s) for s in sides]
+        kinds = {self.kind(out) for out in outs if out and statistics_of(out)}
+        if kinds in ({"date"}, {"timestamp"}) and op in _BETWEEN_MOMENTS:
+            # days or seconds between, or which is the earlier
+            day = kinds == {"date"}
+            return Apply(
+                op, tuple(o or self._moment(s, day=day) for s, o in zip(sides, outs, strict=True))
+            )
+        keys = [s for s, o in zip(sides, outs, strict=True) if isinstance(o, KeyValue)]
+        if None in outs and keys and self.kind(self.lower(keys[0])) in ("date", "timestamp"):
+            raise QueryError("a date among the keys is tested in WHERE, before rows are grouped")
+        return self.make(op, *(o or self.lower(s) for s, o in zip(sides, outs, strict=True)))
+
+    def _moment(self, node: exp.Expr, *, day: bool) -> OutputExpr:
+        """Days or seconds of a constant, as those of the dates beside which it stands."""
+        given = self.rows.lower(node)
+        text = given.text if isinstance(given, Word) else None
+        moment = build.typed(given if text is None else build.timestamp(text), "a comparison")
+        value = moment.type.value(moment.type.lo)
+        if not isinstance(value, dt.datetime):
+            value = dt.datetime.combine(value, dt.time())
+        passed = value.replace(tzinfo=dt.UTC) - dt.datetime.fromtimestamp(0, dt.UTC)
+        seconds = Fraction(passed // dt.timedelta(microseconds=1), 10**6)
+        return Number(seconds / 86_400 if day else seconds)
+
+    def _power(self, node: exp.Expr) -> OutputExpr:
+        """A small power of a number of the answer, as a product."""
+        name, args = label(node), node.expressions
+        arity(name, args, 1 if name == "SQUARE" else 2)
+        times = 2 if name == "SQUARE" else whole(self.rows.lower(args[1]), name)
+        if not 1 <= times <= 4:
+            raise refuse(f"{name} of aggregates beyond 4", f"EXP({times} * LN({args[0].sql()}))")
+        out = base = self.lower(args[0])
+        for _ in range(times - 1):
+            out = self.make("*", out, base)
+        return out
+
+    def _days_between(self, node: exp.Expr) -> OutputExpr:
+        """DATEDIFF('day', MIN(d), MAX(d)), after the noise."""
+        name, args = label(node), node.expressions
+        arity(name, args, 2, 3)
+        *unit, first, last = args if len(args) == 3 else args[::-1]
+        word = unit[0].name if unit else "month" if name == "MONTHS_BETWEEN" else "day"
+        if word != "day":
+            days = f"DATEDIFF('day', {first.sql()}, {last.sql()})"
+            raise refuse(f"{name} of aggregates by {word}", days)
+        return self.binary(exp.Sub(this=last.copy(), expression=first.copy()))
 
     def chain(self, node: exp.Expr) -> OutputExpr:
         """AND and OR, flattened."""
@@ -301,8 +370,10 @@ class Outputs:
         if node.args["to"].this.name in ("INT", "BIGINT", "SMALLINT", "TINYINT"):
             return self.make("round", self.lower(node.this))
         if node.args["to"].this.name not in ("DOUBLE", "FLOAT", "DECIMAL"):
-            raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", "ROUND(COUNT(*))")
-        return self.lower(node.this)
+            raise refuse(f"CAST of an aggregate to {node.args['to'].this.name}", node.this.sql())
+        digits = [p.name for p in node.args["to"].expressions[1:] if p.name in "0123456789"]
+        out = self.lower(node.this)
+        return self.make("round", out, Number(Fraction(digits[0]))) if digits else out
 
     # --- aggregates ------------------------------------------------------------------------
 
@@ -385,6 +456,9 @@ class _Call:
             return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
+        if len(self.args) == 2 and isinstance(self.args[1], exp.Array):
+            each = [f"{name}({self.args[0].sql()}, {q.sql()})" for q in self.args[1].expressions]
+            raise refuse(f"{name} of several places at once", ", ".join(each))
         stated = [*zip(entry.takes, self.args[1:], strict=False), *named.items()]
         options = {
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
@@ -433,13 +507,24 @@ class _Call:
         if len(args) != 1:
             raise refuse(
                 "COUNT(DISTINCT …) of no column, or of several columns,",
-                _question(args[0], args, []) if args else "COUNT(*)",
+                self._several(args) if args else "COUNT(*)",
             )
         if self._is_unit(args[0]):
             if self.test is not None:
                 raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
             return statistic(CountUnits, None)
         return statistic(CountDistinct, self._filtered(self._given(args[0])))
+
+    def _several(self, args: Sequence[exp.Expr]) -> str | None:
+        """What counts combinations: a row for each; those of people, person by person."""
+        own = [a for a in args if self._is_unit(a)]
+        rest = [a for a in args if not self._is_unit(a)]
+        select = args[0].find_ancestor(exp.Select)
+        if not own or len(rest) != 1 or select is None:
+            return _question(args[0], args, [])
+        call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[rest[0].copy()])])
+        inner = _question(args[0], own[:1], [call])
+        return inner and f"SELECT SUM(n) AS pairs FROM ({inner}) AS p"  # noqa: S608 - a hint
 
     def _is_unit(self, node: exp.Expr) -> bool:
         if not isinstance(node, exp.Column):
@@ -457,7 +542,7 @@ class _Call:
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
-            _check_ratio(operand, self.name, arg)
+            check_ratio(operand, self.name, arg)
         return self._filtered(self.bounds.apply(operand, self.limits, self.name))
 
     def _given(self, node: exp.Expr) -> Operand:
@@ -474,27 +559,10 @@ class _Call:
         return Null() if isinstance(operand, Null) else build.when(self.test, operand)
 
 
-_FAR: Final = 1_000
-"""A quotient that may be so many times that of the largest values has no usable range."""
-
-
-def _check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
-    """Refuse the average of a quotient whose divisor may come near zero: noise would drown it."""
-    if not isinstance(operand, expr.Divide) or operand.right.type.lo == operand.right.type.hi:
-        return
-    top, bottom, t = operand.left.type, operand.right.type, operand.type
-    usual = Fraction(max(abs(top.lo), abs(top.hi)) * top.step)
-    usual /= max(abs(bottom.lo), abs(bottom.hi)) * bottom.step
-    most = max(abs(t.lo), abs(t.hi)) * t.step
-    if most <= _FAR * usual:
-        return
-    bound = next(b for b in (1, 2, 5, 10, 100, 1_000, 10**4, 10**6, 10**9, 10**18) if b >= usual)
-    raise QueryError(
-        f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
-        "would be as large; say how large the quotient can usefully be, or keep the divisor "
-        "away from zero in WHERE",
-        hint=f"{name}(LEAST({node.sql()}, {bound}))",
-    )
+def _is_moment(node: exp.Expr) -> bool:
+    """Whether a node may be a date or a time, written as a constant."""
+    cast = isinstance(node, exp.Cast) and node.to.this.name in TIMES
+    return isinstance(node.this if cast else node, exp.Literal) and (cast or node.is_string)
 
 
 _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {

@@ -23,12 +23,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from sqlglot import exp
 
 from discreet._exact import show
 from discreet.errors import QueryError
-from discreet.plan import Assembly, Operand, build
+from discreet.plan import Assembly, Operand, build, expr
 from discreet.sql._rows import Rows, constant, whole
 from discreet.sql._text import identifier, refuse
 
@@ -193,3 +194,26 @@ def _public(node: exp.Expr | None) -> bool:
     if name not in ("PUBLIC_GROUPS", "LAPLACE_THRESHOLD"):
         raise refuse("this group_selection_strategy", "group_selection_strategy = PUBLIC_GROUPS")
     return name == "PUBLIC_GROUPS"
+
+
+_FAR: Final = 1_000
+"""A quotient that may be so many times that of the largest values has no usable range."""
+
+
+def check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
+    """Refuse the average of a quotient whose divisor may come near zero: noise would drown it."""
+    if not isinstance(operand, expr.Divide) or operand.right.type.lo == operand.right.type.hi:
+        return
+    top, bottom, t = operand.left.type, operand.right.type, operand.type
+    usual = Fraction(max(abs(top.lo), abs(top.hi)) * top.step)
+    usual /= max(abs(bottom.lo), abs(bottom.hi)) * bottom.step
+    most = max(abs(t.lo), abs(t.hi)) * t.step
+    if most <= _FAR * usual:
+        return
+    bound = next(b for b in (1, 2, 5, 10, 100, 1_000, 10**4, 10**6, 10**9, 10**18) if b >= usual)
+    raise QueryError(
+        f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
+        "would be as large; say how large the quotient can usefully be, or keep the divisor "
+        "away from zero in WHERE",
+        hint=f"{name}(LEAST({node.sql()}, {bound}))",
+    )

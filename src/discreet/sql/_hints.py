@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from discreet import policy as pol
-from discreet._text import written
-from discreet.errors import QueryError
+from discreet._text import plain_str, written
+from discreet.errors import QueryError, UnsupportedQueryError
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
@@ -45,6 +45,35 @@ def own_hints(policy: pol.Policy) -> Iterator[None]:
         if own == hint:
             raise
         raise error.with_hint(own) from None
+
+
+_LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW"})
+
+
+def check_catalogue(text: str, policy: pol.Policy) -> None:
+    """Answer DESCRIBE and SHOW in the refusal: tables and columns are public, and free to know."""
+    words = plain_str(text, "a question", QueryError)[:200].replace(";", " ").split()
+    first = words[0].upper() if words else ""
+    if first == "EXPLAIN":
+        raise UnsupportedQueryError(
+            "EXPLAIN is not supported: a preview of the question says what it costs and how "
+            "exact it will be, for free",
+            hint=text.strip()[len(first) :].strip() or None,
+        )
+    if first not in _LISTS:
+        return
+    named = {written(w.strip('`"[]')).casefold() for w in words[1:]}
+    asked = [t for t in policy.tables.values() if written(t.name).casefold() in named]
+    lists = [
+        f"{written(t.name)} ("
+        + ", ".join(f"{written(n)} {type(c).__name__.casefold()}" for n, c in t.columns.items())
+        + ")"
+        for t in asked or policy.tables.values()
+    ]
+    raise UnsupportedQueryError(
+        f"{first} is no question about people; the policy lists {'; '.join(lists)}",
+        hint="SELECT COUNT(*) AS n FROM people",
+    )
 
 
 def rewritten(hint: str, policy: pol.Policy) -> str | None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
+from discreet.sql._shapes import pivoted
 from discreet.sql._text import function_name, identifier, label, refuse
 
 _EXAMPLE = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
@@ -76,20 +77,9 @@ def check_extras(node: exp.Expr) -> None:
 
 def _unpivoted(node: exp.Expr, pivot: exp.Expr) -> str | None:
     """The same numbers as aggregates with FILTER."""
-    fields = list(pivot.args.get("fields") or [])
-    if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
-        return None
-    items = []
-    for choice in fields[0].expressions:
-        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
-        name = choice.args["alias"].name if isinstance(choice, exp.PivotAlias) else value.name
-        for call in pivot.expressions:
-            test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
-            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
-            items.append(exp.alias_(kept, str(name), quoted=not str(name).isidentifier()))
-    table = node.copy()
+    items, table = pivoted(pivot), node.copy()
     table.set("pivots", None)
-    return exp.select(*items).from_(table).sql()
+    return exp.select(*items.values()).from_(table).sql() if items else None
 
 
 def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:

@@ -15,7 +15,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import plain_str, written
-from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
 from discreet.sql._over import over_rows
 from discreet.sql._spellings import FINDS, contained
@@ -71,7 +71,15 @@ class Rows:
         only(node, "this", "table", hint="people.age")
         if isinstance(node.this, exp.Star):
             raise refuse("*", "COUNT(*)")
-        return self.scope.column(node.name, identifier(node.args.get("table")))
+        try:
+            return self.scope.column(node.name, identifier(node.args.get("table")))
+        except UnknownNameError as error:
+            if error.hint is not None or not node.this.quoted or node.args.get("table"):
+                raise
+            raise UnknownNameError(
+                f"{error.message}; if {build.quote(node.name)} is a text, write single quotes",
+                hint=exp.Literal.string(node.name).sql(),
+            ) from None
 
     def literal(self, node: exp.Expr) -> Operand:
         """Read a constant exactly as written."""
@@ -91,7 +99,8 @@ class Rows:
     def infix(self, node: exp.Expr) -> Operand:
         """Compare two operands, or compute with two numbers."""
         node.args.pop("safe", None)  # a mark of the parser's about || that changes nothing here
-        operands = self.parts(node, "this", "expression")
+        only(node, "this", "expression")
+        operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
         except QueryError as error:
@@ -103,7 +112,35 @@ class Rows:
     def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
         only(node, "this", "expressions", hint="x IN (1, 2)")
-        return build.one_of(self.lower(node.this), self.many(node.expressions))
+        x, *listed = self._compared([node.this, *node.expressions])
+        return build.one_of(x, listed)
+
+    def _compared(self, nodes: Sequence[exp.Expr]) -> list[Operand]:
+        """Lower what is compared; ``sex = "F"`` is a text where F is a listed value of sex.
+
+        A name in double quotes that is no column is a text in MySQL and BigQuery. It is read so
+        only beside a category that lists it: a column's name with a typo is not a constant.
+        """
+        found: list[Operand] = []
+        strange: dict[str, UnknownNameError] = {}
+        for node in nodes:
+            try:
+                found.append(self.lower(node))
+            except UnknownNameError as error:
+                if (
+                    not isinstance(node, exp.Column)
+                    or node.args.get("table")
+                    or not node.this.quoted
+                ):
+                    raise
+                found.append(Word(node.name))
+                strange[node.name] = error
+        labels = {x for o in found if isinstance(o, Expr) for x in o.type.labels}
+        for name, error in strange.items():
+            if name not in labels:
+                own = bool(labels) and error.hint == exp.Literal.string(name).sql()
+                raise error.with_hint(None) if own else error
+        return found
 
     def identity(self, node: exp.Expr) -> Operand:
         """IS NULL, IS TRUE, IS FALSE, and their negations."""
@@ -134,13 +171,6 @@ class Rows:
         default = node.args.get("default")
         return build.case(branches, Null() if default is None else self.lower(default))
 
-    def choose(self, nodes: Sequence[exp.Expr | None]) -> Operand:
-        """Choose between two values by a condition."""
-        arity("IF", nodes, 3)
-        test, yes, no = (node or exp.Null() for node in nodes)
-        passed = self.condition(test)
-        return build.case([(passed, self.given(passed, yes))], self.lower(no))
-
     def given(self, test: Operand, node: exp.Expr) -> Operand:
         """Lower a value that counts only where `test` is true, with the bounds that proves."""
         return Rows(self.scope.assuming(build.condition(test))).lower(node)
@@ -150,7 +180,7 @@ class Rows:
         only(node, "this", "to", "safe")
         target = node.args["to"].this.name
         arg = self.lower(node.this)
-        if target in _TIMES and isinstance(arg, Word):
+        if target in TIMES and isinstance(arg, Word):
             return build.date(arg.text) if target == "DATE" else build.timestamp(arg.text)
         if target == "DATE":
             return calendar.as_date(arg)
@@ -162,7 +192,9 @@ class Rows:
         if target == "BOOLEAN":
             return build.condition(arg)
         if target in _TEXTS:
-            return words.written(arg, node.this.sql())
+            length = [p.name for p in node.to.expressions if p.name.isdigit()]
+            text = words.written(arg, node.this.sql())
+            return words.shortened(text, int(length[0][:9]), node.this.sql()) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())
 
     def like(self, node: exp.Expr) -> Operand:
@@ -201,8 +233,6 @@ class Rows:
     def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
         name = function_name(node) or ""
-        if name == "IIF":
-            return self.choose(node.expressions)
         if name in functions.FUNCTIONS:
             return functions.FUNCTIONS[name](name, self.many(node.expressions))
         if name in FINDS:
@@ -210,11 +240,17 @@ class Rows:
                 f"{name} tells here whether a text holds another, and not where: compare it with 0",
                 hint=contained(node),
             )
+        if name in ("CUT", "QCUT") and node.expressions:
+            x = self.expr(node.expressions[0], name)
+            ends = [str(x.type.value(c)) for c in (x.type.lo, x.type.hi)]
+            own = f"WIDTH_BUCKET({node.expressions[0].sql()}, {', '.join(ends)}, 10)"
+            raise refuse(f"function {build.quote(name)}, whose bins follow the data,", own)
         if name in _INSTEAD:
             place, form = _INSTEAD[name]
-            given = node.expressions[place].sql() if len(node.expressions) > place else None
-            raise refuse(f"function {build.quote(name)}", given and form.format(given))
-        near = build.nearest(name, [*functions.FUNCTIONS, "IIF"])
+            given = [a.sql() for a in node.expressions]
+            hint = form.format(*given[place:], *given[:place]) if len(given) > place else None
+            raise refuse(_SAYS.get(name, f"function {build.quote(name)}"), hint)
+        near = build.nearest(name, functions.FUNCTIONS)
         given = ", ".join(a.sql() for a in node.expressions)
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
 
@@ -244,6 +280,8 @@ def _last_day(scope: Scope) -> str:
 _INSTEAD: Final = {
     **dict.fromkeys(("KURTOSIS", "SKEWNESS", "SKEW", "RANGE"), (0, "STDDEV({})")),
     "WEEKDAY": (0, "ISODOW({})"),
+    "MONTHS_BETWEEN": (1, "TIMESTAMPDIFF('month', {}, {})"),
+    "EQUAL_NULL": (0, "{} = {}"),
     "YEARWEEK": (0, "STRFTIME({}, '%G-W%V')"),
     "DATE_BIN": (1, "DATE_TRUNC('hour', {})"),
     "TIME_BUCKET": (1, "DATE_TRUNC('week', {})"),
@@ -252,10 +290,14 @@ _INSTEAD: Final = {
     **dict.fromkeys(("REGEXP_EXTRACT", "REGEXP_SUBSTR", "REGEXP_REPLACE"), (0, "LEFT({}, 3)")),
 }
 """Functions that are not here: which argument counts, and what there is for it."""
+_SAYS: Final = {
+    "WEEKDAY": "WEEKDAY (0 is Monday in MySQL and Sunday elsewhere; ISODOW is 1 on Monday)",
+    "MONTHS_BETWEEN": "MONTHS_BETWEEN (parts of months; TIMESTAMPDIFF counts full ones)",
+}
 _TEXTS: Final = frozenset({"VARCHAR", "TEXT", "CHAR", "NVARCHAR", "NCHAR"})
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})
 _EXACT: Final = frozenset({"DOUBLE", "FLOAT", "DECIMAL", "BIGDECIMAL"})
-_TIMES: Final = frozenset({"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ"})
+TIMES: Final = frozenset({"DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ"})
 _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.Column: Rows.column,
     exp.Literal: Rows.literal,
@@ -271,7 +313,6 @@ _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.In: Rows.membership,
     exp.Is: Rows.identity,
     exp.Case: Rows.case,
-    exp.If: lambda rows, node: rows.choose([node.this, node.args["true"], node.args.get("false")]),
     exp.Cast: Rows.cast,
     exp.TryCast: Rows.cast,
     exp.Extract: lambda rows, node: calendar.part(node.this.name, rows.lower(node.expression)),

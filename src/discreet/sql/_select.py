@@ -33,13 +33,14 @@ from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
 from discreet.sql._grouping import levels
-from discreet.sql._hints import own_hints
+from discreet.sql._hints import check_catalogue, own_hints
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
 from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
+from discreet.sql._shapes import shaped
 from discreet.sql._text import function_name, identifier, label, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
@@ -116,6 +117,7 @@ def parse_any(
 ) -> Parsed | United:
     """Read one SELECT, or several with UNION ALL between them."""
     with own_hints(policy):
+        check_catalogue(text, policy)
         root = tree(text)
         if isinstance(root, exp.Union):
             from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
@@ -132,7 +134,7 @@ def lower(
     """Lower the tree of one SELECT, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return Select(arranged(root, policy), policy, public_fanout, other).parse()
+        return Select(arranged(shaped(root, policy), policy), policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None
@@ -443,15 +445,21 @@ class Select:
         calls = [c for e in self.node.expressions if function_name(c := e.unalias()) == "SUM"]
         call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
         inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
-        for clause in ("from_", "joins", "where"):
+        for clause in ("from_", "joins", "where", "having"):
             inner.set(clause, self.node.args.get(clause))
         inner.set("group", exp.Group(expressions=[key.copy()]))
+        asked = "AVG(n) AS per_person"
+        if having := inner.args.get("having"):  # how many pass it
+            named = {e.alias.casefold(): e.this for e in self.node.expressions if e.alias}
+            for column in list(having.find_all(exp.Column)):
+                column.replace(named.get(column.name.casefold(), column).copy())
+            asked = "COUNT(*) AS persons"
         before = self.node.args.get("with_")
         defined = "" if before is None else f"{before.sql()} "
         raise UnsupportedQueryError(
             f"{build.quote(key.name)} is the privacy unit: a row for each person does not leave, "
             "a statistic about people does",
-            hint=f"{defined}SELECT AVG(n) AS per_person FROM ({inner.sql()})",  # noqa: S608 - a hint
+            hint=f"{defined}SELECT {asked} FROM ({inner.sql()})",  # noqa: S608 - a hint
         )
 
     def _key(

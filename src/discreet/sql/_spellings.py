@@ -8,12 +8,25 @@ is refused, with a spelling that is certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import datetime as dt
+import re
+from collections.abc import Callable
 from typing import Final
 
 from sqlglot import exp
 
 from discreet.errors import UnsupportedQueryError
+from discreet.sql._values import (
+    VALUES,
+    Call,
+    calling,
+    if_,
+    integer,
+    literal,
+    one_of_pieces,
+    one_of_quantiles,
+    part_of,
+)
 
 RENAMED: Final = {
     "STDEV": "STDDEV", "STDEVP": "STDDEV_POP", "VARP": "VAR_POP", "PERCENTILE": "QUANTILE",
@@ -22,6 +35,9 @@ RENAMED: Final = {
     "TIMESTAMP_TRUNC": "DATE_TRUNC", "DATETIME_TRUNC": "DATE_TRUNC",
     "DATETIME_DIFF": "DATEDIFF",
     "STARTSWITH": "STARTS_WITH", "ENDSWITH": "ENDS_WITH",
+    "COUNT_BIG": "COUNT", "RLIKE": "REGEXP_LIKE", "ADDDATE": "DATE_ADD", "SUBDATE": "DATE_SUB",
+    "COUNT_DISTINCT": "NUNIQUE", "N_UNIQUE": "NUNIQUE", "PERCENTILE_APPROX": "APPROX_PERCENTILE",
+    "TO_VARCHAR": "TO_CHAR", "COV": "COVAR_SAMP", "ELT": "CHOOSE",
 }  # fmt: skip
 """Names that mean the same as one of ours, arguments and all."""
 _UNITS: Final = {
@@ -44,7 +60,7 @@ _FORMAT: Final = (
 _WEEKS: Final = frozenset({"week", "weeks", "wk", "ww"})
 _SUNDAYS: Final = {"DATETRUNC": "DATE_TRUNC", "DATEPART": "DATE_PART", "DATEDIFF": "DATEDIFF"}
 """Names under which a bare WEEK is one of Sundays somewhere, and ours for each."""
-_Call = Sequence[exp.Expr]
+_TYPES: Final = {"FLOAT64": "DOUBLE", "SIGNED": "BIGINT", "UNSIGNED": "BIGINT"}
 
 
 def ours(root: exp.Expr) -> exp.Expr:
@@ -60,35 +76,57 @@ def ours(root: exp.Expr) -> exp.Expr:
 def _changed(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Anonymous():
-            name = str(node.name).upper()
-            name = RENAMED.get(name, name)
-            if name != str(node.name).upper():
-                node.set("this", name)
-            made = CALLS[name](node.expressions) if name in CALLS else None
-            return node if made is None else made
+            return _call_changed(node)
         case exp.Fetch(args={"count": exp.Literal() as count}):
             return exp.Limit(expression=count.copy())
         case exp.Window(this=exp.Anonymous() as call) if call.name.upper() == "RATIO_TO_REPORT":
             total = node.copy()
             total.this.set("this", "SUM")
             return exp.Div(this=call.expressions[0].copy(), expression=total)
+        case exp.If() if not isinstance(node.parent, exp.Case):
+            return if_([node.this, node.args["true"], node.args.get("false") or exp.Null()])
+        case exp.DataType(args={"kind": str() as kind}) if kind.upper() in _TYPES:
+            return exp.DataType.build(_TYPES[kind.upper()])
         case exp.EQ(expression=exp.Any() as choice):
             listed = choice.this.unnest()
             found = isinstance(listed, exp.Array | exp.Tuple)
             return exp.In(this=node.this, expressions=listed.expressions) if found else node
+        case exp.Extract(this=part) if part.name.casefold() == "dayofweek":
+            _check_weekday(node, node.expression)
         case exp.Extract(this=part, expression=exp.Anonymous() as call):
             return _age(part.name, call) or node
         case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ():
             return _found(node) or node
+    return _written_so(node)
+
+
+def _written_so(node: exp.Expr) -> exp.Expr:
+    """Change what is a call only in its meaning: places in lists, methods, raw texts."""
+    match node:
+        case exp.Bracket(this=exp.Anonymous() as call, expressions=[place]):
+            return one_of_quantiles(call, place) or one_of_pieces(call, place) or node
+        case exp.Column():
+            return _accessor(node)
+        case exp.RawString():
+            return literal(str(node.this))
+        case exp.Dot(this=exp.Identifier(this="pd" | "np"), expression=call):
+            return call  # the name of a library
+        case exp.Dot(expression=exp.Anonymous() as call):
+            return _method(node.this, call) or node
+        case exp.Aliases(this=exp.Column() as name, expressions=given):  # a keyword, called
+            return calling(name.name, *(exp.Column(this=g) for g in given))
     return node
 
 
-def _call(name: str, *args: exp.Expr) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[a.copy() for a in args])
-
-
-def _text(text: str) -> exp.Literal:
-    return exp.Literal.string(text)
+def _call_changed(node: exp.Anonymous) -> exp.Expr:
+    name = str(node.name).upper()
+    name = RENAMED.get(name, name)
+    if name != str(node.name).upper():
+        node.set("this", name)
+    if name == "DAYOFWEEK" and node.expressions:
+        _check_weekday(node, node.expressions[0])
+    made = CALLS[name](node.expressions) if name in CALLS else None
+    return node if made is None else made
 
 
 def _unit(node: exp.Expr) -> str | None:
@@ -98,10 +136,10 @@ def _unit(node: exp.Expr) -> str | None:
     return _UNITS.get(str(word).casefold())
 
 
-def _unit_first(name: str, *, swap: bool = False) -> Callable[[_Call], exp.Expr | None]:
+def _unit_first(name: str, *, swap: bool = False) -> Callable[[Call], exp.Expr | None]:
     """Write the unit first and in quotes; where it stood last, `swap` what stood before it."""
 
-    def change(args: _Call) -> exp.Expr | None:
+    def change(args: Call) -> exp.Expr | None:
         if len(args) < 2 or (_unit(args[0]) and _unit(args[-1])):
             return None  # a column may be called like a unit
         if _unit(args[0]) is not None:
@@ -111,7 +149,7 @@ def _unit_first(name: str, *, swap: bool = False) -> Callable[[_Call], exp.Expr 
     return change
 
 
-def _by_unit(name: str, word: exp.Expr, rest: _Call, *, last: bool = False) -> exp.Expr | None:
+def _by_unit(name: str, word: exp.Expr, rest: Call, *, last: bool = False) -> exp.Expr | None:
     """Call `name` with its unit in quotes.
 
     A bare WEEK that stood `last`, or in a call of `_SUNDAYS`, is refused where it is a week of the
@@ -119,7 +157,7 @@ def _by_unit(name: str, word: exp.Expr, rest: _Call, *, last: bool = False) -> e
     """
     if (unit := _unit(word)) is None:
         return None
-    made = _call(_SUNDAYS.get(name, name), _text(unit), *rest)
+    made = calling(_SUNDAYS.get(name, name), literal(unit), *rest)
     bare = isinstance(word, exp.Column) and word.name.casefold() in _WEEKS
     if bare and name != "TIMESTAMPDIFF" and (last or name in _SUNDAYS):
         raise UnsupportedQueryError(
@@ -130,87 +168,89 @@ def _by_unit(name: str, word: exp.Expr, rest: _Call, *, last: bool = False) -> e
     return made
 
 
-def _shift(sign: int) -> Callable[[_Call], exp.Expr | None]:
+def _shift(sign: int) -> Callable[[Call], exp.Expr | None]:
     """DATEADD(unit, n, x), DATE_ADD(x, INTERVAL n unit)."""
 
-    def change(args: _Call) -> exp.Expr | None:
+    def change(args: Call) -> exp.Expr | None:
         if len(args) == 2 and isinstance(args[1], exp.Interval):
             moved = exp.Add if sign > 0 else exp.Sub
             return exp.paren(moved(this=args[0].copy(), expression=args[1].copy()), copy=False)
-        count = _whole(args[1]) if len(args) == 3 else None
+        count = integer(args[1]) if len(args) == 3 else None
         unit = _unit(args[0]) if args else None
+        if len(args) == 2 and (days := integer(args[1])) is not None:
+            return _moved(args[0], sign * days, "day")  # as Spark and Hive write it
         return None if count is None or unit is None else _moved(args[2], sign * count, unit)
 
     return change
 
 
 def _moved(moment: exp.Expr, count: int, unit: str) -> exp.Expr:
-    span = exp.Interval(this=_text(str(count)), unit=exp.Var(this=unit.upper()))
+    span = exp.Interval(this=literal(str(count)), unit=exp.Var(this=unit.upper()))
     return exp.paren(exp.Add(this=moment.copy(), expression=span), copy=False)
 
 
-def _whole(node: exp.Expr) -> int | None:
-    sign = -1 if isinstance(node, exp.Neg) else 1
-    node = node.this if isinstance(node, exp.Neg) else node
-    number = isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()
-    return sign * int(str(node.this)[:9]) if number else None
-
-
-def _months(args: _Call) -> exp.Expr | None:
-    count = _whole(args[1]) if len(args) == 2 else None
+def _months(args: Call) -> exp.Expr | None:
+    count = integer(args[1]) if len(args) == 2 else None
     return None if count is None else _moved(args[0], count, "month")
 
 
-def _isnull(args: _Call) -> exp.Expr | None:
-    if len(args) == 1:
-        return exp.paren(exp.Is(this=args[0].copy(), expression=exp.Null()), copy=False)
-    return _call("COALESCE", *args)
+_STYLES: Final = {
+    **dict.fromkeys(("20", "21", "23", "120", "121", "126"), "%Y-%m-%d"),
+    "112": "%Y%m%d",
+}
+"""Styles of CONVERT that begin with the year."""
 
 
-def _decode(args: _Call) -> exp.Expr | None:
-    pairs = list(zip(args[1::2], args[2::2], strict=False))
-    default = args[-1].copy() if len(args) % 2 == 0 and pairs else None
-    return _case(args[0], pairs, default) if pairs else None
-
-
-def _choose(args: _Call) -> exp.Expr | None:
-    pairs = [(exp.Literal.number(i), value) for i, value in enumerate(args[1:], 1)]
-    return _case(args[0], pairs, None) if pairs else None
-
-
-def _case(
-    x: exp.Expr, pairs: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
-) -> exp.Expr:
-    """Choose by equality, for which NULL is like any other value."""
-    ifs = []
-    for value, result in pairs:
-        same = exp.Is if isinstance(value, exp.Null) else exp.EQ
-        ifs.append(exp.If(this=same(this=x.copy(), expression=value.copy()), true=result.copy()))
-    return exp.Case(ifs=ifs, default=default)
-
-
-def _convert(args: _Call) -> exp.Expr | None:
-    """CONVERT(type, x)."""
-    kind = args[0].name.upper() if len(args) == 2 else ""
+def _convert(args: Call) -> exp.Expr | None:
+    """CONVERT(type, x), and CONVERT(varchar(7), d, 120) of dates."""
+    kind = args[0].name.upper() if len(args) in (2, 3) else ""
+    if len(args) == 3 and kind in ("VARCHAR", "NVARCHAR", "CHAR", "NCHAR"):
+        form, lengths = _STYLES.get(args[2].name), args[0].expressions
+        length = 10 if not lengths else integer(lengths[0])
+        # so many characters of a date are its first fields, where they end with one
+        cut = {4: "%Y", 6: "%Y%m", 7: "%Y-%m", 8: "%Y%m%d"}.get(length or 0, form)
+        fits = form is not None and cut is not None and form.startswith(cut)
+        return calling("STRFTIME", args[1], literal(cut)) if fits and (length or 0) != 9 else None
     known = {t.value for t in exp.DataType.Type}
     return exp.cast(args[1].copy(), kind) if kind in known else None
 
 
-def _dated(kind: str) -> Callable[[_Call], exp.Expr | None]:
-    """TO_DATE of what is a date, or is written as one."""
-    formats = {"YYYY-MM-DD", "%Y-%m-%d", "yyyy-MM-dd"}
-
-    def change(args: _Call) -> exp.Expr | None:
-        plain = len(args) == 1 or (len(args) == 2 and args[1].name in formats)
-        return exp.cast(args[0].copy(), kind) if plain else None
-
-    return change
+_NUMERIC: Final = (
+    ("YYYY", "%Y"), ("yyyy", "%Y"), ("MM", "%m"), ("DD", "%d"), ("dd", "%d"), ("HH24", "%H"),
+    ("HH", "%H"), ("MI", "%M"), ("mi", "%M"), ("SS", "%S"), ("ss", "%S"), ("%i", "%M"),
+    ("%s", "%S"), ("%T", "%H:%M:%S"), ("%F", "%Y-%m-%d"),
+)  # fmt: skip
 
 
-def _like(before: str, after: str) -> Callable[[_Call], exp.Expr | None]:
+def _dated(kind: str, *, form_first: bool = False) -> Callable[[Call], exp.Expr | None]:
+    """TO_DATE of what is a date, or of a constant that is written as one by a format."""
+
+    def change(args: Call) -> exp.Expr | None:
+        if len(args) == 1:
+            return exp.cast(args[0].copy(), kind)
+        given, form = args[::-1] if form_first else args
+        if not all(isinstance(a, exp.Literal) and a.is_string for a in (given, form)):
+            return exp.cast(given.copy(), kind) if form.name in _ISO else None
+        pattern = str(form.this)
+        for letters, sign in _NUMERIC:
+            pattern = pattern.replace(letters, sign)
+        try:
+            moment = dt.datetime.strptime(str(given.this), pattern)  # noqa: DTZ007 - naive throughout
+        except ValueError:
+            return None
+        written = moment.date().isoformat() if kind == "DATE" else moment.isoformat(" ")
+        return exp.cast(literal(written), kind)
+
+    return lambda args: change(args) if 1 <= len(args) <= 2 else None
+
+
+_ISO: Final = frozenset({"YYYY-MM-DD", "%Y-%m-%d", "yyyy-MM-dd"})
+
+
+def _like(before: str, after: str) -> Callable[[Call], exp.Expr | None]:
     """A test for a constant piece of text."""
 
-    def change(args: _Call) -> exp.Expr | None:
+    def change(args: Call) -> exp.Expr | None:
         piece = args[1] if len(args) == 2 else None
         if not isinstance(piece, exp.Literal) or not piece.is_string:
             return None
@@ -221,13 +261,13 @@ def _like(before: str, after: str) -> Callable[[_Call], exp.Expr | None]:
 
 def _liked(x: exp.Expr, before: str, piece: str, after: str) -> exp.Expr:
     escaped = "".join(f"!{c}" if c in "!%_" else c for c in piece)
-    test = exp.Like(this=x.copy(), expression=_text(before + escaped + after))
-    return exp.Escape(this=test, expression=_text("!")) if escaped != piece else test
+    test = exp.Like(this=x.copy(), expression=literal(before + escaped + after))
+    return exp.Escape(this=test, expression=literal("!")) if escaped != piece else test
 
 
 def _found(node: exp.Expr) -> exp.Expr | None:
     """POSITION('@' IN x) > 0, and its relatives, as LIKE."""
-    call, least = node.this.unnest(), _whole(node.expression)
+    call, least = node.this.unnest(), integer(node.expression)
     wanted = int(isinstance(node, exp.GTE))
     test = _held(call) if least == wanted else None
     if test is None:
@@ -262,28 +302,28 @@ def _age(part: str, call: exp.Expr) -> exp.Expr | None:
     if not is_age or len(call.expressions) != 2 or part.casefold() not in ("year", "years"):
         return None
     end, start = call.expressions
-    return _call("TIMESTAMPDIFF", _text("year"), start, end)
+    return calling("TIMESTAMPDIFF", literal("year"), start, end)
 
 
-def _part(name: str) -> Callable[[_Call], exp.Expr | None]:
-    def change(args: _Call) -> exp.Expr | None:
+def _part(name: str) -> Callable[[Call], exp.Expr | None]:
+    def change(args: Call) -> exp.Expr | None:
         if len(args) != 2:
             return None
         made = _age(args[0].name, args[1]) or _by_unit(name, args[0], args[1:])
         if made is None and isinstance(args[0], exp.Column):  # a part that we name and refuse
-            return _call("DATE_PART", _text(args[0].name), args[1])
+            return calling("DATE_PART", literal(args[0].name), args[1])
         return made
 
     return change
 
 
-def _datename(args: _Call) -> exp.Expr | None:
+def _datename(args: Call) -> exp.Expr | None:
     word = args[0].name.casefold() if len(args) == 2 else ""
     name = {"month": "MONTHNAME", "mm": "MONTHNAME", "weekday": "DAYNAME", "dw": "DAYNAME"}
-    return _call(name[word], args[1]) if word in name else None
+    return calling(name[word], args[1]) if word in name else None
 
 
-def _format(args: _Call) -> exp.Expr | None:
+def _format(args: Call) -> exp.Expr | None:
     """FORMAT(x, 'yyyy-MM')."""
     pattern = args[1] if len(args) == 2 else None
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or "%" in pattern.name:
@@ -294,37 +334,113 @@ def _format(args: _Call) -> exp.Expr | None:
         if sign.isalpha():  # a field that we do not write, which is no text either
             return None
         made, rest = made + sign, rest[len(letters) :]
-    return _call("STRFTIME", args[0], _text(made))
+    return calling("STRFTIME", args[0], literal(made))
 
 
-def _bucket(args: _Call) -> exp.Expr | None:
+_MYSQL: Final = {"M": "%B", "W": "%A", "x": "%G", "v": "%V", **{c: f"%{c}" for c in "YmdHbaj%"}}
+
+
+def _date_format(args: Call) -> exp.Expr | None:
+    """DATE_FORMAT of Spark, or of MySQL with its own letters: %M is a month's name."""
+    pattern = args[1] if len(args) == 2 else None
+    if not isinstance(pattern, exp.Literal) or "%" not in pattern.name:
+        return _format(args)
+    pieces = re.split("%(.)", str(pattern.this))  # every second piece is a letter
+    if set(pieces[1::2]) & {"u", "U", "V"}:
+        raise UnsupportedQueryError(
+            "weeks are named by their own year, and begin on Monday", hint="'%x-%v'"
+        )
+    if any(letter not in _MYSQL for letter in pieces[1::2]):
+        return None
+    pieces[1::2] = [_MYSQL[letter] for letter in pieces[1::2]]
+    return calling("STRFTIME", args[0], literal("".join(pieces)))
+
+
+def _bucket(args: Call) -> exp.Expr | None:
     """TIME_BUCKET(INTERVAL '1 week', x)."""
     span = args[0] if len(args) == 2 else None
     if not isinstance(span, exp.Interval) or span.this.name != "1" or span.args.get("unit") is None:
         return None
     unit = _UNITS.get(span.args["unit"].name.casefold())
-    return None if unit is None else _call("DATE_TRUNC", _text(unit), args[1])
+    return None if unit is None else calling("DATE_TRUNC", literal(unit), args[1])
 
 
-def _first_day(args: _Call) -> exp.Expr | None:
+def _first_day(args: Call) -> exp.Expr | None:
     """MAKE_DATE(YEAR(x), MONTH(x), 1), as it begins the month of x."""
-    parts = [_part_of(a) for a in args[:2]]
-    if len(args) != 3 or None in parts or _whole(args[2]) != 1:
+    parts = [part_of(a) for a in args[:2]]
+    if len(args) != 3 or None in parts or integer(args[2]) != 1:
         return None
     (year, x), (month, y) = (p for p in parts if p is not None)
     same = (year, month) == ("year", "month") and x == y
-    return _call("DATE_TRUNC", _text("month"), x) if same else None
+    return calling("DATE_TRUNC", literal("month"), x) if same else None
 
 
-def _part_of(node: exp.Expr) -> tuple[str, exp.Expr] | None:
-    if isinstance(node, exp.Extract):
-        return node.this.name.casefold(), node.expression
-    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
-        return str(node.name).casefold(), node.expressions[0]
+METHODS: Final = frozenset({
+    "MEAN", "SUM", "MEDIAN", "STD", "VAR", "MIN", "MAX", "COUNT", "QUANTILE", "NUNIQUE", "MODE",
+    "ROUND", "ABS", "LOWER", "UPPER", "LEN", "STARTS_WITH", "ENDS_WITH", "CONTAINS", "REPLACE",
+    "VALUE_COUNTS", "ISNULL",
+})  # fmt: skip
+"""Methods of pandas that are calls here: ``price.mean()``."""
+
+
+def _method(owner: exp.Expr, call: exp.Expr) -> exp.Expr | None:
+    """Write ``price.mean()`` as a call; ``.str`` and ``.dt`` only lead to methods."""
+    if not all(isinstance(n, exp.Dot | exp.Identifier) for n in owner.walk()):
+        return None
+    names = [n for n in owner.find_all(exp.Identifier) if n.name not in ("str", "dt")]
+    column = exp.Column(this=names[0].copy()) if len(names) == 1 else None
+    if len(names) == 2:
+        # a tree is walked from its root: the column stands before its table
+        table, own = sorted(names, key=lambda n: n.find_ancestor(exp.Dot).expression is n)
+        column = exp.Column(this=own.copy(), table=table.copy())
+    name, args = str(call.name).upper(), [a.copy() for a in call.expressions]
+    match name, column, args:
+        case _, None, _:
+            return None
+        case "BETWEEN", x, [low, high]:
+            return exp.Between(this=x, low=low, high=high)
+        case "ISIN", x, [exp.Array() as listed]:
+            return exp.In(this=x, expressions=listed.expressions)
+        case "ISNA" | "NOTNA" | "NOTNULL", x, []:
+            test = exp.paren(exp.Is(this=x, expression=exp.Null()), copy=False)
+            return test if name == "ISNA" else exp.Not(this=test)
+        case _, x, _ if name in METHODS:
+            return _call_changed(exp.Anonymous(this=name, expressions=[x, *args]))
     return None
 
 
-CALLS: Final[dict[str, Callable[[_Call], exp.Expr | None]]] = {
+def _accessor(node: exp.Column) -> exp.Expr:
+    """Write ``day.dt.month`` as a call."""
+    owner = node.args.get("db")
+    if owner is None or node.table != "dt":
+        return node
+    return calling(node.name.upper(), exp.Column(this=owner.copy()))
+
+
+_COMPARED: Final = (exp.Where, exp.Case, exp.If, exp.Filter, exp.Having, exp.Predicate)
+
+
+def _check_weekday(node: exp.Expr, day: exp.Expr) -> None:
+    """Refuse DAYOFWEEK in a condition: its numbers differ between databases.
+
+    As a key or in an average the number is shown, and the answer says how days are counted.
+    """
+    above = node.parent
+    while above is not None and not isinstance(above, exp.Select):
+        if isinstance(above, _COMPARED):
+            said = {n.name for n in above.find_all(exp.Literal)}
+            own = calling("DOW", day).sql()
+            raise UnsupportedQueryError(
+                "DAYOFWEEK of Sunday is 1 in MySQL, BigQuery and Spark, and 0 in DuckDB and "
+                f"Snowflake: write {own} + 1 for days from 1 (Sunday) to 7, or {own} for days "
+                "from 0 (Sunday) to 6",
+                hint=f"({own} + 1)" if "7" in said else own,
+            )
+        above = above.parent
+
+
+CALLS: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
+    **VALUES,
     **dict.fromkeys(NOW, lambda args: None if args else exp.CurrentTimestamp()),
     **dict.fromkeys(TODAY, lambda args: None if args else exp.CurrentDate()),
     **{n: _unit_first(n) for n in ("DATE_TRUNC", "DATETRUNC", "TIMESTAMPDIFF")},
@@ -336,17 +452,15 @@ CALLS: Final[dict[str, Callable[[_Call], exp.Expr | None]]] = {
     **dict.fromkeys(("DATEADD", "DATE_ADD", "TIMESTAMPADD", "TIMESTAMP_ADD"), _shift(1)),
     **dict.fromkeys(("DATE_SUB", "TIMESTAMP_SUB"), _shift(-1)),
     "ADD_MONTHS": _months,
-    "ISNULL": _isnull,
-    "DECODE": _decode,
-    "CHOOSE": _choose,
     "CONVERT": _convert,
-    "TO_DATE": _dated("DATE"),
+    **dict.fromkeys(("TO_DATE", "STR_TO_DATE"), _dated("DATE")),
     "TO_TIMESTAMP": _dated("TIMESTAMP"),
+    "PARSE_DATE": _dated("DATE", form_first=True),
     "STARTS_WITH": _like("", "%"),
     "ENDS_WITH": _like("%", ""),
     "CONTAINS": _like("%", "%"),
     "FORMAT": _format,
-    "DATE_FORMAT": _format,
+    "DATE_FORMAT": _date_format,
     "TIME_BUCKET": _bucket,
     **dict.fromkeys(("MAKE_DATE", "DATEFROMPARTS", "DATE_FROM_PARTS"), _first_day),
 }

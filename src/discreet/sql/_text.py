@@ -77,11 +77,13 @@ class _Parser(parser.Parser):
 class _Dialect(Dialect):
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - likewise
+        RAW_STRINGS = [("r'", "'"), ("R'", "'")]  # noqa: RUF012 - likewise
         KEYWORDS = {  # noqa: RUF012 - likewise
             **tokens.Tokenizer.KEYWORDS,
             "~": TokenType.RLIKE,
             "~*": TokenType.IRLIKE,
             "REGEXP": TokenType.RLIKE,
+            "&&": TokenType.AND,
         }
 
     Parser = _Parser
@@ -98,7 +100,7 @@ def tree(text: str) -> exp.Expr:
     _check_text(text)
     try:
         dialect = _dialect()
-        words, top = _without_top(dialect.tokenize(text))
+        words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "(", ";"):
             raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
@@ -122,6 +124,45 @@ def tree(text: str) -> exp.Expr:
     return root
 
 
+def _with_names(words: list[Token], text: str) -> list[Token]:
+    """Read [brackets] around a name as quotes, as T-SQL does; lists and places stay as they are."""
+    made: list[Token] = []
+    place = 0
+    while place < len(words):
+        first, end = words[place], place
+        if first.token_type is TokenType.L_BRACKET:
+            closed = (i for i in range(place, len(words)) if words[i].text == "]")
+            end = next(closed, place)
+        if _is_name(made, words[place + 1 : end]):
+            name, last = text[first.end + 1 : words[end].start], words[end].end
+            first = Token(TokenType.IDENTIFIER, name, first.line, first.col, first.start, last)
+            place = end
+        made.append(first)
+        place += 1
+    return made
+
+
+_VALUES: Final = {TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.L_BRACKET}
+
+
+def _is_name(before: list[Token], inside: list[Token]) -> bool:
+    """Whether brackets hold a name: no list, no number, no OFFSET(2)."""
+    kinds = [w.token_type for w in inside]
+    listed = TokenType.COMMA in kinds or set(kinds) <= _VALUES
+    called = kinds[1:2] == [TokenType.L_PAREN]
+    return not (listed or called or (before and before[-1].text.upper() == "ARRAY"))
+
+
+def _without_option(words: list[Token]) -> list[Token]:
+    """Leave out OPTION (…) at the end of a question: it speaks to an optimiser."""
+    last = [i for i, w in enumerate(words[:-1]) if w.text.upper() == "OPTION"][-1:]
+    for place in last:
+        rest = [w.text for w in words[place + 1 :] if w.text != ";"]
+        if rest[0] == "(" and rest.index(")") == len(rest) - 1 if ")" in rest else False:
+            return words[:place]
+    return words
+
+
 def _without_top(words: list[Token]) -> tuple[list[Token], str | None]:
     """Take TOP 3 or TOP (3) off the beginning of a question: it is a LIMIT."""
     first = [w.text.upper() for w in words[:5]]
@@ -129,6 +170,8 @@ def _without_top(words: list[Token]) -> tuple[list[Token], str | None]:
     number = first[3:4] if length == 5 else first[2:3]
     if first[:2] != ["SELECT", "TOP"] or not number or not number[0].isdigit():
         return words, None
+    if len(words) > length and words[length].text.upper() == "PERCENT":
+        raise refuse("TOP with PERCENT", f"TOP {number[0]}")
     return [words[0], *words[length:]], number[0]
 
 

@@ -46,7 +46,7 @@ def _answer(root: exp.Select, units: set[str]) -> exp.Select | None:
     if not isinstance(inner, exp.Select) or not _aggregates(inner):
         return None
     group = inner.args.get("group")
-    keys = [] if group is None else [_resolved(inner, n) for n in group.expressions]
+    keys = [] if group is None else [resolved(inner, n) for n in group.expressions]
     people = any(isinstance(k, exp.Column) and k.name.casefold() in units for k in keys)
     return None if people else inner
 
@@ -67,7 +67,7 @@ def _items(select: exp.Select) -> dict[str, exp.Expr]:
     return found
 
 
-def _resolved(select: exp.Select, node: exp.Expr) -> exp.Expr:
+def resolved(select: exp.Select, node: exp.Expr) -> exp.Expr:
     """What a key of GROUP BY means: a position, an alias, or itself."""
     node = node.unnest()
     items = list(select.expressions)
@@ -87,7 +87,7 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     items = _items(inner)
     merged = inner.copy()
     if group := merged.args.get("group"):
-        group.set("expressions", [_resolved(inner, n) for n in group.expressions])
+        group.set("expressions", [resolved(inner, n) for n in group.expressions])
     shown = [named for item in root.expressions for named in _shown(item, items)]
     folded = any(isinstance(n, exp.Window) and n.meta.get("fold") for e in shown for n in e.walk())
     merged.set("expressions", shown)

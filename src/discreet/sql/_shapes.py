@@ -1,0 +1,400 @@
+"""Shapes of whole questions in other databases, written as ours.
+
+``FROM dbo.visits WITH (NOLOCK)`` names a table of the policy. PIVOT is an aggregate with FILTER
+for each value. DISTINCT of windows over rows is GROUP BY. OFFSET leaves out first rows of the
+answer. A share of people, written with a subquery for the people below the line, is one question
+about all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet.plan import CALLS
+from discreet.sql._text import function_name
+from discreet.sql._wrap import resolved
+
+_LOCKS: Final = frozenset({"NOLOCK", "READUNCOMMITTED", "READPAST", "HOLDLOCK", "ROWLOCK"})
+_KEPT: Final = "kept_here"
+
+
+def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
+    """Write every SELECT of a question as we would have written it."""
+    root = root.copy()
+    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    for table in list(root.find_all(exp.Table)):
+        _name(table, policy)
+    for column in root.find_all(exp.Column):
+        column.set("db", None)
+        column.set("catalog", None)
+    for select in list(root.find_all(exp.Select)):
+        _tally(select)
+        _unpivot(select)
+        _group(select)
+        _skip(select)
+        _count_people(select, units)
+    _start(root)
+    _share(root, units)
+    return root
+
+
+def _name(table: exp.Table, policy: pol.Policy) -> None:
+    """Leave out the database before a table's name, and hints about locks."""
+    for part in ("db", "catalog"):
+        table.set(part, None)
+    known = {n.casefold() for n in policy.tables}
+    name = str(table.name)
+    if "." in name and name.casefold() not in known:
+        last = name.rsplit(".", 1)[1]
+        if last.casefold() in known:
+            table.set("this", exp.to_identifier(last, quoted=True))
+    said = [str(e.name).upper() for h in table.args.get("hints") or () for e in h.expressions]
+    if said and _LOCKS.issuperset(said):
+        table.set("hints", None)
+
+
+# --- PIVOT, DISTINCT, OFFSET -------------------------------------------------------------------
+
+
+def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
+    """Aggregates with FILTER that PIVOT means, by the names of its columns."""
+    fields = list(pivot.args.get("fields") or [])
+    if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
+        return None
+    made: dict[str, exp.Expr] = {}
+    for choice in fields[0].expressions:
+        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
+        name = str(choice.args["alias"].name if value is not choice else value.name)
+        if isinstance(value, exp.Column):  # T-SQL writes values as names
+            value = exp.Literal.string(value.name)
+        for call in pivot.expressions:
+            test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
+            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
+            stem = f"{name}_{call.alias}" if isinstance(call, exp.Alias) else name
+            made[stem] = exp.alias_(kept, stem, quoted=not stem.isidentifier())
+    return made
+
+
+def _unpivot(select: exp.Select) -> None:
+    """Group by the columns of a subquery that PIVOT does not use."""
+    start = select.args.get("from_")
+    source = None if start is None else start.this
+    pivots = [] if source is None else source.args.get("pivots") or []
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
+    if made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
+        return
+    used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
+    keys = {
+        n: exp.column(n) for e in inner.expressions if (n := e.alias_or_name).casefold() not in used
+    }
+    known = {n.casefold(): e for n, e in (keys | made).items()}
+    shown = list(known.values()) if select.is_star else [
+        known.get(e.name.casefold()) for e in select.expressions if isinstance(e, exp.Column)
+    ]  # fmt: skip
+    if None in shown or (not select.is_star and len(shown) < len(select.expressions)):
+        return
+    select.set("expressions", [e.copy() for e in shown if e is not None])
+    if keys:
+        select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
+    source.set("pivots", None)
+
+
+def _tally(select: exp.Select) -> None:
+    """Write ``SELECT value_counts(ward)``, on its own, as counts by ward."""
+    items = [e.unalias() for e in select.expressions]
+    if len(items) != 1 or function_name(items[0]) != "VALUE_COUNTS" or select.args.get("group"):
+        return
+    if len(items[0].expressions) == 1:
+        key = items[0].expressions[0]
+        select.set("expressions", [key.copy(), exp.alias_(_count(), "count")])
+        select.set("group", exp.Group(expressions=[key.copy()]))
+
+
+def _group(select: exp.Select) -> None:
+    """Write DISTINCT of aggregates OVER (PARTITION BY keys) as GROUP BY keys."""
+    windows = [w for e in select.expressions for w in e.find_all(exp.Window)]
+    distinct = select.args.get("distinct")
+    if not windows or distinct is None or distinct.args.get("on") or select.args.get("group"):
+        return
+    keys = windows[0].args.get("partition_by") or []
+    items = [e.unalias() for e in select.expressions if not e.find(exp.Window)]
+    alike = all((w.args.get("partition_by") or []) == keys for w in windows)
+    if not alike or any(w.args.get("order") or w.args.get("spec") for w in windows):
+        return
+    called = [w.this.this if isinstance(w.this, exp.WithinGroup) else w.this for w in windows]
+    if any(i not in keys for i in items) or any(
+        (function_name(c) or "") not in CALLS for c in called
+    ):
+        return
+    select.set("distinct", None)
+    if keys:
+        select.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+    for window in windows:
+        window.replace(window.this)
+
+
+def _skip(select: exp.Select) -> None:
+    """Write OFFSET as a test of the rank by which the answer is ordered."""
+    offset, order = select.args.get("offset"), select.args.get("order")
+    text = "" if offset is None else str(offset.expression.name)
+    if text == "0":
+        select.set("offset", None)
+    if not text.isdigit() or text == "0" or order is None or select.args.get("qualify"):
+        return
+    order = order.copy()
+    for item in order.expressions:
+        place = str(item.this.name) if isinstance(item.this, exp.Literal) else ""
+        if place.isdigit() and 1 <= int(place[:6]) <= len(select.expressions):
+            item.set("this", select.expressions[int(place) - 1].unalias().copy())
+    rank = exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), order=order)
+    select.set("qualify", exp.Qualify(this=exp.GT(this=rank, expression=offset.expression.copy())))
+    select.set("offset", None)
+
+
+# --- shares of people --------------------------------------------------------------------------
+
+
+def _scalars(root: exp.Select) -> list[exp.Subquery]:
+    found = [s for e in root.expressions for s in e.find_all(exp.Subquery)]
+    plain = [s for s in found if isinstance(s.this, exp.Select) and len(s.this.expressions) == 1]
+    return [s for s in plain if s.find_ancestor(exp.Subquery) is None]
+
+
+def _start(root: exp.Select) -> None:
+    """Let a SELECT without FROM read the tables of one of its subqueries: that of fewest people."""
+    subqueries = [s for s in _scalars(root) if s.this.args.get("from_") is not None]
+    if root.args.get("from_") is not None or not subqueries:
+        return
+    people = [s for s in subqueries if isinstance(s.this.args["from_"].this, exp.Subquery)]
+    some = [s for s in people if s.find(exp.Having) or s.find(exp.Where)]
+    chosen = (some or people or subqueries)[0]
+    first = chosen.this
+    if {k for k, v in first.args.items() if v} - {"expressions", "from_", "joins", "where"}:
+        return
+    for clause in ("from_", "joins", "where"):
+        root.set(clause, first.args.get(clause))
+    chosen.replace(exp.paren(first.expressions[0].unalias().copy(), copy=False))
+
+
+def _share(root: exp.Select, units: set[str]) -> None:
+    """Mark the people above the line among all people, who stand below it."""
+    subqueries = _scalars(root)
+    people = _people(root, units) if subqueries else None
+    everyone = [_everyone(s.this, units) for s in subqueries]
+    if people is None or None in everyone or len({str(e) for e in everyone}) != 1:
+        return
+    inner, alias = people
+    if str(everyone[0]) != str(_table_of(inner)):
+        return
+    marked = _marked(inner)
+    if marked is None:
+        return
+    source = exp.From(this=exp.Subquery(this=marked, alias=alias))
+    for subquery in subqueries:
+        whole = exp.select(_count()).copy()
+        whole.set("from_", source.copy())
+        subquery.replace(exp.Subquery(this=whole))
+    for call in list(_units_counted(root, units)):
+        call.replace(_count())
+    root.set("from_", source)
+    root.where(exp.column(_KEPT), copy=False)
+
+
+def _count() -> exp.Anonymous:
+    return exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+
+
+def _units_counted(root: exp.Select, units: set[str]) -> Iterator[exp.Expr]:
+    """COUNT(DISTINCT unit) in the outputs, outside subqueries."""
+    for item in root.expressions:
+        for call in item.find_all(exp.Anonymous):
+            inside = call.find_ancestor(exp.Subquery) is not None
+            if not inside and _counts_units(call, units):
+                yield call
+
+
+def _counts_units(call: exp.Expr, units: set[str]) -> bool:
+    given = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
+    named = given.expressions if isinstance(given, exp.Distinct) else []
+    return (
+        len(named) == 1 and isinstance(named[0], exp.Column) and named[0].name.casefold() in units
+    )
+
+
+def _table_of(select: exp.Select) -> exp.Expr | None:
+    start = select.args.get("from_")
+    plain = start is not None and isinstance(start.this, exp.Table) and not select.args.get("joins")
+    return exp.to_identifier(start.this.name.casefold()) if start is not None and plain else None
+
+
+def _plain(select: exp.Select, *clauses: str) -> bool:
+    return not {k for k, v in select.args.items() if v} - {"expressions", "from_", *clauses}
+
+
+def _person(select: exp.Expr, units: set[str]) -> exp.Column | None:
+    """The unit, where a SELECT has one row for each person of a table."""
+    if not isinstance(select, exp.Select) or _table_of(select) is None:
+        return None
+    group = select.args.get("group")
+    keys = [e.unalias() for e in (select.expressions if group is None else group.expressions)]
+    once = group is not None or select.args.get("distinct")
+    alone = len(keys) == 1 and isinstance(keys[0], exp.Column)
+    return keys[0] if once and alone and keys[0].name.casefold() in units else None
+
+
+def _everyone(select: exp.Select, units: set[str]) -> exp.Expr | None:
+    """The table whose people a subquery counts, all of them."""
+    value, start = select.expressions[0].unalias(), select.args.get("from_")
+    if not _plain(select) or start is None:
+        return None
+    if _counts_units(value, units):
+        return _table_of(select)
+    inner = start.this.this if isinstance(start.this, exp.Subquery) else None
+    every = _person(inner, units) is not None and value == _count()
+    if not every or not isinstance(inner, exp.Select) or not _plain(inner, "group", "distinct"):
+        return None
+    return _table_of(inner)
+
+
+def _people(root: exp.Select, units: set[str]) -> tuple[exp.Select, exp.Expr] | None:
+    """The people that a question is about: a SELECT with one row for each, and its alias."""
+    start = root.args.get("from_")
+    if start is None or not _plain(root, "where"):
+        return None
+    if isinstance(start.this, exp.Subquery):
+        inner = start.this.this
+        alias = start.this.args.get("alias") or exp.TableAlias(
+            this=exp.to_identifier("people_here")
+        )
+        fits = _person(inner, units) is not None and not root.args.get("where")
+        return (
+            (inner, alias)
+            if fits and _plain(inner, "where", "group", "having", "distinct")
+            else None
+        )
+    calls = [
+        c for e in root.expressions for c in e.find_all(exp.Anonymous)
+        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Subquery) is None
+    ]  # fmt: skip
+    if not calls or not all(_counts_units(c, units) for c in calls):
+        return None
+    unit = calls[0].expressions[0].expressions[0]
+    inner = exp.select(unit.copy())
+    for clause in ("from_", "where"):
+        inner.set(clause, root.args.get(clause) and root.args[clause].copy())
+    inner.set("group", exp.Group(expressions=[unit.copy()]))
+    root.set("where", None)
+    return inner, exp.TableAlias(this=exp.to_identifier("people_here"))
+
+
+def _marked(inner: exp.Select) -> exp.Select | None:
+    """Everyone, with a mark on those who pass WHERE or HAVING."""
+    having, where = inner.args.get("having"), inner.args.get("where")
+    if having is not None and where is not None:
+        return None
+    made = inner.copy()
+    if made.args.get("distinct"):
+        made.set("distinct", None)
+        made.set("group", exp.Group(expressions=[e.unalias().copy() for e in made.expressions]))
+    test: exp.Expr = exp.true()
+    if having is not None:
+        test = having.this.copy()
+    elif where is not None:
+        called = exp.Anonymous(this="COUNTIF", expressions=[where.this.copy()])
+        test = exp.GT(this=called, expression=exp.Literal.number(0))
+    made.set("having", None)
+    made.set("where", None)
+    made.append("expressions", exp.alias_(exp.paren(test, copy=False), _KEPT))
+    return made
+
+
+# --- people who pass a test --------------------------------------------------------------------
+
+
+def _count_people(select: exp.Select, units: set[str]) -> None:
+    """Write COUNT(DISTINCT CASE WHEN test THEN unit END) as a count of people who pass.
+
+    Where all counts have one test, it is a condition. Where they differ, each person (of each
+    group) is one row, with a mark for each test.
+    """
+    trees = [*select.expressions, *(v for c in ("having", "order") if (v := select.args.get(c)))]
+    calls = [
+        c.parent if isinstance(c.parent, exp.Filter) else c
+        for t in trees for c in t.find_all(exp.Anonymous)
+        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Select) is select
+    ]  # fmt: skip
+    found = [_tested(c, units) for c in calls]
+    people = [f for f in found if f is not None]
+    if not people or len(people) < len(calls) or all(test is None for _, test in people):
+        return
+    unit, first = people[0]
+    if first is not None and all(test == first for _, test in people):
+        select.where(first.copy(), copy=False)
+        for call in calls:
+            call.replace(_distinct(unit))
+    elif _table_of(select) is not None and _plain(select, "where", "group", "order", "limit"):
+        _mark_people(select, unit, list(zip(calls, (test for _, test in people), strict=True)))
+
+
+def _distinct(unit: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
+
+
+def _tested(call: exp.Expr, units: set[str]) -> tuple[exp.Column, exp.Expr | None] | None:
+    """The unit that a call counts, and the test that its rows must pass."""
+    test: exp.Expr | None = None
+    if isinstance(call, exp.Filter):
+        call, test = call.this, call.expression.this
+    given = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
+    values = given.expressions if isinstance(given, exp.Distinct) else []
+    value = values[0].unnest() if len(values) == 1 else None
+    if isinstance(value, exp.Case) and test is None and value.this is None:
+        branches, rest = value.args["ifs"], value.args.get("default")
+        if len(branches) != 1 or not (rest is None or isinstance(rest, exp.Null)):
+            return None
+        test, value = branches[0].this, branches[0].args["true"].unnest()
+    own = isinstance(value, exp.Column) and value.name.casefold() in units
+    return (value, test) if own and isinstance(value, exp.Column) else None
+
+
+def _mark_people(
+    select: exp.Select, unit: exp.Column, calls: list[tuple[exp.Expr, exp.Expr | None]]
+) -> None:
+    inner = exp.select(unit.copy())
+    group = select.args.get("group")
+    keys = [] if group is None else [resolved(select, k) for k in group.expressions]
+    named = {}
+    for place, item in enumerate(select.expressions):
+        value = item.unalias()
+        if value in keys:
+            name = item.alias_or_name or f"key_{place}"
+            named[name] = value
+            column = exp.column(name, quoted=True)
+            item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
+    if len(named) < len(keys):
+        return
+    for place, (call, test) in enumerate(calls):
+        kept: exp.Expr = _count()
+        if test is not None:
+            mark = exp.Anonymous(this="COUNTIF", expressions=[test.copy()])
+            passed = exp.GT(this=mark, expression=exp.Literal.number(0))
+            inner.append("expressions", exp.alias_(passed, f"{_KEPT}_{place}"))
+            condition = exp.Where(this=exp.column(f"{_KEPT}_{place}"))
+            kept = exp.Filter(this=kept, expression=condition)
+        call.replace(kept)
+    for name, value in named.items():
+        inner.append("expressions", exp.alias_(value.copy(), name, quoted=True))
+    inner.set("from_", select.args["from_"].copy())
+    inner.set("where", select.args.get("where") and select.args["where"].copy())
+    inner.set("group", exp.Group(expressions=[unit.copy(), *(v.copy() for v in named.values())]))
+    alias = exp.TableAlias(this=exp.to_identifier("people_here"))
+    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    select.set("where", None)
+    if group is not None:
+        columns = [exp.column(name, quoted=True) for name in named]
+        select.set("group", exp.Group(expressions=columns))

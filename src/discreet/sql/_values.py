@@ -1,0 +1,242 @@
+"""Calls of other databases that compute values: choices, quotients, quantiles, pieces of text.
+
+Each takes the arguments of a call and gives what we would have written, or None to leave it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sqlglot import exp
+
+Call = Sequence[exp.Expr]
+
+
+def calling(name: str, *args: exp.Expr) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[a.copy() for a in args])
+
+
+def literal(text: str) -> exp.Literal:
+    return exp.Literal.string(text)
+
+
+def integer(node: exp.Expr) -> int | None:
+    sign = -1 if isinstance(node, exp.Neg) else 1
+    node = node.this if isinstance(node, exp.Neg) else node
+    number = isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()
+    return sign * int(str(node.this)[:9]) if number else None
+
+
+def isnull(args: Call) -> exp.Expr | None:
+    if len(args) == 1:
+        return exp.paren(exp.Is(this=args[0].copy(), expression=exp.Null()), copy=False)
+    return calling("COALESCE", *args)
+
+
+def decode(args: Call) -> exp.Expr | None:
+    pairs = list(zip(args[1::2], args[2::2], strict=False))
+    default = args[-1].copy() if len(args) % 2 == 0 and pairs else None
+    return chosen(args[0], pairs, default) if pairs else None
+
+
+def choose(args: Call) -> exp.Expr | None:
+    pairs = [(exp.Literal.number(i), value) for i, value in enumerate(args[1:], 1)]
+    return chosen(args[0], pairs, None) if pairs else None
+
+
+def chosen(
+    x: exp.Expr, pairs: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
+) -> exp.Expr:
+    """Choose by equality, for which NULL is like any other value."""
+    ifs = []
+    for value, result in pairs:
+        same = exp.Is if isinstance(value, exp.Null) else exp.EQ
+        ifs.append(exp.If(this=same(this=x.copy(), expression=value.copy()), true=result.copy()))
+    return exp.Case(ifs=ifs, default=default)
+
+
+def part_of(node: exp.Expr) -> tuple[str, exp.Expr] | None:
+    if isinstance(node, exp.Extract):
+        return node.this.name.casefold(), node.expression
+    if isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        return str(node.name).casefold(), node.expressions[0]
+    return None
+
+
+def if_(args: Call) -> exp.Expr | None:
+    """IFF(test, a, b)."""
+    if len(args) != 3:
+        return None
+    test, yes, no = (a.copy() for a in args)
+    return exp.Case(ifs=[exp.If(this=test, true=yes)], default=no)
+
+
+def nvl2(args: Call) -> exp.Expr | None:
+    there = exp.Not(this=exp.Is(this=args[0].copy(), expression=exp.Null())) if args else None
+    return None if there is None else if_([there, *args[1:]])
+
+
+def divided(*, zero: bool, null: bool = False) -> Callable[[Call], exp.Expr | None]:
+    """SAFE_DIVIDE and DIV0: by zero the result is NULL, or zero."""
+
+    def change(args: Call) -> exp.Expr | None:
+        if len(args) != 2:
+            return None
+        top, bottom = (exp.paren(a.copy(), copy=False) for a in args)
+        made: exp.Expr = exp.paren(exp.Div(this=top, expression=bottom), copy=False)
+        if zero:
+            nought = exp.Literal.number(0)
+            made = chosen(args[1], [(nought, nought)], made)
+        return calling("COALESCE", made, exp.Literal.number(0)) if null else made
+
+    return change
+
+
+def with_zero(name: str) -> Callable[[Call], exp.Expr | None]:
+    return lambda args: calling(name, *args, exp.Literal.number(0)) if len(args) == 1 else None
+
+
+def unique(args: Call) -> exp.Expr | None:
+    if len(args) != 1 or isinstance(args[0], exp.Star):
+        return None
+    return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[args[0].copy()])])
+
+
+def size(args: Call) -> exp.Expr | None:
+    return None if args else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+
+
+def percentile(args: Call) -> exp.Expr | None:
+    """APPROX_PERCENTILE(x, q, accuracy): the accuracy is that of a sketch."""
+    return calling("QUANTILE", *args[:2]) if len(args) == 3 else None
+
+
+def steps(args: Call) -> exp.Expr | None:
+    """RANGE_BUCKET(x, [10, 20]): how many of the bounds are not above x."""
+    bounds = args[1].expressions if len(args) == 2 and isinstance(args[1], exp.Array) else []
+    numbers = [integer(b) for b in bounds]
+    plain = [n for n in numbers if n is not None]
+    if not plain or len(plain) < len(numbers) or plain != sorted(set(plain)):
+        return None
+    ifs = [
+        exp.If(this=exp.LT(this=args[0].copy(), expression=b.copy()), true=exp.Literal.number(i))
+        for i, b in enumerate(bounds)
+    ]
+    last = exp.GTE(this=args[0].copy(), expression=bounds[-1].copy())
+    ifs.append(exp.If(this=last, true=exp.Literal.number(len(bounds))))
+    return exp.Case(ifs=ifs)
+
+
+def cut(args: Call) -> exp.Expr | None:
+    """Name intervals that hold their upper end, as CUT(x, [0, 18, 65]) of pandas does."""
+    bounds = args[1].expressions if len(args) == 2 and isinstance(args[1], exp.Array) else []
+    numbers = [n for b in bounds if (n := integer(b)) is not None]
+    if len(numbers) < len(bounds) or len(numbers) < 2 or numbers != sorted(set(numbers)):
+        return None
+    ifs = []
+    for low, high in itertools.pairwise(bounds):
+        above = exp.GT(this=args[0].copy(), expression=low.copy())
+        below = exp.LTE(this=args[0].copy(), expression=high.copy())
+        name = literal(f"({low.sql()}, {high.sql()}]")
+        ifs.append(exp.If(this=exp.and_(above, below), true=name))
+    return exp.Case(ifs=ifs)
+
+
+_TRUNCS: Final = {
+    "MM": "month", "MON": "month", "MONTH": "month", "YY": "year", "YYYY": "year", "YEAR": "year",
+    "Q": "quarter", "QUARTER": "quarter", "IW": "week", "DD": "day", "DAY": "day",
+}  # fmt: skip
+
+
+def truncated(args: Call) -> exp.Expr | None:
+    """TRUNC(date, 'MM')."""
+    word = args[1] if len(args) == 2 else None
+    unit = _TRUNCS.get(word.name.upper()) if word is not None and word.is_string else None
+    return None if unit is None else calling("DATE_TRUNC", literal(unit), args[0])
+
+
+def one_of_quantiles(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
+    """APPROX_QUANTILES(x, 4)[OFFSET(2)]."""
+    name = str(call.name).upper()
+    word = str(place.name).upper() if isinstance(place, exp.Anonymous) else ""
+    first = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}.get(word)
+    if name != "APPROX_QUANTILES" or first is None or len(call.expressions) != 2:
+        return None
+    pieces, at = integer(call.expressions[1]), integer(place.expressions[0])
+    if not pieces or at is None or not 0 <= at - first <= pieces:
+        return None
+    x, share = call.expressions[0], (exp.Literal.number(n) for n in (at - first, pieces))
+    if at - first in (0, pieces):
+        return calling("MAX" if at > first else "MIN", x)
+    top, bottom = share
+    return calling("QUANTILE", x, exp.Div(this=top, expression=bottom))
+
+
+def one_of_pieces(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
+    """SPLIT(x, '.')[0]: lists begin with 0 wherever they come from SPLIT."""
+    word = str(place.name).upper() if isinstance(place, exp.Anonymous) else "OFFSET"
+    at = integer(place.expressions[0] if isinstance(place, exp.Anonymous) else place)
+    if str(call.name).upper() != "SPLIT" or len(call.expressions) != 2 or at is None:
+        return None
+    first = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}.get(word)
+    mark = str(call.expressions[1].name)
+    mark = mark.lstrip("\\") or mark  # Spark reads a regular expression here
+    if first is None or len(mark) != 1 or at < first:
+        return None
+    piece = exp.Literal.number(at - first + 1)
+    return calling("SPLIT_PART", call.expressions[0], literal(mark), piece)
+
+
+def first_piece(args: Call) -> exp.Expr | None:
+    """SUBSTRING_INDEX(x, '.', 1): what stands before the first one."""
+    first = len(args) == 3 and integer(args[2]) == 1
+    return calling("SPLIT_PART", *args) if first else None
+
+
+def padded(args: Call) -> exp.Expr | None:
+    """LPAD(MONTH(d), 2, '0')."""
+    number = args[0] if len(args) == 3 else None
+    number = number.this if isinstance(number, exp.Cast) else number
+    part = None if number is None else part_of(number)
+    letter = {"month": "%m", "day": "%d", "hour": "%H"}.get(part[0]) if part else None
+    plain = letter and integer(args[1]) == 2 and args[2].name == "0"
+    return calling("STRFTIME", part[1], literal(letter)) if part and letter and plain else None
+
+
+def instant(args: Call) -> exp.Expr | None:
+    """TIMESTAMP(x): a date is an instant already."""
+    if len(args) != 1:
+        return None
+    literal = isinstance(args[0], exp.Literal)
+    return exp.cast(args[0].copy(), "TIMESTAMP") if literal else args[0].copy()
+
+
+def counted(args: Call) -> exp.Expr | None:
+    return size([]) if len(args) == 1 and isinstance(args[0], exp.Star) else None
+
+
+VALUES: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
+    "ISNULL": isnull,
+    "DECODE": decode,
+    "CHOOSE": choose,
+    **dict.fromkeys(("IF", "IFF", "IIF"), if_),
+    "NVL2": nvl2,
+    "SAFE_DIVIDE": divided(zero=False),
+    "DIV0": divided(zero=True),
+    "DIV0NULL": divided(zero=True, null=True),
+    "ZEROIFNULL": with_zero("COALESCE"),
+    "NULLIFZERO": with_zero("NULLIF"),
+    "NUNIQUE": unique,
+    "SIZE": size,
+    "APPROX_PERCENTILE": percentile,
+    "RANGE_BUCKET": steps,
+    "TRUNC": truncated,
+    "CUT": cut,
+    "SUBSTRING_INDEX": first_piece,
+    "LPAD": padded,
+    **dict.fromkeys(("TIMESTAMP", "DATETIME"), instant),
+    "LEN": counted,
+}
+"""Calls that are written anew, by name."""
