@@ -77,6 +77,24 @@ def together(asked, salt=SALT):
 
 
 @contextmanager
+def interpreted(session, *, only):
+    """Let Spark walk through expressions, as it does where the Java it writes would be too long.
+
+    Compiling that Java takes most of the time of a small statement.
+    """
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: session.conf.get(name) for name in settings}
+    for name, value in (settings if only else before).items():
+        session.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        session.conf.set(name, value)
+
+
+@contextmanager
 def stored(session, tables):
     """Tables of the catalogue with these rows, as sources."""
     names = {name: f"held_{secrets.token_hex(8)}" for name in tables}

@@ -6,9 +6,10 @@ one takes Spark a hundred times longer than computing it.
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -24,17 +25,10 @@ from discreet.privacy import Neighbours
 pytestmark = pytest.mark.races  # a session is a process, and talks through sockets
 
 
-def _load(name):
-    path = Path(__file__).parents[1] / name
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-generated = _load("conformance/test_engine_generated.py")
-chains = _load("unit/test_chains.py")
-replays = _load("adversarial/test_replay.py")
+TESTS = Path(__file__).parents[1]
+generated = SimpleNamespace(**run_path(str(TESTS / "conformance" / "test_engine_generated.py")))
+chains = SimpleNamespace(**run_path(str(TESTS / "unit" / "test_chains.py")))
+replays = SimpleNamespace(**run_path(str(TESTS / "adversarial" / "test_replay.py")))
 
 SCHEMA = pa.schema({"c": pa.string(), "f": pa.bool_(), "n": pa.int32(), "m": pa.int32(),
                     "x": pa.float64(), "d": pa.date32(), "id": pa.int64()})  # fmt: skip
@@ -66,7 +60,8 @@ def generated_plans_agree(spark, kit, count):
         rows = [row for _, held, _ in one for row in held]
         fewer = [row for row in rows if row["id"] != rows[0]["id"]]
         chosen = [case[0] for case in batch]
-        _agree(spark, kit, chosen, (rows, fewer), plan.Salt(batch[0][2]))
+        with kit.interpreted(spark, only=start // BATCH % 4 > 0):
+            _agree(spark, kit, chosen, (rows, fewer), plan.Salt(batch[0][2]))
     return len(cases)
 
 
