@@ -14,6 +14,7 @@ OWN = {
     "bench_keys",
     "bench_quantiles",
     "bench_service",
+    "bench_servers",
 }
 
 for module in pkgutil.iter_modules(benchmarks.__path__):

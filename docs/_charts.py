@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any, Final
@@ -213,6 +214,39 @@ def lab_compare() -> None:
     (IMAGES / "lab_compare.svg").write_text(vl_convert.vegalite_to_svg(chart), "utf-8")
 
 
+def growth() -> None:
+    """Processor time by rows, as ``python -m benchmarks.bench_growth --json`` found it."""
+    found = json.loads((Path(__file__).parents[1] / "benchmarks" / "growth.json").read_text())
+    names = {"ours": "discreet", "plain": "plain window query"}
+    rows = [
+        {"rows": one["rows"], "work": one[side]["work"], "what": name,
+         "main": (one["each"], one["groups"]) == (3, 1000)}
+        for one in found for side, name in names.items()
+    ]  # fmt: skip
+    encoding = {
+        "x": _axis("rows", "rows", scale={"type": "log"}, axis={"format": "~s", "tickCount": 3}),
+        "y": _axis("work", "seconds of processor", scale={"type": "log"}, axis={"tickCount": 4}),
+        "color": _colour(list(names.values()), [BLUE, ORANGE])
+        | {"legend": {"orient": "top-left", "title": None}},
+    }
+    draw(
+        "growth",
+        [
+            {
+                "data": {"values": [r for r in rows if r["main"]]},
+                "mark": {"type": "line", "strokeWidth": 1.5},
+                "encoding": encoding,
+            },
+            {
+                "data": {"values": rows},
+                "mark": {"type": "point", "filled": False, "size": 40},
+                "encoding": encoding,
+            },
+        ],
+        "COUNT and SUM by area with a limit per person",
+    )
+
+
 if __name__ == "__main__":
-    for picture in (two_laws, delta_area, randomised_response, social_choice, lab_compare):
+    for picture in (two_laws, delta_area, randomised_response, social_choice, growth, lab_compare):
         picture()

@@ -1,10 +1,11 @@
-"""Generated expressions, tables and limits: DuckDB equals the reference every time."""
+"""Generated expressions, tables and limits: DuckDB and PostgreSQL equal the reference."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import duckdb
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ RAW = {
     "d": st.one_of(st.none(), st.dates()),
     "id": st.one_of(st.none(), st.integers(-3, 3)),
 }
-TYPES = "c VARCHAR, f BOOLEAN, n INTEGER, m INTEGER, x DOUBLE, d DATE, id BIGINT"
+TYPES = "c VARCHAR, f BOOLEAN, n INTEGER, m INTEGER, x DOUBLE PRECISION, d DATE, id BIGINT"
 TABLES = st.lists(st.fixed_dictionaries(RAW), max_size=25)
 LIMITS = st.sampled_from(
     [
@@ -128,11 +129,15 @@ def _typed(strategy):
 
 
 @pytest.fixture(scope="module")
-def duck():
-    connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t ({TYPES})")
-    yield connection
-    connection.close()
+def servers(postgres_url):
+    """Connections to both engines, with an empty table, and the sign of their parameters."""
+    with psycopg.connect(postgres_url, autocommit=True) as postgres, duckdb.connect() as duck:
+        postgres.execute("CREATE SCHEMA IF NOT EXISTS generated")
+        postgres.execute("SET search_path = generated")
+        for connection in (duck, postgres):
+            connection.execute("DROP TABLE IF EXISTS t")
+            connection.execute(f"CREATE TABLE t ({TYPES})")
+        yield {"?": duck, "%s": postgres}
 
 
 GENERATED = given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
@@ -140,30 +145,31 @@ GENERATED = given(aggregates(), TABLES, st.binary(min_size=1, max_size=4))
 
 @settings(max_examples=100)
 @GENERATED
-def test_generated_aggregates_agree(duck, chosen, rows, key):
-    agree(duck, chosen, rows, key)
+def test_generated_aggregates_agree(servers, chosen, rows, key):
+    agree(servers, chosen, rows, key)
 
 
 @pytest.mark.long
 @settings(max_examples=2000)
 @GENERATED
-def test_generated_aggregates_agree_at_length(duck, chosen, rows, key):
-    agree(duck, chosen, rows, key)
+def test_generated_aggregates_agree_at_length(servers, chosen, rows, key):
+    agree(servers, chosen, rows, key)
 
 
-def agree(duck, chosen, rows, key):
+def agree(servers, chosen, rows, key):
     choices, asked = chosen
-    duck.execute("DELETE FROM t")
-    if rows:
-        duck.executemany(
-            "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [[row[name] for name in RAW] for row in rows],
-        )
     policy = pol.Policy([pol.Table("t", COLUMNS, **choices)], pol.Budget("1"))
-    engine = engines.connect(duck, policy)
     salt = plan.Salt(key)
-    assert engine.execute(asked, salt) == plan.run(asked, {"t": rows}, salt)
-    engine.close()
+    expected = plan.run(asked, {"t": rows}, salt)
+    for sign, connection in servers.items():
+        connection.execute("DELETE FROM t")
+        values = [[row[name] for name in RAW] for row in rows]
+        writer = connection if sign == "?" else connection.cursor()
+        if values:
+            writer.executemany(f"INSERT INTO t VALUES ({', '.join([sign] * len(RAW))})", values)
+        engine = engines.connect(connection, policy)
+        assert engine.execute(asked, salt) == expected, engine.sql(asked)
+        engine.close()
 
 
 @settings(max_examples=300)

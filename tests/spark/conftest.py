@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 from discreet import engines, plan
 from discreet.audit import _nasty
 from discreet.audit._engine_kit import SALT, sample
+from discreet.engines import Reference
 
 SETTINGS = {
     "spark.master": "local[2]",
@@ -49,27 +52,76 @@ def written(home: Path, tables: dict[str, pa.Table]) -> dict[str, str]:
     return sources
 
 
-def together(engine, asked, salt=SALT):
-    """Answers to many aggregates by one statement: starting one costs Spark more than the rows.
+def together(asked, salt=SALT):
+    """Answers to many aggregates, each of an engine, by one statement of their session.
 
-    Each text is the one that the engine would run by itself.
+    Starting one costs Spark more than the rows. Each text is the one that the engine would run
+    by itself.
     """
     parts = []
-    for index, aggregate in enumerate(asked):
+    for index, (engine, aggregate) in enumerate(asked):
         width = len(aggregate.keys) + len(aggregate.measures)
         names = [f"a{i}" for i in range(width)]
         cells = ", ".join(f"CAST({n} AS STRING)" for n in names)
         text = engine.sql(aggregate, salt)
         parts.append(f"SELECT {index}, array({cells}) FROM ({text}) AS t({', '.join(names)})")
     answers = [{} for _ in asked]
-    for index, cells in engine._rows(" UNION ALL ".join(parts)):
-        keys = asked[index].keys
+    for index, cells in asked[0][0]._rows(" UNION ALL ".join(parts)):
+        keys = asked[index][1].keys
         key = tuple(
             cell if k.expr.type.kind is plan.Kind.TEXT else int(cell)
             for k, cell in zip(keys, cells, strict=False)
         )
         answers[index][key] = tuple(map(int, cells[len(keys) :]))
     return answers
+
+
+@contextmanager
+def interpreted(session, *, only):
+    """Let Spark walk through expressions, as it does where the Java it writes would be too long.
+
+    Compiling that Java takes most of the time of a small statement.
+    """
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: session.conf.get(name) for name in settings}
+    for name, value in (settings if only else before).items():
+        session.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        session.conf.set(name, value)
+
+
+@contextmanager
+def stored(session, tables):
+    """Tables of the catalogue with these rows, as sources."""
+    names = {name: f"held_{secrets.token_hex(8)}" for name in tables}
+    for name, table in tables.items():
+        session.createDataFrame(table).coalesce(1).write.saveAsTable(names[name])
+    yield {name: f"spark://{held}" for name, held in names.items()}
+    for held in names.values():
+        session.sql(f"DROP TABLE {held}")
+
+
+class Ahead(Reference):
+    """An engine of Spark whose answers to some aggregates are there already."""
+
+    def __init__(self, engine, asked, answers):
+        super().__init__({})
+        self._engine = engine
+        self._known = {id(a): found for a, found in zip(asked, answers, strict=True)}
+
+    def execute(self, aggregate, salt):
+        found = self._known.get(id(aggregate))
+        return self._engine.execute(aggregate, salt) if found is None else found
+
+
+def sides(engines_, asked, salt):
+    """Both engines, with their answers to the same aggregates."""
+    found = together([(engine, a) for engine in engines_ for a in asked], salt)
+    return [Ahead(e, asked, found[i * len(asked) :][: len(asked)]) for i, e in enumerate(engines_)]
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def check_cases(kit, sources, every, start=0, size=40):
         own = [(i, c.aggregate) for i, c in chosen if tuple(sorted(c.choices.items())) == key]
         own = [(i, a) for i, a in own if not _refused(engine, a)]
         for part in itertools.batched(own, size) if hasattr(itertools, "batched") else [own]:
-            answers = kit.together(engine, [a for _, a in part])
+            answers = kit.together([(engine, a) for _, a in part])
             for (index, asked), found in zip(part, answers, strict=True):
                 assert found == _expected(400, index), engine.sql(asked)
             seen += len(part)

@@ -10,10 +10,8 @@ that nothing is released.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
-import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -64,10 +62,12 @@ class Service(Afar):
         self, method: str, path: str, body: Mapping[str, Any] | None, wait: float
     ) -> Mapping[str, Any]:
         """Ask the service; give its result."""
+        from http import client  # noqa: PLC0415 - few have such a witness, and all would load it
+
         parts = urlsplit(self.url)
-        make: type[http.client.HTTPConnection] = http.client.HTTPConnection
+        make: type[client.HTTPConnection] = client.HTTPConnection
         if parts.scheme == "https":
-            make = http.client.HTTPSConnection
+            make = client.HTTPSConnection
         elif parts.hostname not in _HERE:
             raise LedgerError(
                 "the witness's key would travel in the clear; nothing was released",
@@ -83,7 +83,7 @@ class Service(Afar):
                 line.request(method, parts.path.rstrip("/") + path, text, headers)
                 answer = line.getresponse()
                 status, said = answer.status, json.loads(answer.read(_LONGEST))
-        except (OSError, ssl.SSLError, http.client.HTTPException, ValueError):
+        except (OSError, client.HTTPException, ValueError):
             raise LedgerError(
                 "the ledger's witness cannot be reached; nothing was released"
             ) from None
@@ -101,7 +101,7 @@ class Service(Afar):
                 "with: discreet key add NAME --role witness",
             )
         result = said.get("result") if isinstance(said, dict) else None
-        if status != http.client.OK or not isinstance(result, dict):
+        if status != client.OK or not isinstance(result, dict):
             raise LedgerError("the ledger's witness cannot be written; nothing was released")
         return result
 
