@@ -32,6 +32,7 @@ accounting = "approx"
 [tables.people]
 source = "people.parquet"
 neighbours = "change-one"
+unprotected = ["total by area"]
 [tables.people.columns]
 area = {{ type = "category", values = ["north", "south", "west"], null = "west" }}
 sex = {{ type = "category", values = ["F", "M"], null = "F" }}

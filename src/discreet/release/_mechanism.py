@@ -36,11 +36,14 @@ class Mechanism(ABC):
         unbiased function of them: then the error has the same law for every data set.
     note
         One sentence on what is known of its error.
+    unprotected
+        What is released exactly, in words: the loss holds beside it.
     """
 
     method: ClassVar[str]
     linear: ClassVar[bool] = False
     note: str = "its error depends on the data and is not known beforehand"
+    unprotected: tuple[str, ...] = ()
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -56,7 +59,7 @@ class Mechanism(ABC):
     @property
     def loss(self) -> p.PrivacyLoss:
         """What the whole costs."""
-        return self.job.price.loss.under(self.job.neighbours)
+        return self.job.price.loss.under(self.job.neighbours).beside(*self.unprotected)
 
     def describe(self) -> str:
         """Say what is measured."""

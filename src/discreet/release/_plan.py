@@ -107,7 +107,7 @@ class Plan:
         """What it costs."""
         if self.rows == 1:
             return self.mechanism.loss
-        return self.price.loss.under(self.neighbours)
+        return self.price.loss.under(self.neighbours).beside(*self.mechanism.unprotected)
 
     @property
     def memory(self) -> int:
@@ -162,6 +162,9 @@ class Plan:
         lines.append(f"  needs     {time}{max(self.memory / 1e6, 0.1):.1g} MB")
         if self.rows > 1:
             lines.insert(1, f"  unit      at most {self.rows} records")
+        if self.mechanism.unprotected:
+            named = " and ".join(self.mechanism.unprotected)
+            lines.append(f"  EXACT     {named}: released without any protection")
         if len(self.candidates) > 1:
             ranked = sorted(self.candidates.items(), key=lambda item: item[1])
             lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))

@@ -159,6 +159,7 @@ class Publication:
             "price": str(self.plan.price),
             "neighbours": str(self.plan.neighbours),
             "loss": repr(self.loss),
+            "unprotected": list(self.loss.unprotected),
             "nonnegative": self.nonnegative,
             "questions": [
                 {**part, "released": [int(v) for v in np.ravel(y).tolist()]}
@@ -242,6 +243,8 @@ class Publication:
     def __repr__(self) -> str:
         rmse = "unknown" if self.rmse is None else f"{self.rmse:.6g}"
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
+        if exact := " and ".join(self.loss.unprotected):
+            taint = f"  [UNPROTECTED: {exact}]{taint}"
         return (
             f"Publication({self.plan.workload.describe()}, {len(self.answers)} answers, "
             f"expected rmse {rmse}, {self.method}, {self.plan.price}, "
