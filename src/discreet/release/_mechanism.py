@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet import privacy as p
 from discreet.privacy import Neighbours
+from discreet.release._counts import LARGEST
 from discreet.release._price import Price
 from discreet.release._queries import Query
 from discreet.release._questions import Course, Measurement
@@ -60,6 +61,12 @@ class Mechanism(ABC):
     def loss(self) -> p.PrivacyLoss:
         """What the whole costs."""
         return self.job.price.loss.under(self.job.neighbours).beside(*self.unprotected)
+
+    @property
+    def memory(self) -> int:
+        """Roughly how many bytes a publication needs: a few arrays of cells, and the answers."""
+        workload = self.job.workload
+        return 8 * (min(workload.cells, LARGEST) * 4 + min(workload.queries, LARGEST) * 2)
 
     def describe(self) -> str:
         """Say what is measured."""

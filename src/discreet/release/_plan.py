@@ -15,7 +15,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._adaptive import TreeAdaptive
 from discreet.release._ahp import Ahp
-from discreet.release._counts import LARGEST, read_counts
+from discreet.release._counts import read_counts
 from discreet.release._gradual import IReduct
 from discreet.release._grids import AdaptiveGrid, UniformGrid
 from discreet.release._groups import CountOfCounts
@@ -112,7 +112,7 @@ class Plan:
     @property
     def memory(self) -> int:
         """Roughly how many bytes the publication needs."""
-        return 8 * (min(self.workload.cells, LARGEST) * 4 + min(self.workload.queries, LARGEST) * 2)
+        return self.mechanism.memory
 
     @property
     def seconds(self) -> float | None:

@@ -208,10 +208,16 @@ class Publication:
         if len(self.answers) <= _drawing.ROWS:
             shown = domain.rows(workload)
             if all(shown.values()):  # a matrix of queries has no labels
-                return _drawing.rows(shown, table, title)
+                return _drawing.rows(shown, domain.panels(workload), table, title)
         if len(workload.shape) == 2 and isinstance(self.estimate, np.ndarray):
-            return _drawing.grid(domain, self.estimate, title)
-        return _drawing.line(table, title)
+            if (
+                len(self.answers) == self.estimate.size
+                and (self.answers == self.estimate.ravel()).all()
+            ):
+                return _drawing.grid(domain, table["value"].reshape(workload.shape), title)
+            if not np.isnan(table["value"]).any():  # cells would show what is left out
+                return _drawing.grid(domain, self.estimate, title)
+        return _drawing.line(table, title, self.domain)
 
     def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
         """Return `n` made-up records (codes, one row each) whose counts follow the estimate.
