@@ -92,7 +92,8 @@ def households() -> float:
     table = pa.table({"area": area, "size": size})
     policy = pol.Policy(
         [pol.Table("homes", [pol.Category("area", areas, null="west"),
-                             pol.Category("size", sizes, null="1")], neighbours="change-one")],
+                             pol.Category("size", sizes, null="1")], neighbours="change-one",
+                   unprotected=["total by area"])],
         pol.Budget("10", delta="1e-6", accounting="approx"),
         name="homes",
     )  # fmt: skip

@@ -12,13 +12,16 @@ import pyarrow as pa
 import pytest
 
 from discreet import audit, release
+from discreet import meaning as meanings
 from discreet import policy as pol
+from discreet import privacy as p
 from discreet.curator import Curator
 from discreet.engines import Reference
 from discreet.errors import (
     BudgetExceededError,
     IdempotencyError,
     ParameterError,
+    PolicyError,
     PrivacyError,
     TaintedNoiseError,
 )
@@ -177,20 +180,65 @@ def test_rows_that_can_leave_the_domain_are_not_merely_changed():
         assert (plan.neighbours, plan.rows) == (Neighbours.ADD_REMOVE, 2)
 
 
-def test_exact_totals_need_an_owner_and_a_fitting_relation():
-    areas = W.kron(W.identity(3), W.identity(16))
-    how = {"columns": ["area", "age"], "rho": 1, "method": "topdown"}
-    kept = curator(neighbours="change-one")
-    with pytest.raises(PrivacyError, match="owner has to say so"):
-        kept.publish("people", areas, unprotected=["area-totals"], **how)
-    with pytest.raises(ParameterError, match="exact total tells"):
-        curator().publish("people", areas, unprotected=["area-totals"], owner="me", **how)
-    made = kept.publish("people", areas, unprotected=["area-totals"], owner="me", **how)
-    exact = [sum(r["area"] == a for r in ROWS) for a in "abc"]
-    assert made.estimate.sum(axis=1).tolist() == exact
+AREAS = {"workload": W.kron(W.identity(3), W.identity(16)), "columns": ["area", "age"],
+         "rho": 1, "method": "topdown", "owner": "me"}  # fmt: skip
+EXACT = {"neighbours": "change-one", "unprotected": ["total by area", "total"]}
+
+
+@pytest.mark.parametrize("exact", ["area-totals", "total"])
+def test_exact_totals_are_those_that_the_policy_names(exact):
+    kept = curator(**EXACT)
+    made = kept.publish("people", unprotected=[exact], **AREAS)
+    totals = [sum(r["area"] == a for r in ROWS) for a in "abc"]
+    if exact == "total":
+        assert made.estimate.sum() == len(ROWS)
+    else:
+        assert made.estimate.sum(axis=1).tolist() == totals
+    meaning = {"total": "the total", "area-totals": "the total of each area"}[exact]
+    assert made.loss.unprotected == (meaning,)
+    for said in (repr(made.loss), repr(made.plan), repr(made), str(meanings.of(made.loss))):
+        assert meaning in said
+        assert "unprotected" in said.lower() or "without any protection" in said
     part = made.record()["parts"][0]
-    assert part["terms"]["owner"] == "me"
-    assert part["questions"][0]["meaning"] == "the total of each area"
+    assert (part["terms"]["owner"], part["terms"]["unprotected"]) == ("me", [meaning])
+    assert meaning in [q.get("meaning") for q in part["questions"]]
+    # what is composed with it holds beside the same numbers
+    assert p.compose([made.loss, p.Zcdp(1)]).unprotected == (meaning,)
+
+
+def test_exact_totals_that_the_owner_does_not_name_are_refused():
+    def refused(asked, match, table="people", **how):
+        before = asked.budget.table
+        with pytest.raises(PrivacyError, match=match):
+            asked.publish(table, **{"unprotected": ["area-totals"], **AREAS, **how})
+        assert asked.budget.table == before
+
+    refused(curator(neighbours="change-one"), "total by area would be .* owner has to say so")
+    kept = curator(**EXACT)
+    refused(kept, "by name", owner=None)
+    refused(kept, "whole table", kept.table("people").where("sex = 'F'"))
+    refused(kept, "whole table", columns={"area": "area", "age": "age"})
+    sexes = {"workload": W.kron(W.identity(2), W.identity(16)), "columns": ["sex", "age"]}
+    refused(kept, "total by sex", **sexes)
+    nullable = curator(neighbours="change-one", unprotected=["total by sex", "total"])
+    refused(nullable, "values that are left out", **sexes)
+    refused(nullable, "total by area")
+
+
+def test_a_policy_names_exact_totals_of_its_columns_and_of_a_fitting_relation():
+    for wrong, match in [
+        ({"unprotected": ["total"]}, "neighbours keep them"),
+        ({**EXACT, "unprotected": "total"}, "is a list"),
+        ({**EXACT, "unprotected": ["total by town hall"]}, "must be one of total, total by area"),
+        ({"public": True, "unprotected": ["total"]}, "neighbours"),
+    ]:
+        with pytest.raises(PolicyError, match=match):
+            pol.Table("people", COLUMNS, **wrong)
+    named = pol.Policy([pol.Table("people", COLUMNS, **EXACT)], pol.Budget("1"))
+    assert pol.loads(named.to_toml()) == named
+    plain = replace(named, tables=[pol.Table("people", COLUMNS, neighbours="change-one")])
+    assert plain.fingerprint != named.fingerprint
+    assert plain.identity == named.identity
 
 
 PARTS = [

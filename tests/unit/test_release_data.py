@@ -204,3 +204,20 @@ def test_the_exact_number_of_records_is_never_used_for_free():
     ):
         found = release.publish(np.ones(workload.cells), workload, epsilon=1, method=method)
         assert found.record()["questions"][0]["label"] == "total"
+
+
+def test_the_tree_is_solved_by_weighted_least_squares():
+    """Two passes give what the normal equations give, for counts of every depth."""
+    rng = np.random.default_rng(7)
+    fine = np.arange(12)
+    middle = np.array([0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 4, 5])
+    coarse = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2])
+    levels, noisy = [coarse, middle, fine], [3.0, 0.5, 7.0]
+    y = [rng.normal(10, 5, level.max() + 1) for level in levels]
+    found = _privtree._combined(levels, y, noisy)
+    rows = np.vstack([(np.arange(lv.max() + 1)[:, None] == lv[None, :]) / v**0.5
+                      for lv, v in zip(levels, noisy, strict=True)])  # fmt: skip
+    right = np.concatenate([x / v**0.5 for x, v in zip(y, noisy, strict=True)])
+    solved = np.linalg.lstsq(rows.astype(float), right, rcond=None)[0]
+    assert np.allclose(found, solved, rtol=0, atol=1e-9)
+    assert not np.allclose(found, _privtree._combined(levels, y, [1.0, 1.0, 1.0]), atol=1e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from fractions import Fraction
@@ -32,6 +33,7 @@ accounting = "approx"
 [tables.people]
 source = "people.parquet"
 neighbours = "change-one"
+unprotected = ["total by area"]
 [tables.people.columns]
 area = {{ type = "category", values = ["north", "south", "west"], null = "west" }}
 sex = {{ type = "category", values = ["F", "M"], null = "F" }}
@@ -136,6 +138,7 @@ def spent(place):
 
 def test_a_release_is_previewed_for_free(place):
     found = release.preview(place / "plan.toml")
+    assert found.refused is None
     assert set(found.proposals) == {"ages", "young", "homes", "sizes", "made"}
     assert found.proposals["ages"].plan.rmse > 0
     assert "UNPROTECTED: the number of records of each area" in repr(found)
@@ -233,6 +236,44 @@ def test_measurements_are_read_in_ten_lines(done):
     ).stdout
     assert len(out.splitlines()) == 8
     assert "±" in out
+    # in records: about 112 in each of 8 bins, and noise of scale 4 (beyond 100: below 1e-9)
+    ages = [float(line.split(" ± ")[0].split()[-1]) for line in out.splitlines()]
+    assert all(12 < v < 212 for v in ages)
+    stops = f"{shlex.quote(sys.executable)} {shlex.quote(str(reader))} {shlex.quote(str(file))}"
+    early = subprocess.run(["sh", "-c", f"{stops} | head -n 1"], capture_output=True, check=True)
+    assert early.stderr == b""
+
+
+def test_measurements_say_in_which_units_they_are(done):
+    """A value over its scale is a number of records, whatever weights the strategy has."""
+    read = pq.read_table(done.folder / "measurements" / "ages.parquet").to_pylist()
+    made = next(i.publication for i in done.issues if i.declared.name == "ages")
+    levels = made.plan.mechanism.query.levels
+    assert {row["scale"] for row in read} == {weight for weight, _ in levels}
+    cells = [row["value"] / row["scale"] for row in read if row["label"]][-8:]
+    # 8 cells of about 112; noise of scale below 10 in records, beyond 250 with chance below 1e-9
+    assert all(abs(v - 112) < 250 for v in cells)
+
+
+def test_levels_of_a_hierarchy_and_marginals_have_panels_of_their_own(done):
+    charts = {i.declared.name: i.publication.chart() for i in done.issues}
+    young = charts["young"]["vconcat"]
+    assert [p["encoding"]["y"]["title"] for p in young] == ["age, level 1", "age"]
+    assert [v["row"] for v in young[0]["data"]["values"]] == ["young", "old"]
+    assert len(young[1]["data"]["values"]) == 8
+    assert [p["encoding"]["y"]["title"] for p in charts["made"]["vconcat"]] == [
+        "area", "sex", "age", "area × sex", "area × age", "sex × age",
+    ]  # fmt: skip
+    assert "vconcat" not in charts["ages"]
+
+
+def test_numbers_are_written_without_digits_that_are_mere_noise(done):
+    shown = (done.folder / "tables" / "made.csv").read_text()
+    assert not re.search(r"\d\.\d{3}", shown)
+    young = pc.read_csv(done.folder / "tables" / "young.csv").to_pydict()
+    band = next(i.band for i in done.issues if i.declared.name == "young")
+    assert (np.array(young["low"]) <= band.low).all()
+    assert (np.array(young["high"]) >= band.high).all()
 
 
 def test_a_rehearsal_reads_nothing_and_costs_nothing(place):
@@ -277,8 +318,11 @@ def test_a_new_edition_pays_anew(place):
 def test_a_release_beyond_the_budget_pays_for_no_table(place):
     small = (place / "policy.toml").read_text().replace('"30"', '"2"')
     (place / "policy.toml").write_text(small)
+    told = release.preview(place / "plan.toml")
+    assert "would be refused: the budget does not cover the release up to table" in repr(told)
     with pytest.raises(BudgetExceededError, match="nothing was charged") as refused:
         release.run(place / "plan.toml")
+    assert refused.value.message == told.refused
     assert refused.value.hint == f"discreet release preview {place / 'plan.toml'}"
     assert spent(place) == 0
 

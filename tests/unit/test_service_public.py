@@ -46,6 +46,9 @@ epsilon = "0.2"
 """
 
 
+EXACT = 'neighbours = "change-one"\nunprotected = ["total"]\n'
+
+
 def checked(text):
     """Read an entry that the registry's schema accepts."""
     entry = yaml.safe_load(text)
@@ -61,7 +64,13 @@ def published(tmp_path_factory, start_service):
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         policy, _ = write_sample(folder, 300)
         table = "[tables.visits]\n"
-        policy.write_text(policy.read_text().replace(table, f'{table}neighbours = "change-one"\n'))
+        text = policy.read_text().replace(table, f"{table}{EXACT}")
+        # a total of all rows: each has a value
+        text = text.replace('"west"] }', '"west"], null = "west" }')
+        text = text.replace(
+            'smoker = { type = "boolean"', 'smoker = { type = "boolean", null = false'
+        )
+        policy.write_text(text)
         (folder / "plan.toml").write_text(PLAN.format(policy=policy.name))
         done = release.run(folder / "plan.toml")
         key = srv.Keys(srv.Home(folder / "home")).add("ana", "analyst")

@@ -77,7 +77,7 @@ class Meaning:
     @property
     def neighbours(self) -> p.Neighbours | None:
         """The relation the losses are stated under."""
-        return shared_label(self.losses)[0]
+        return shared_label(self.losses).neighbours
 
     @property
     def epsilon(self) -> float:
@@ -207,7 +207,7 @@ def _reading(entries: Sequence[Entry], delta: Number) -> tuple[p.PrivacyLoss, ..
     eps = sum((e for e, _, _ in parts), Fraction(0))
     dlt = sum((d for _, d, _ in parts), Fraction(0))
     labels = [_labelled(p.Pure(1), e) for e in entries]
-    neighbours, unit = shared_label(labels)
+    label = shared_label(labels)
     found: list[p.PrivacyLoss] = [p.Approx(eps, dlt) if dlt else p.Pure(eps)]
     steps = [step for _, _, step in parts if step is not None]
     if dlt and len(steps) == len(parts):
@@ -215,7 +215,7 @@ def _reading(entries: Sequence[Entry], delta: Number) -> tuple[p.PrivacyLoss, ..
         for step in steps:
             meter.record(step)
         found.append(p.Approx(meter.epsilon, meter.delta))
-    return tuple(loss.under(neighbours, unit) for loss in found)
+    return tuple(loss.labelled(label) for loss in found)
 
 
 def _parts(entry: Entry, delta: Fraction) -> tuple[Fraction, Fraction, p.Zcdp | None]:
@@ -285,6 +285,11 @@ def _sentences(m: Meaning) -> list[str]:
     lines.append(
         f"A guess whether their data were used is right at most {guess} of the time (a coin: 50 %)."
     )
+    if exact := " and ".join(shared_label(m.losses).unprotected):
+        lines.append(
+            f"All this is said beside the unprotected: {exact}. For what these tell, nothing "
+            "is promised."
+        )
     return [f"  {line}" for line in lines]
 
 

@@ -44,6 +44,7 @@ from discreet.privacy import Neighbours
 
 Accounting: TypeAlias = Literal["pure", "approx", "zcdp"]
 ACCOUNTING: Final = ("pure", "approx", "zcdp")
+Exact: TypeAlias = tuple[str, ...]
 NUMBERS: Final = ("1,234.50", "1.234,50")
 """Ways in which CSV files write numbers, besides the plain one."""
 LIMITS: Final = (
@@ -206,6 +207,9 @@ class Table:
     weight
         Column of survey weights, a number that is never negative: how many people of the
         population a row stands for. ``curator.survey`` reads it.
+    unprotected
+        Numbers of rows that publications may release exactly, without any protection:
+        ``"total"``, or ``"total by area"`` for a column. The owner's word, needed for each.
     """
 
     name: str
@@ -222,6 +226,7 @@ class Table:
     key: str | None = None
     owner: Owner | None = None
     weight: str | None = None
+    unprotected: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -240,6 +245,7 @@ class Table:
         key: str | None = None,
         owner: Owner | Mapping[str, str] | None = None,
         weight: str | None = None,
+        unprotected: Iterable[str] = (),
     ) -> None:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
@@ -264,10 +270,28 @@ class Table:
             key=named,
             owner=above,
             weight=None if weight is None else text(weight, subject, "weight", limit=255),
+            unprotected=self._exact(unprotected, listed, relation, subject),
         )
         if self.weight is not None:
             self._check_weight(self.weight)
         self._check_public() if self.public else self._check_private()
+
+    @staticmethod
+    def _exact(given: object, columns: Iterable[str], relation: str, subject: str) -> Exact:
+        """Read what may be released exactly; it needs a relation that keeps the total."""
+        known = ("total", *(f"total by {name}" for name in columns))
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise refusal(f"{subject}: unprotected is a list", "unprotected",
+                          fix={"unprotected": ["total"]})  # fmt: skip
+        named = tuple(choice(word, known, subject, "unprotected") for word in given)
+        if named and relation != Neighbours.CHANGE_ONE:
+            raise refusal(
+                f"{subject}: an exact total tells whether one row more is there; totals may be "
+                "unprotected only where neighbours keep them",
+                "unprotected",
+                fix={"neighbours": "change-one"},
+            )
+        return named
 
     def _check_weight(self, name: str) -> None:
         subject, column = f"table {quote(self.name)}", self.columns.get(name)
@@ -286,8 +310,8 @@ class Table:
 
     def _check_public(self) -> None:
         subject = f"table {quote(self.name)}"
-        for key in ("unit", "key", "owner", *LIMITS):
-            if getattr(self, key) is not None:
+        for key in ("unit", "key", "owner", "unprotected", *LIMITS):
+            if getattr(self, key) not in (None, ()):
                 raise refusal(f"{subject} is public: {key} has no meaning", key, fix={key: None})
         if self.neighbours is not Neighbours.ADD_REMOVE:
             message = f"{subject} is public: neighbours has no meaning"
@@ -539,7 +563,7 @@ def _table_mapping(table: Table) -> dict[str, object]:
     whose: dict[str, object] = {"unit": table.unit, "neighbours": table.neighbours.value}
     whose = {"public": True} if table.public else {"owner": owner} if owner else whose
     mapping = {"source": table.source, "numbers": table.numbers, "key": table.key, **whose}
-    mapping["weight"] = table.weight
+    mapping |= {"weight": table.weight, "unprotected": list(table.unprotected) or None}
     mapping |= {key: getattr(table, key) for key in LIMITS}
     mapping = {key: value for key, value in mapping.items() if value is not None}
     return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}

@@ -67,7 +67,7 @@ def group(loss: PrivacyLoss, k: int) -> PrivacyLoss:
     if k == 1:
         return loss
     unit = f"group of {k}" if loss.unit is None else f"group of {k} × {loss.unit}"
-    return _grouped(loss.unlabelled(), k).replaced(neighbours=loss.neighbours, unit=unit)
+    return _grouped(loss.unlabelled(), k).labelled(loss.label._replace(unit=unit))
 
 
 def to_change_one(loss: PrivacyLoss) -> PrivacyLoss:
@@ -80,7 +80,7 @@ def to_change_one(loss: PrivacyLoss) -> PrivacyLoss:
     if loss.neighbours is Neighbours.CHANGE_ONE:
         return loss
     made = _grouped(loss.unlabelled(), 2)
-    return made.replaced(neighbours=Neighbours.CHANGE_ONE, unit=loss.unit)
+    return made.labelled(loss.label._replace(neighbours=Neighbours.CHANGE_ONE))
 
 
 def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
@@ -206,21 +206,22 @@ def parallel(
     relation = read_neighbours(neighbours)
     if relation is None:
         raise ParameterError("parallel needs the relation", hint=Hint("neighbours", "add-remove"))
-    stated, unit = shared_label(given)
-    if stated is Neighbours.CHANGE_ONE:
+    label = shared_label(given)
+    if label.neighbours is Neighbours.CHANGE_ONE:
         raise NotProvedError(
             "a loss stated for a unit changed inside a part says nothing about a unit that "
             "moves to another part",
             hint="state each part's loss under add-remove",
         )
+    label = label._replace(neighbours=relation)
     counts = Counter(loss.unlabelled() for loss in given)
     single = _worst(counts)
     if relation is Neighbours.ADD_REMOVE:
-        return single.replaced(neighbours=relation, unit=unit)
+        return single.labelled(label)
     if not covers_change:
-        return to_change_one(single).replaced(unit=unit)
+        return to_change_one(single).labelled(label)
     made = _worst(Counter([single, *_moves(counts)]))
-    return made.replaced(neighbours=relation, unit=unit)
+    return made.labelled(label)
 
 
 def _moves(counts: Counter[PrivacyLoss]) -> list[PrivacyLoss]:

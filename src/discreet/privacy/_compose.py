@@ -95,7 +95,7 @@ def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
 def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     """Compose losses with counts; see :func:`compose`."""
     given = list(losses)
-    neighbours, unit = shared_label(loss for loss, _ in given)
+    label = shared_label(loss for loss, _ in given)
     counts: Counter[PrivacyLoss] = Counter()
     for loss, times in given:
         for part, k in _parts(loss):
@@ -103,7 +103,7 @@ def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     terms = _merged(counts)
     alone = len(terms) == 1 and terms[0][1] == 1
     made = terms[0][0] if alone else Composition.build(terms=terms)
-    return made.replaced(neighbours=neighbours, unit=unit)
+    return made.labelled(label)
 
 
 def _parts(loss: PrivacyLoss) -> Sequence[tuple[PrivacyLoss, int]]:

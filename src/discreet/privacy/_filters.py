@@ -121,7 +121,7 @@ class Filter:
                 self._spent = admit(self._spent, cost, self._budget, symbol=symbol)
             except BudgetExceededError as refusal:
                 raise refusal.with_hint(self._fitting()) from None
-            if loss.neighbours is not None or loss.unit is not None:
+            if any(loss.label):
                 self._label = _label_of(self._label, loss)
         return cost
 
@@ -160,8 +160,7 @@ class Filter:
 
 def _label_of(known: PrivacyLoss | None, loss: PrivacyLoss) -> PrivacyLoss:
     seen = [loss] if known is None else [known, loss]
-    neighbours, unit = shared_label(seen)
-    return loss.replaced(neighbours=neighbours, unit=unit)
+    return loss.labelled(shared_label(seen))
 
 
 def _pure_within(rho: Fraction) -> str:

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from discreet._exact import Number, ceil_float, decimal, floor_float, show, turning
 from discreet.errors import Hint, ParameterError, RelationError
-from discreet.privacy._relation import Neighbours, read_neighbours
+from discreet.privacy._relation import Label, Neighbours, read_neighbours
 
 if TYPE_CHECKING:
     from discreet.privacy._losses import Zcdp
@@ -62,10 +62,13 @@ class PrivacyLoss(ABC):
         The relation the bound holds for; None when not stated.
     unit : str or None
         Whose data a neighbour adds, removes or changes; None when not stated.
+    unprotected : tuple of str
+        What was released exactly beside: the bound holds between neighbours that agree on it.
     """
 
     neighbours: Neighbours | None
     unit: str | None
+    unprotected: tuple[str, ...]
     convex: ClassVar[bool] = True
     """Whether ln δ is the profile itself; a bound is replaced by its convex minorant."""
 
@@ -94,7 +97,7 @@ class PrivacyLoss(ABC):
 
     def _shown(self) -> dict[str, str]:
         """Return the parameters as written in the repr."""
-        own = [field.name for field in fields(self)][2:]
+        own = [field.name for field in fields(self)][len(Label._fields) :]
         return {_PARAMETERS.get(name, name): _word(getattr(self, name)) for name in own}
 
     # -- what everybody may ask -----------------------------------------------
@@ -163,6 +166,16 @@ class PrivacyLoss(ABC):
             )
         return self.replaced(neighbours=relation, unit=label)
 
+    def beside(self, *unprotected: str) -> Self:
+        """Return a copy that says what is released exactly beside, without any protection.
+
+        >>> from discreet import privacy as p
+        >>> p.Pure(1).beside("the total")
+        Pure(epsilon=1, beside the unprotected: the total)
+        """
+        named = dict.fromkeys((*self.unprotected, *unprotected))
+        return self.replaced(unprotected=tuple(named))
+
     # -- machinery --------------------------------------------------------------
 
     def delta_at(self, epsilon: float) -> float:
@@ -195,9 +208,18 @@ class PrivacyLoss(ABC):
             object.__setattr__(twin, field.name, changes.get(field.name, getattr(self, field.name)))
         return twin
 
+    @property
+    def label(self) -> Label:
+        """For whom it holds."""
+        return Label(self.neighbours, self.unit, self.unprotected)
+
+    def labelled(self, label: Label) -> Self:
+        """Return a copy with these labels in place of its own."""
+        return self.replaced(**label._asdict())
+
     def unlabelled(self) -> Self:
         """Strip the labels, so that equal losses compare equal."""
-        return self.replaced(neighbours=None, unit=None)
+        return self.labelled(Label(None, None, ()))
 
     def __repr__(self) -> str:
         parts = [f"{name}={value}" for name, value in self._shown().items()]
@@ -205,6 +227,8 @@ class PrivacyLoss(ABC):
             parts.append(f"neighbours='{self.neighbours}'")
         if self.unit is not None:
             parts.append(f"unit={self.unit!r}")
+        if self.unprotected:
+            parts.append(f"beside the unprotected: {' and '.join(self.unprotected)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -238,7 +262,8 @@ def decimal_up(value: Fraction) -> float:
 
 def assign(loss: PrivacyLoss, **values: object) -> None:
     """Set the fields of a frozen loss under construction; labels default to None."""
-    for name, value in {"neighbours": None, "unit": None, **values}.items():
+    nobody = {"neighbours": None, "unit": None, "unprotected": ()}
+    for name, value in {**nobody, **values}.items():
         object.__setattr__(loss, name, value)
 
 

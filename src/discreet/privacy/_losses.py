@@ -170,8 +170,7 @@ class Zcdp(PrivacyLoss):
                 f"{type(like).__name__} has no finite ρ, so it cannot be charged as zCDP",
                 hint="charge it to a BasicFilter as p.Approx(loss.epsilon(delta), delta)",
             )
-        label = {"neighbours": like.neighbours, "unit": like.unit}
-        return cls.build(rho0=Fraction(rho), delta0=delta, **label)
+        return cls.build(rho0=Fraction(rho), delta0=delta).labelled(like.label)
 
     def _shown(self) -> dict[str, str]:
         extra = {"delta": show(self.delta0)} if self.delta0 else {}
@@ -239,7 +238,7 @@ class Concentrated(PrivacyLoss):
             )
         top = Fraction(loss.top)
         made = cls.from_squares(Fraction(pure_to_rho(top)), top**2)
-        return made.replaced(neighbours=loss.neighbours, unit=loss.unit)
+        return made.labelled(loss.label)
 
     def _shown(self) -> dict[str, str]:
         return {"mu": show(self.mean0), "tau": f"{math.sqrt(self.tau2):.6g}"}
@@ -387,7 +386,7 @@ class Probabilistic(PrivacyLoss):
         >>> Probabilistic(1, "1e-6").approx()
         Approx(epsilon=1, delta=1e-06)
         """
-        return Approx(self.eps0, self.delta0).replaced(neighbours=self.neighbours, unit=self.unit)
+        return Approx(self.eps0, self.delta0).labelled(self.label)
 
     @property
     def top(self) -> Fraction:

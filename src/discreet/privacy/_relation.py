@@ -14,13 +14,18 @@ round: data sets of different sizes are not neighbours under change-one.
 Labels travel with losses. Two *stated* labels must agree when losses are
 combined; an unstated label takes the stated one. The unit (``"person"``,
 ``"household"``, …) follows the same rule.
+
+A third label names what is *unprotected*: numbers that were released exactly beside what a
+loss is about. The loss then holds between neighbours that agree on these numbers, and says
+nothing about others. What several losses name adds up: all of them hold between neighbours
+that agree on everything named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from discreet.errors import Hint, ParameterError, RelationError
 
@@ -56,11 +61,21 @@ def read_neighbours(x: Neighbours | str | None) -> Neighbours | None:
         ) from None
 
 
-def shared_label(losses: Iterable[PrivacyLoss]) -> tuple[Neighbours | None, str | None]:
+class Label(NamedTuple):
+    """For whom a loss holds: see the head of this module."""
+
+    neighbours: Neighbours | None
+    unit: str | None
+    unprotected: tuple[str, ...]
+
+
+def shared_label(losses: Iterable[PrivacyLoss]) -> Label:
     """Return the one relation and unit all `losses` agree on, or refuse."""
     neighbours: Neighbours | None = None
     unit: str | None = None
+    unprotected: dict[str, None] = {}
     for loss in losses:
+        unprotected |= dict.fromkeys(loss.unprotected)
         if loss.neighbours is not None:
             if neighbours not in (None, loss.neighbours):
                 raise RelationError(
@@ -76,4 +91,4 @@ def shared_label(losses: Iterable[PrivacyLoss]) -> tuple[Neighbours | None, str 
                     hint="state every loss for the same unit",
                 )
             unit = loss.unit
-    return neighbours, unit
+    return Label(neighbours, unit, tuple(unprotected))

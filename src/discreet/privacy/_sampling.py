@@ -129,8 +129,8 @@ def sample(
     nothing = loss.top == 0 and not loss.mass_at_infinity
     if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
-    return Sampled.build(base=loss.unlabelled(), rate=gamma, kind=kind).replaced(
-        neighbours=label, unit=loss.unit
+    return Sampled.build(base=loss.unlabelled(), rate=gamma, kind=kind).labelled(
+        loss.label._replace(neighbours=label)
     )
 
 

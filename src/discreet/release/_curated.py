@@ -48,6 +48,7 @@ from discreet.plan import (
     Draw,
     Exact,
     Formula,
+    Key,
     KeyValue,
     Kind,
     LimitRows,
@@ -161,12 +162,6 @@ def question(
         public number (a list, one for each region of the one column that there may be).
     """
     given = dict(options or {})
-    if given.get("unprotected") and not owner:
-        raise PrivacyError(
-            "unprotected numbers are released exactly, without any noise; the data owner has "
-            "to say so",
-            hint=Hint("owner", "name of the data owner"),
-        )
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
             "count-of-counts, and nothing else, needs the column that names a row's group",
@@ -178,10 +173,41 @@ def question(
         given["groups"] = "public"
     found = keyed(table, columns, bins, group)
     _check(found.query, workload, numbers)
+    if given.get("unprotected"):
+        own = not isinstance(columns, Mapping)
+        _permitted(table, found.query, given["unprotected"], owner, own=own)
     spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
     statistic = Publish(None, spelling, workload, method, given, owner, found.widths, numbers)
     outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
     return replace(found.query, statistics=(statistic,), outputs=outputs)
+
+
+def _permitted(
+    table: Table, query: Query, named: Sequence[str], owner: str | None, *, own: bool
+) -> None:
+    """Refuse exact totals that the owner's policy does not name, or that it does not mean.
+
+    The policy names totals of whole tables. A condition, a join, an expression or a value that
+    is left out would make another number of it, and many such numbers tell every record.
+    """
+    known = table.policy.table(table.name).unprotected
+    column = query.keys[0].name
+    needed = [f"total by {column}" if name == "area-totals" else "total" for name in named]
+    missing = [word for word in needed if word not in known]
+    if missing or not owner:
+        raise PrivacyError(
+            f"{' and '.join(missing or needed)} would be released exactly, without any noise; "
+            "the data owner has to say so, in the policy and by name",
+            hint=f'unprotected = ["{missing[0]}"] under [tables.{table.name}] of the policy'
+            if missing
+            else Hint("owner", "name of the data owner"),
+        )
+    if table.conditions or table.joins or not own or not all(map(covers, query.keys)):
+        raise PrivacyError(
+            "exact totals are those of a whole table by its own columns: with a condition, a "
+            "join, or values that are left out they would be other numbers than the owner named",
+            hint="no where, no join, and null = … for columns that may be NULL",
+        )
 
 
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,6 +272,12 @@ def domain_of(query: Query) -> Domain:
     return Domain((*found.names, "size"), (*found.values, sizes))
 
 
+def covers(key: Key) -> bool:
+    """Whether every row has one of a key's public values."""
+    kind = key.expr.type
+    return not kind.nullable and kind.kind is not Kind.TEXT and len(key.codes or ()) == kind.size
+
+
 def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Neighbours, int]:
     """Relation of records, and how many of them one unit stands for."""
     if main.neighbours is Neighbours.ADD_REMOVE:
@@ -253,12 +285,7 @@ def _relation(main: Aggregate, counts: Sensitivity, *, exact: bool) -> tuple[Nei
     most = main.relation.m or 1
     # a filter or a join may drop a row
     whole = all(isinstance(node, Scan | Project | LimitRows) for node in main.relation.nodes)
-    inside = all(
-        not key.expr.type.nullable
-        and key.expr.type.kind is not Kind.TEXT
-        and len(key.codes or ()) == key.expr.type.size
-        for key in main.keys
-    )
+    inside = all(map(covers, main.keys))
     if exact or (main.unit is None and most == 1 and inside and whole):
         return Neighbours.CHANGE_ONE, most
     return Neighbours.ADD_REMOVE, max(counts.l1, 1)
@@ -280,6 +307,7 @@ class Terms:
             "price": str(self.plan.price),
             "rows": self.plan.rows,
             "records": str(self.plan.neighbours),
+            "unprotected": list(self.plan.mechanism.unprotected),
         }
 
 
@@ -340,7 +368,8 @@ class Publishing(Part):
             made = self._plan(rho=1 / (2 * unit.sigma2))
         # the loss of all rows of a unit, under the policy's relation
         loss = made.loss if made.rows == 1 else made.price.loss
-        return Priced(self, Terms(made), (loss.under(*self.whom),))
+        loss = loss.under(*self.whom).beside(*made.mechanism.unprotected)
+        return Priced(self, Terms(made), (loss,))
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Transcript:
         """Put the questions one after the other."""
@@ -480,7 +509,9 @@ class Transcript(Release):
 
         def answer(asked: Question) -> NDArray[Any]:
             told, values = next(stored, ({}, ()))
-            if json.loads(json.dumps(asked.record())) != json.loads(json.dumps(told)):
+            mine = json.loads(json.dumps(asked.record()))
+            # a record of an earlier version may say less, never anything else
+            if {k: mine.get(k) for k in told} != json.loads(json.dumps(told)):
                 raise LedgerIntegrityError(
                     "the stored publication does not fit its plan: it was made by another "
                     "version, or edited",

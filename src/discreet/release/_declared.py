@@ -276,12 +276,15 @@ def _hierarchies(release: Declaration, table: Declared) -> Sequence[Mapping[str,
     return found
 
 
-def _levels(said: Mapping[str, Any], column: str, values: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return groups of an axis's cells as rows of 0 and 1, with their names."""
+def _levels(
+    said: Mapping[str, Any], column: str, values: Sequence[str]
+) -> tuple[Any, list[str], list[str]]:
+    """Return groups of an axis's cells as rows of 0 and 1, with their names and levels."""
     from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
 
-    rows, labels = [], []
-    for level in said["levels"]:
+    rows, labels, levels = [], [], []
+    for place, level in enumerate(said["levels"]):
+        levels += [f"{column}, level {place + 1}"] * len(level)
         for label, members in level.items():
             rows.append(np.array([_inside(v, members) for v in values], dtype=np.float64))
             labels.append(str(label))
@@ -290,7 +293,8 @@ def _levels(said: Mapping[str, Any], column: str, values: Sequence[str]) -> tupl
     if said.get("cells", True):
         rows.extend(np.eye(len(values)))
         labels.extend(values)
-    return sparse.csr_array(np.array(rows)), labels
+        levels += [column] * len(values)
+    return sparse.csr_array(np.array(rows)), labels, levels
 
 
 def _inside(value: str, members: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,20 @@ class Domain:
                 column = np.tile(np.repeat(np.array(labels[i], dtype=object), after), before)
                 columns[name].extend(column.tolist())
         return columns
+
+    def panels(self, workload: Workload) -> list[str]:
+        """Name what each query of a workload belongs to: its attributes, and their levels."""
+        out: list[str] = []
+        if isinstance(workload, Products):
+            for _, axes in workload.terms:
+                named = [a.levels or (n if a.name != "total" else "",) * a.m
+                         for a, n in zip(axes, self.names, strict=True)]  # fmt: skip
+                out += [" × ".join(filter(None, parts)) for parts in itertools.product(*named)]
+        elif isinstance(workload, Marginals):
+            for table, cells in zip(workload.tables, self._blocks(workload), strict=True):
+                name = " × ".join(self.names[i] for i in table)
+                out += [name or EVERY] * math.prod(map(len, cells))
+        return out or [" × ".join(self.names)] * workload.queries
 
     def _blocks(self, workload: Workload) -> Iterable[list[Sequence[str]]]:
         """Labels of each axis for every product of queries."""

@@ -1,7 +1,8 @@
 """Charts of publications, as Vega-Lite dictionaries.
 
-A table that fits on a page is drawn row by row: its label, its number, its interval. A large
-one over two axes is a map, any other large one a line over the queries in their order.
+A table that fits on a page is drawn row by row: its label, its number, its interval; numbers of
+different sizes (levels of a hierarchy, marginals) have panels of their own, each with its scale.
+A large table over two axes is a map, any other large one a line over the queries in their order.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.release._domain import EVERY, Domain
+from discreet.release._domain import BETWEEN, EVERY, Domain
 
 ROWS: Final = 60
 """Most rows that are drawn with their labels."""
 
 _POINTS: Final = 2000
+_WIDTH: Final = 420
 _SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 _COLOUR: Final = "#0072b2"
 
 
 def rows(
-    columns: Mapping[str, Sequence[str]], table: Mapping[str, NDArray[np.float64]], title: str
+    columns: Mapping[str, Sequence[str]],
+    panels: Sequence[str],
+    table: Mapping[str, NDArray[np.float64]],
+    title: str,
 ) -> dict[str, Any]:
     """Draw one line for each row of a table; a row whose value is NaN is left empty.
 
@@ -31,6 +36,8 @@ def rows(
     ----------
     columns
         What each row asks.
+    panels
+        Name of the panel of each row.
     table
         The columns ``value`` and, where known, ``low`` and ``high``.
     title
@@ -40,55 +47,75 @@ def rows(
     for parts in zip(*columns.values(), strict=True):
         name = " · ".join(part for part in parts if part != EVERY) or EVERY
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
-    values = [
-        {"row": name} | {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
-        for i, name in enumerate(names)
-    ]
-    label = {"field": "row", "type": "ordinal", "sort": None, "title": " · ".join(columns)}
+    values: dict[str, list[dict[str, Any]]] = {panel: [] for panel in panels}
+    for i, (name, panel) in enumerate(zip(names, panels, strict=True)):
+        known = {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
+        values[panel].append({"row": name} | known)
     layers: list[dict[str, Any]] = []
     if "low" in table:
         ends = {"x": _number("low"), "x2": {"field": "high"}}
         layers.append({"mark": {"type": "rule", "color": _COLOUR}, "encoding": ends})
     dot = {"type": "point", "filled": True, "size": 40, "color": _COLOUR}
     layers.append({"mark": dot, "encoding": {"x": _number("value")}})
-    return {
-        "$schema": _SCHEMA,
-        "title": title,
-        "width": 420,
-        "data": {"values": values},
-        "encoding": {"y": label},
-        "layer": layers,
-    }
+    drawn = [
+        {
+            "width": _WIDTH,
+            "data": {"values": content},
+            "encoding": {"y": {"field": "row", "type": "ordinal", "sort": None, "title": panel}},
+            "layer": layers,
+        }
+        for panel, content in values.items()
+    ]
+    head = {"$schema": _SCHEMA, "title": title}
+    return {**head, **drawn[0]} if len(drawn) == 1 else {**head, "vconcat": drawn}
 
 
-def grid(domain: Domain, estimate: NDArray[Any], title: str) -> dict[str, Any]:
-    """Draw counts over two axes as a map."""
+def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
+    """Draw counts over two axes as a map; cells that are NaN stay empty."""
     (down, across), (first, second) = domain.names, domain.values
+    tall, wide = counts.shape
+    size = min(16.0, 640 / max(tall, wide))
     return {
         "$schema": _SCHEMA,
         "title": title,
+        "width": max(wide * size, 80.0),
+        "height": max(tall * size, 80.0),
         "data": {
             "values": [
                 {down: first[r], across: second[c], "count": float(v)}
-                for (r, c), v in np.ndenumerate(estimate)
+                for (r, c), v in np.ndenumerate(counts)
+                if not np.isnan(v)
             ]
         },
         "encoding": {
-            "x": {"field": across, "type": "ordinal", "sort": None},
-            "y": {"field": down, "type": "ordinal", "sort": None},
-            "color": {"field": "count", "type": "quantitative"},
+            "x": _side(across, second, size),
+            "y": _side(down, first, size),
+            "color": {"field": "count", "type": "quantitative", "scale": {"scheme": "viridis"}},
         },
         "layer": [{"mark": "rect"}],
     }
 
 
-def line(table: Mapping[str, NDArray[np.float64]], title: str) -> dict[str, Any]:
-    """Draw many numbers over their place in the workload, with a band where one is known."""
+def _side(name: str, values: Sequence[str], size: float) -> dict[str, Any]:
+    """One side of a map, with as many labels as there is room for."""
+    every = max(1, round(28 / size))
+    axis = {"values": list(values[::every]), "labelOverlap": True}
+    return {"field": name, "type": "ordinal", "sort": list(values), "axis": axis}
+
+
+def line(
+    table: Mapping[str, NDArray[np.float64]], title: str, domain: Domain | None = None
+) -> dict[str, Any]:
+    """Draw many numbers over their place in the workload, with a band where one is known.
+
+    A `domain` of one axis names the place, where each query belongs to a value of it.
+    """
     n = len(table["value"])
+    name, places = _places(domain, n)
     at = np.unique(np.linspace(0, n - 1, min(n, _POINTS)).astype(np.int64))  # enough for any screen
     values = [
-        {"query": int(i)} | {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
-        for i in at
+        {"place": places[i]} | {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
+        for i in at.tolist()
     ]
     layers: list[dict[str, Any]] = []
     if "low" in table:
@@ -98,11 +125,21 @@ def line(table: Mapping[str, NDArray[np.float64]], title: str) -> dict[str, Any]
     return {
         "$schema": _SCHEMA,
         "title": title,
-        "width": 420,
+        "width": _WIDTH,
         "data": {"values": values},
-        "encoding": {"x": {"field": "query", "type": "quantitative"}},
+        "encoding": {"x": {"field": "place", "type": "quantitative", "title": name}},
         "layer": layers,
     }
+
+
+def _places(domain: Domain | None, n: int) -> tuple[str, list[float]]:
+    """Name of the places of a line, and the numbers that stand for them."""
+    if domain is not None and len(domain.names) == 1 and len(domain.values[0]) == n:
+        try:
+            return domain.names[0], [float(v.split(BETWEEN)[-1]) for v in domain.values[0]]
+        except ValueError:
+            pass  # words have no place on a line
+    return "query", list(map(float, range(n)))
 
 
 def _number(name: str) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Axis(ABC):
     m: int
     labels: Sequence[str] | None = None
     """Names of the queries, where they have any."""
+    levels: Sequence[str] | None = None
+    """Level of each query, where they are those of a hierarchy."""
     counting = True
     """Whether all weights are 0 or 1."""
 
@@ -232,8 +234,13 @@ class Rows(Axis):
 
     name = "matrix"
 
-    def __init__(self, matrix: Any, labels: Sequence[str] | None = None) -> None:
-        self.matrix, self.labels = _read(matrix), labels
+    def __init__(
+        self,
+        matrix: Any,
+        labels: Sequence[str] | None = None,
+        levels: Sequence[str] | None = None,
+    ) -> None:
+        self.matrix, self.labels, self.levels = _read(matrix), labels, levels
         self.m, self.n = (int(k) for k in self.matrix.shape)
         self.counting = bool(np.isin(self.matrix.data, (0.0, 1.0)).all())
 

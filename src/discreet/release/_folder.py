@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,29 +20,32 @@ from discreet.privacy import Neighbours
 from discreet.release._declared import Declared
 from discreet.release._marginals import Contrasts
 from discreet.release._publication import Publication
+from discreet.release._workload import Marginals
 
 PYTHON: Final = """\
-# Noisy measurements of one table, with the margin at 95 % of each.
-import sys, math, pyarrow.parquet as pq
+# Noisy measurements of one table, in records, with the margin at 95 % of each.
+import sys, math, signal, pyarrow.parquet as pq
 if len(sys.argv) != 2:
     sys.exit("usage: python read_measurements.py measurements/TABLE.parquet")
+hasattr(signal, "SIGPIPE") and signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # | head is fine
 for row in pq.read_table(sys.argv[1]).to_pylist():
-    laplace, spread = row["law"] == "laplace", row["spread"]
-    half = spread * math.log(20) if laplace else 1.96 * spread
-    margin = f"± {half:.1f}" if row["law"] else "exact or a choice"
-    print(row["question"], row["label"], row["row"], row["value"], margin)
+    value, half = int(row["value"]) / row["scale"], (row["spread"] or 0) / row["scale"]
+    half *= math.log(20) if row["law"] == "laplace" else 1.96
+    margin = f"± {half:.4g}" if row["law"] else "exact or a choice"
+    print(row["question"], row["label"], row["row"], f"{value:.6g}", margin)
 """
 
 R_CODE: Final = """\
-# Noisy measurements of one table, with the margin at 95 % of each.
+# Noisy measurements of one table, in records, with the margin at 95 % of each.
 library(arrow)
 given <- commandArgs(trailingOnly = TRUE)
 if (length(given) != 1) stop("usage: Rscript read_measurements.R measurements/TABLE.parquet")
 m <- read_parquet(given[1])
-half <- ifelse(m$law == "laplace", m$spread * log(20), 1.96 * m$spread)
-m$low <- as.numeric(m$value) - half
-m$high <- as.numeric(m$value) + half
-print(m[, c("question", "label", "row", "value", "low", "high")])
+half <- m$spread * ifelse(m$law == "laplace", log(20), 1.96) / m$scale
+m$records <- as.numeric(m$value) / m$scale
+m$low <- m$records - half
+m$high <- m$records + half
+print(as.data.frame(m[, c("question", "label", "row", "records", "low", "high")]))
 """
 
 
@@ -83,13 +87,14 @@ def table_of(issue: Issue) -> Any:
     low = None if issue.band is None else np.asarray(issue.band.low, dtype=np.float64)
     high = None if issue.band is None else np.asarray(issue.band.high, dtype=np.float64)
     hidden = np.zeros(len(value), dtype=bool)
+    step = said.get("round_to")
     if (least := said.get("suppress_below")) is not None:
         hidden = value < float(least)
-    if (step := said.get("round_to")) is not None:
-        # outwards, so that the interval still covers
-        value = np.rint(value / float(step)) * float(step)
-        low = None if low is None else np.floor(low / float(step)) * float(step)
-        high = None if high is None else np.ceil(high / float(step)) * float(step)
+    # outwards, so that the interval still covers; without a step, digits that are mere noise go
+    unit = 10.0 ** digits(made.rmse) if step is None else 1 / float(step)
+    value = np.rint(value * unit) / unit
+    low = None if low is None else np.floor(low * unit) / unit
+    high = None if high is None else np.ceil(high * unit) / unit
     empty = np.full(len(value), np.nan)
     for name, column in (("value", value), ("low", low), ("high", high)):
         shown = empty if column is None else column
@@ -97,6 +102,15 @@ def table_of(issue: Issue) -> Any:
     if hidden.any() or said.get("suppress_below") is not None:
         columns["suppressed"] = hidden
     return pa.table(columns)
+
+
+def digits(rmse: float | None) -> int:
+    """Digits after the point that are worth writing: a hundredth of the error.
+
+    >>> digits(12.8), digits(0.05), digits(None)
+    (1, 4, 2)
+    """
+    return 2 if not rmse else max(0, 2 - math.floor(math.log10(rmse)))
 
 
 def measurements_of(made: Publication) -> Any:
@@ -124,7 +138,7 @@ def measurements_of(made: Publication) -> Any:
                               pa.string() if wide else pa.int64()),
             "law": pa.array(questions[4], pa.string()).dictionary_encode(),
             "spread": pa.array(questions[5], pa.float64()),
-            "weight": pa.array(questions[6], pa.int64()),
+            "scale": pa.array(questions[6], pa.int64()),
         }
     )  # fmt: skip
 
@@ -132,23 +146,27 @@ def measurements_of(made: Publication) -> Any:
 def _law(
     asked: Mapping[str, Any], shape: tuple[int, ...], n: int
 ) -> tuple[str, list[float | None], list[int]]:
-    """Name of a law, its scale or standard deviation, and the weight of each row.
+    """Name of a law, its scale or standard deviation, and the largest weight of each row.
 
     Nothing for choices and exact numbers. What was measured is weight times a sum of records.
     """
+    weights = np.ones(1, dtype=np.int64)
+    for runs in asked.get("scales", ()):
+        weights = np.kron(weights, np.repeat(*np.array(runs).T))
+    weight = weights.tolist() if len(weights) == n else [1] * n
     if asked["kind"] == "contrasts":
         rows = Contrasts(tuple(asked["axes"]), shape, Fraction(asked["sigma2"]),
                          Neighbours.ADD_REMOVE)  # fmt: skip
-        weight, octave = rows.scales()
-        return "gaussian", np.exp2(octave).tolist(), weight.tolist()
+        scales, octave = rows.scales()
+        return "gaussian", np.exp2(octave).tolist(), scales.tolist()
     if asked["kind"] == "refinement":
         return "laplace", [float(Fraction(asked["scale"]))] * n, [1] * n
     if not (law := asked.get("law")):
         return "", [None] * n, [1] * n
     found = noise.law_from_dict(law)
     if isinstance(found, noise.DiscreteLaplace):
-        return "laplace", [float(found.scale)] * n, [1] * n
-    return "gaussian", [float(found.std)] * n, [1] * n
+        return "laplace", [float(found.scale)] * n, weight
+    return "gaussian", [float(found.std)] * n, weight
 
 
 def write_issue(folder: Path, issue: Issue) -> None:
@@ -172,10 +190,19 @@ def write_issue(folder: Path, issue: Issue) -> None:
         for k in ("value", "low", "high")
         if k == "value" or issue.band is not None
     }
-    chart = made.chart(table=shown, title=f"{name}: {made.plan.workload.describe()}")
+    chart = made.chart(table=shown, title=f"{name}: {counted(made)}")
     write(folder / "charts" / f"{name}.svg", renderer().vegalite_to_svg(chart))
     if (size := issue.declared.get("records")) is not None:
         write(folder / "microdata" / f"{name}.csv", _microdata(made, int(size)))
+
+
+def counted(made: Publication) -> str:
+    """Say what a table counts, in the words of its policy."""
+    assert made.domain is not None
+    names = list(made.domain.names)
+    if isinstance(made.plan.workload, Marginals) or names == ["size"]:
+        return "groups by size" if names == ["size"] else f"tables of {', '.join(names)}"
+    return f"records by {' and '.join(names)}"
 
 
 def _microdata(made: Publication, size: int) -> str:

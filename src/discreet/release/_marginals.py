@@ -253,6 +253,11 @@ class _Tables(Mechanism):
         self.workload = job.workload
         self.sizes = job.workload.shape
 
+    @property
+    def memory(self) -> int:
+        """Tables and their residuals: no array of all cells."""
+        return 8 * 6 * self.workload.queries
+
     def answers(self, estimate: Any) -> NDArray[Any]:
         """Return the tables' cells, one table after the other."""
         return np.concatenate([estimate[table].ravel() for table in self.workload.tables])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet import privacy as p
 from discreet.privacy import Neighbours
+from discreet.release._counts import LARGEST
 from discreet.release._price import Price
 from discreet.release._queries import Query
 from discreet.release._questions import Course, Measurement
@@ -36,11 +37,14 @@ class Mechanism(ABC):
         unbiased function of them: then the error has the same law for every data set.
     note
         One sentence on what is known of its error.
+    unprotected
+        What is released exactly, in words: the loss holds beside it.
     """
 
     method: ClassVar[str]
     linear: ClassVar[bool] = False
     note: str = "its error depends on the data and is not known beforehand"
+    unprotected: tuple[str, ...] = ()
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -56,7 +60,13 @@ class Mechanism(ABC):
     @property
     def loss(self) -> p.PrivacyLoss:
         """What the whole costs."""
-        return self.job.price.loss.under(self.job.neighbours)
+        return self.job.price.loss.under(self.job.neighbours).beside(*self.unprotected)
+
+    @property
+    def memory(self) -> int:
+        """Roughly how many bytes a publication needs: a few arrays of cells, and the answers."""
+        workload = self.job.workload
+        return 8 * (min(workload.cells, LARGEST) * 4 + min(workload.queries, LARGEST) * 2)
 
     def describe(self) -> str:
         """Say what is measured."""

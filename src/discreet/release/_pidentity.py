@@ -99,6 +99,11 @@ class PIdentity(Factor):
             return np.asarray(top)
         return np.concatenate([top, exact_product(self.B, x, self.largest, total)])
 
+    def scales(self) -> list[list[int]]:
+        """Weight of each cell, then the largest of each weighted sum."""
+        most = np.concatenate([self.d, self.B.max(axis=1)]) if len(self.B) else self.d
+        return [[max(int(w), 1), 1] for w in most.tolist()]
+
     def solve(self, y: Array) -> Array:
         """Return (AᵀA)⁻¹Aᵀy along the first axis."""
         z = self.d[:, None] * y[: self.size] + self.B.T.astype(np.float64) @ y[self.size :]
@@ -214,13 +219,21 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int) -> Array:
         value, slope = objective(b.reshape(shape), axis, diagonal, pure=pure)
         return value / first, slope.ravel() / first
 
+    # of large problems most time goes into the optimiser's own steps, which grow with its memory
+    memory = 8 if start.size <= 1 << 16 else 4
     found = minimize(
         scaled,
         start.ravel(),
         jac=True,
         method="L-BFGS-B",
         bounds=[(0.0, None)] * start.size,
-        options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-9, "gtol": 1e-12, "maxcor": 8},
+        options={
+            "maxiter": steps,
+            "maxfun": 2 * steps,
+            "ftol": 1e-9,
+            "gtol": 1e-12,
+            "maxcor": memory,
+        },
     )
     return np.asarray(found.x.reshape(shape))
 

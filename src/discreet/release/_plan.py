@@ -16,7 +16,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._adaptive import TreeAdaptive
 from discreet.release._ahp import Ahp
-from discreet.release._counts import LARGEST, read_counts
+from discreet.release._counts import read_counts
 from discreet.release._gradual import IReduct
 from discreet.release._grids import AdaptiveGrid, UniformGrid
 from discreet.release._groups import CountOfCounts
@@ -110,12 +110,12 @@ class Plan:
         """What it costs."""
         if self.rows == 1:
             return self.mechanism.loss
-        return self.price.loss.under(self.neighbours)
+        return self.price.loss.under(self.neighbours).beside(*self.mechanism.unprotected)
 
     @property
     def memory(self) -> int:
         """Roughly how many bytes the publication needs."""
-        return 8 * (min(self.workload.cells, LARGEST) * 4 + min(self.workload.queries, LARGEST) * 2)
+        return self.mechanism.memory
 
     @property
     def seconds(self) -> float | None:
@@ -165,6 +165,9 @@ class Plan:
         lines.append(f"  needs     {time}{max(self.memory / 1e6, 0.1):.1g} MB")
         if self.rows > 1:
             lines.insert(1, f"  unit      at most {self.rows} records")
+        if self.mechanism.unprotected:
+            named = " and ".join(self.mechanism.unprotected)
+            lines.append(f"  EXACT     {named}: released without any protection")
         if len(self.candidates) > 1:
             ranked = sorted(self.candidates.items(), key=lambda item: item[1])
             lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))

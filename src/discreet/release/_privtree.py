@@ -16,14 +16,15 @@ that value falls by at least δ from depth to depth. So at most one of them has 
 those clamped cost nothing. The sum is (2β−1)/((β−1)λ) = ε. In the other direction only the leaf
 counts, at most 1/λ. Under change-one λ is doubled. Cells are not split: a public limit.
 
-Then the counts of the leaves, and of the tree cut off at a coarse depth, are measured with
-the rest of the price, combined by least squares and spread evenly. A record lies in one leaf
-and in one node of the cut.
+Then the counts of the leaves, and of the nodes of the tree cut off at some depths, are measured
+with shares of the rest of the price, combined by weighted least squares over all of them and
+spread evenly. A record lies in one leaf and in one node of each cut.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -170,7 +171,12 @@ class PrivTree(Mechanism):
     method: ClassVar[str] = "privtree"
 
     def __init__(
-        self, job: Job, *, share: float = 0.5, cut: int = 3, cut_share: float = 0.4
+        self,
+        job: Job,
+        *,
+        share: float = 0.5,
+        cuts: Sequence[int] = (3,),
+        shares: Sequence[float] = (0.4,),
     ) -> None:
         super().__init__(job)
         fitting(job.workload.shape)
@@ -184,37 +190,39 @@ class PrivTree(Mechanism):
                 "the tree of privtree is proved for pure ε only",
                 hint=Hint("method", "tree-adaptive"),
             )
-        if not 0 < share < 1 or not 0 <= cut_share < 1 or cut < 0:
+        if not 0 < share < 1 or any(s <= 0 for s in shares) or not sum(shares) < 1:
             raise ParameterError("shares must lie between 0 and 1", hint=Hint("share", 0.5))
+        if len(shares) != len(cuts) or sorted(set(cuts)) != list(cuts) or min(cuts, default=0) < 0:
+            raise ParameterError(
+                "cuts are depths from the top down, each with its share", hint=Hint("cuts", (3,))
+            )
         self.share = Fraction(round(share * 1000), 1000)
-        self.cut, self.cut_share = cut, Fraction(round(cut_share * 1000), 1000)
+        self.cuts = [(depth, Fraction(round(s * 1000), 1000))
+                     for depth, s in zip(cuts, shares, strict=True)]  # fmt: skip
 
     def course(self) -> Course:
-        """Grow a tree, measure leaves and cut, combine."""
+        """Grow a tree, measure its leaves and its nodes at some depths, combine."""
         job, shape = self.job, self.job.workload.shape
         growth = Growth(shape, self.share * job.price.total, job.neighbours)
         decisions = yield growth
-        leaves = growth.leaves(decisions)
-        labels, depths = _labels(leaves, shape)
-        top = 1 << max(0, growth.height - self.cut)
-        rest = 1 - self.share
-        deep = self.cut_share > 0 and any(depths < top)
-        below = rest * (1 - self.cut_share) if deep else rest
-        count = len(depths)
-        first = Measurement.priced(
-            groups(labels.ravel(), count), job.price, job.neighbours, below, f"{count} leaves"
-        )
-        y = np.asarray((yield first), dtype=np.float64)
-        if deep:
-            above = _above(labels, depths, top, shape)
-            second = Measurement.priced(
-                groups(above[labels.ravel()], int(above.max()) + 1), job.price, job.neighbours,
-                rest - below, "nodes of the cut",
+        labels, sides = _labels(growth.leaves(decisions), shape)
+        tops = [(1 << max(0, growth.height - depth), s) for depth, s in self.cuts]
+        tops = [(top, s) for top, s in tops if (sides < top).any()]
+        rest, taken = 1 - self.share, sum((s for _, s in tops), Fraction(0))
+        levels, y, noisy = [], [], []
+        for top, part in [*tops, (1, 1 - taken)]:
+            nodes = _above(labels, sides, top, shape)
+            count = int(nodes.max()) + 1
+            asked = Measurement.priced(
+                groups(nodes[labels.ravel()], count), job.price, job.neighbours, rest * part,
+                f"{count} leaves" if top == 1 else f"{count} nodes of side {top}",
             )  # fmt: skip
-            z = np.asarray((yield second), dtype=np.float64)
-            y = _combined(y, z, above, variance(first.law), variance(second.law))
-        sizes = np.bincount(labels.ravel(), minlength=count)
-        return np.asarray((y / sizes)[labels])
+            y.append(np.asarray((yield asked), dtype=np.float64))
+            levels.append(nodes)
+            noisy.append(variance(asked.law))
+        leaves = _combined(levels, y, noisy)
+        sizes = np.bincount(labels.ravel(), minlength=len(sides))
+        return np.asarray((leaves / sizes)[labels])
 
 
 def _labels(
@@ -249,9 +257,28 @@ def _above(
     return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
 
 
-def _combined(y: Array, z: Array, above: NDArray[np.int64], v: float, w: float) -> Array:
-    """Least squares of leaves (variance v) and of their sums (variance w)."""
-    count = np.bincount(above).astype(np.float64)
-    sums = np.bincount(above, weights=y)
-    gap = (z - sums) / (count * v + w)
-    return np.asarray(y + v * gap[above])
+def _combined(
+    levels: Sequence[NDArray[np.int64]], y: Sequence[Array], noisy: Sequence[float]
+) -> Array:
+    """Weighted least squares of all measured nodes, from the top level down to the leaves.
+
+    `levels` gives the node of each leaf, each level finer than the one before; `noisy` the noise
+    variance of a level's counts `y`. Going up, a node's own count and the sum of its children are
+    averaged by precision; going down, what a parent differs from its children's sum is shared
+    out by their variances. Gauss–Markov on a tree: linear time, least variance, and consistent.
+    """
+    best, doubt = [y[-1]], [np.full(len(y[-1]), noisy[-1])]
+    parents = []
+    for fine, coarse, own, v in zip(levels[:0:-1], levels[-2::-1], y[-2::-1], noisy[-2::-1],
+                                    strict=True):  # fmt: skip
+        parent = np.zeros(len(best[0]), dtype=np.int64)
+        parent[fine] = coarse
+        sums, w = (np.bincount(parent, weights=x, minlength=len(own)) for x in (best[0], doubt[0]))
+        parents.insert(0, parent)
+        best.insert(0, (own * w + sums * v) / (v + w))
+        doubt.insert(0, v * w / (v + w))
+    found = best[0]
+    for parent, below, w in zip(parents, best[1:], doubt[1:], strict=True):
+        gap = found - np.bincount(parent, weights=below)
+        found = below + w * (gap / np.bincount(parent, weights=w))[parent]
+    return found[levels[-1]]

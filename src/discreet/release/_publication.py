@@ -159,6 +159,7 @@ class Publication:
             "price": str(self.plan.price),
             "neighbours": str(self.plan.neighbours),
             "loss": repr(self.loss),
+            "unprotected": list(self.loss.unprotected),
             "nonnegative": self.nonnegative,
             "questions": [
                 {**part, "released": [int(v) for v in np.ravel(y).tolist()]}
@@ -207,10 +208,16 @@ class Publication:
         if len(self.answers) <= _drawing.ROWS:
             shown = domain.rows(workload)
             if all(shown.values()):  # a matrix of queries has no labels
-                return _drawing.rows(shown, table, title)
+                return _drawing.rows(shown, domain.panels(workload), table, title)
         if len(workload.shape) == 2 and isinstance(self.estimate, np.ndarray):
-            return _drawing.grid(domain, self.estimate, title)
-        return _drawing.line(table, title)
+            if (
+                len(self.answers) == self.estimate.size
+                and (self.answers == self.estimate.ravel()).all()
+            ):
+                return _drawing.grid(domain, table["value"].reshape(workload.shape), title)
+            if not np.isnan(table["value"]).any():  # cells would show what is left out
+                return _drawing.grid(domain, self.estimate, title)
+        return _drawing.line(table, title, self.domain)
 
     def synthesize(self, n: int | None = None) -> NDArray[np.int64]:
         """Return `n` made-up records (codes, one row each) whose counts follow the estimate.
@@ -242,6 +249,8 @@ class Publication:
     def __repr__(self) -> str:
         rmse = "unknown" if self.rmse is None else f"{self.rmse:.6g}"
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
+        if exact := " and ".join(self.loss.unprotected):
+            taint = f"  [UNPROTECTED: {exact}]{taint}"
         return (
             f"Publication({self.plan.workload.describe()}, {len(self.answers)} answers, "
             f"expected rmse {rmse}, {self.method}, {self.plan.price}, "

@@ -58,6 +58,13 @@ class Query(ABC):
         """A lower bound on the inner product of any two columns."""
         return -self.l2
 
+    def scales(self) -> list[list[list[int]]]:
+        """Return the largest weight of each row: runs [weight, rows], factor by factor.
+
+        Empty where all weights are 1. What is measured is so many times a number of records.
+        """
+        return []
+
     def l1_sensitivity(self, neighbours: Neighbours) -> int:
         """Most that one record moves Ax in L1; 1 where it is not moved at all."""
         return max(1, self.l1 if neighbours is Neighbours.ADD_REMOVE else self._l1_changed())
@@ -133,6 +140,11 @@ class Levels(Query):
             parts.append((widened(sums, weight, counts.total) * weight).ravel())
         return np.concatenate(parts)
 
+    def scales(self) -> list[list[list[int]]]:
+        """Weights of the levels."""
+        pairs = zip(self.levels, self.grids, strict=True)
+        return [[[weight, math.prod(grid)] for (weight, _), grid in pairs]]
+
     def split(self, y: NDArray[Any]) -> list[NDArray[np.float64]]:
         """Cut released integers into levels, in units of records."""
         out, start = [], 0
@@ -196,6 +208,10 @@ class Haar(Query):
         # two cells part at some level (2w there), below it each has rows of its own (w + w)
         return 2 * sum(self.weights[1:])
 
+    def scales(self) -> list[list[list[int]]]:
+        """Weights of the levels: 1, 1, 2, 4, … rows."""
+        return [[[w, 1 << max(k - 1, 0)] for k, w in enumerate(self.weights)]]
+
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Return the weighted contrasts, coarse to fine."""
         x = np.pad(counts.array().ravel(), (0, self.width - self.cells))
@@ -258,6 +274,12 @@ class Matrix(Query):
     def _l2_changed(self) -> int:
         return self._changed[1]
 
+    def scales(self) -> list[list[list[int]]]:
+        """Largest weight of each row."""
+        most = abs(self.matrix).max(axis=1)
+        dense = most.toarray() if hasattr(most, "toarray") else most
+        return [[[max(int(w), 1), 1] for w in np.ravel(dense).tolist()]]
+
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Return Ax."""
         x = counts.array().ravel()
@@ -277,6 +299,10 @@ class Factor(ABC):
     l2: int
     inner: tuple[int, int]
     largest: int
+
+    def scales(self) -> list[list[int]]:
+        """Return the largest weight of each row, as runs."""
+        return [[self.largest, self.rows]]
 
     @abstractmethod
     def along(self, x: NDArray[Any], total: int) -> NDArray[Any]:
@@ -324,6 +350,12 @@ class Kron(Query):
             ends = [a * b for a in (low, high) for b in f.inner]
             low, high = min(ends), max(ends)
         return low
+
+    def scales(self) -> list[list[list[int]]]:
+        """Those of the factors."""
+        return (
+            [f.scales() for f in self.factors] if any(f.largest > 1 for f in self.factors) else []
+        )
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Sum out what is summed out, then apply each factor along its axis."""
@@ -394,6 +426,10 @@ class Grouped(Query):
     def lowest_inner(self) -> int:
         """As the inner query."""
         return self.inner.lowest_inner
+
+    def scales(self) -> list[list[list[int]]]:
+        """As the inner query."""
+        return self.inner.scales()
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Sum groups in exact integers, then apply the inner query."""

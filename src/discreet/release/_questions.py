@@ -152,6 +152,7 @@ class Measurement(Question):
             "law": self.law.to_dict(),
             "l1": self.query.l1_sensitivity(self.neighbours),
             "l2_squared": self.query.l2_sensitivity(self.neighbours),
+            "scales": self.query.scales(),
         }
 
 

@@ -76,11 +76,11 @@ def report(
     if dummy:
         lines.append("<p class=dummy>Made-up data: a rehearsal, not a release.</p>")
     lines += ["<h2>For whom it protects</h2>", _list(list(whom.values()))]
+    lines += ["<h2>What is not protected</h2>", _exposed(release, issues)]
     lines += ["<h2>What was published</h2>", _overview(issues)]
     lines += [_section(issue) for issue in issues]
     words = str(meaning.of([issue.publication.loss for issue in issues]))
     lines += [f"<h2>What the price means</h2><pre>{e(words)}</pre>"]
-    lines += ["<h2>What is not protected</h2>", _exposed(release, issues)]
     return "\n".join(lines) + "\n"
 
 
@@ -105,10 +105,17 @@ def _overview(issues: Sequence[Issue]) -> str:
         made = issue.publication
         known = "depends on the data" if made.rmse is None else f"{made.rmse:.4g}"
         cells = (issue.declared.name, f"{len(made.answers):,}", made.method,
-                 str(made.plan.price), known, _achieved(issue))  # fmt: skip
+                 _price(issue), known, _achieved(issue))  # fmt: skip
         rows.append("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>")
     top = "".join(f"<th>{h}</th>" for h in head)
     return f"<table><tr>{top}</tr>{''.join(rows)}</table>"
+
+
+def _price(issue: Issue) -> str:
+    """Say what a table cost, and what it gave away beside."""
+    exact = " and ".join(issue.publication.loss.unprotected)
+    price = str(issue.publication.plan.price)
+    return f"{price}, beside the unprotected: {exact}" if exact else price
 
 
 def _achieved(issue: Issue) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,8 @@ class Preview:
     release: Declaration
     proposals: Mapping[str, Proposal]
     left: str
+    refused: str | None = None
+    """Why the release would be refused, where the budget does not cover it."""
 
     @property
     def cost(self) -> dict[str, Fraction]:
@@ -52,7 +54,7 @@ class Preview:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return it as JSON can hold it: each table by its name."""
         return {
             name: {
                 "method": p.plan.method,
@@ -82,6 +84,8 @@ class Preview:
         total = self.cost
         lines.append(f"  cost      ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})")
         lines.append(f"  budget    {self.left}")
+        if self.refused is not None:
+            lines.append(f"  would be refused: {self.refused}")
         return "\n".join(lines)
 
 
@@ -129,7 +133,9 @@ def preview(
     if ledger is None and not Path(f"{release.policy.resolve()}.ledger").exists():
         ledger = ":memory:"  # looking makes no ledger
     with open_curator(source, release.policy, ledger=ledger, analyst=analyst) as curator:
-        return _preview(curator, release)
+        offered = _preview(curator, release)
+        beyond = _beyond(curator, offered, release.output)
+        return replace(offered, refused=None if beyond is None else beyond.message)
 
 
 def run(
@@ -161,7 +167,8 @@ def run(
     _claimed(folder, release, dummy=dummy)
     with _opened(release, source, ledger, analyst, dummy=dummy) as curator:
         offered = _preview(curator, release)
-        _affordable(curator, offered, folder)
+        if (beyond := _beyond(curator, offered, folder)) is not None:
+            raise beyond
         issues = []
         with progress(release.title, len(release.tables)) as bar:
             for table in release.tables:
@@ -206,8 +213,8 @@ def _claimed(folder: Path, release: Declaration, *, dummy: bool) -> None:
     _folder.write(marker, mine)
 
 
-def _affordable(curator: Curator, offered: Preview, folder: Path) -> None:
-    """Refuse a release that the budget does not cover, before its first table is paid.
+def _beyond(curator: Curator, offered: Preview, folder: Path) -> BudgetExceededError | None:
+    """Return the refusal of a release that the budget does not cover, before anything is paid.
 
     The ledger's rule is asked about one table after the other, as they will be paid.
     """
@@ -221,12 +228,13 @@ def _affordable(curator: Curator, offered: Preview, folder: Path) -> None:
             refused = refusal(holder, balance, cost)
             if refused is not None:
                 said = refused.message.replace("this query", "this table")
-                raise BudgetExceededError(
+                return BudgetExceededError(
                     f"the budget does not cover the release up to table {name!r}: {said}; "
                     "nothing was charged",
                     hint=f"discreet release preview {offered.release.file}",
                 )
         balances = {holder: b.after(cost) for holder, b in balances.items()}
+    return None
 
 
 def _published(

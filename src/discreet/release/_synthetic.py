@@ -46,7 +46,7 @@ from discreet._exact import Number
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import Counts, Records, fitting, read_counts
+from discreet.release._counts import LARGEST, Counts, Records, fitting, read_counts
 from discreet.release._junction import Clique, Junction, cells_of, spread_draw, uniforms
 from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
@@ -237,6 +237,12 @@ class SyntheticRecords(Mechanism):
         most = d * (d - 1) // 2
         self.rounds = min(most, d - 1 + EXTRA) if pairs is None else min(pairs, most)
         self._moves = 1 if job.neighbours is Neighbours.ADD_REMOVE else 2
+
+    @property
+    def memory(self) -> int:
+        """Tables of all pairs, the model's cliques with what fits them, and the answers."""
+        pairs = sum(a * b for a, b in itertools.combinations(self.shape, 2))
+        return 8 * (4 * pairs + 40 * MOST_CELLS + 2 * min(self.job.workload.queries, LARGEST))
 
     def _one_way(self) -> Course:
         """Measure one-way tables; merge rare values; return the first model."""

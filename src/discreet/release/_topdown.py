@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ Array = NDArray[np.float64]
 _SWEEPS = 1000
 _TOTALS = Fraction(1, 20)
 
+EXACT: Final = {"total": "the total", "area-totals": "the total of each area"}
+"""What can be released exactly, and how it is called."""
+
 
 class TopDown(Mechanism):
     """National and areal tables from the top down."""
@@ -66,13 +69,13 @@ class TopDown(Mechanism):
                 hint="Workload.kron(Workload.identity(areas), Workload.identity(cells))",
             )
         fitting(self.shape)
-        self.unprotected = tuple(unprotected)
-        wrong = [name for name in self.unprotected if name not in ("total", "area-totals")]
+        wrong = [name for name in unprotected if name not in EXACT]
         if wrong or isinstance(unprotected, str):
             raise ParameterError(
                 "unprotected lists what is released exactly: total, area-totals",
                 hint=Hint("unprotected", ["area-totals"]),
             )
+        self.unprotected = tuple(EXACT[name] for name in unprotected)
         if self.unprotected and job.neighbours is Neighbours.ADD_REMOVE:
             raise ParameterError(
                 "an exact total tells two tables apart that differ by one record more or less; "
@@ -89,7 +92,7 @@ class TopDown(Mechanism):
     def note(self) -> str:  # type: ignore[override]  # a property for an attribute
         """Say what is unprotected."""
         if not self.unprotected:
-            return "its error depends on the data and is not known beforehand"
+            return Mechanism.note
         named = " and ".join(self.unprotected)
         return f"{named} released exactly, without any protection"
 
@@ -104,17 +107,16 @@ class TopDown(Mechanism):
     def _totals(self) -> Course:
         """Return area totals (whole, adding up) and what is left of the price."""
         relation = self.job.neighbours
-        if "area-totals" in self.unprotected:
+        if (meaning := EXACT["area-totals"]) in self.unprotected:
             exact = yield Unprotected(
-                self._query(areas=True, cells=False), "the total of each area", relation,
-                "area totals",
-            )  # fmt: skip
+                self._query(areas=True, cells=False), meaning, relation, "area totals"
+            )
             return np.asarray(exact, dtype=np.int64), Fraction(1)
         noisy = yield self._asked(areas=True, cells=False, share=_TOTALS, label="area totals")
         values = np.asarray(noisy, dtype=np.float64)
-        if "total" in self.unprotected:
+        if (meaning := EXACT["total"]) in self.unprotected:
             exact = yield Unprotected(
-                self._query(areas=False, cells=False), "the total", relation, "total"
+                self._query(areas=False, cells=False), meaning, relation, "total"
             )
             total = int(exact[0])
         else:

@@ -74,9 +74,14 @@ class Workload(ABC):
         return Products.of(_factors.AllRange(*read_shape(n)))
 
     @staticmethod
-    def matrix(rows: Any, labels: Sequence[str] | None = None) -> Workload:
-        """Return any queries: rows of a dense or sparse matrix over a one-dimensional domain."""
-        return Products.of(_factors.Rows(rows, labels))
+    def matrix(
+        rows: Any, labels: Sequence[str] | None = None, levels: Sequence[str] | None = None
+    ) -> Workload:
+        """Return any queries: rows of a dense or sparse matrix over a one-dimensional domain.
+
+        They may have names, and belong to levels of a hierarchy, which charts keep apart.
+        """
+        return Products.of(_factors.Rows(rows, labels, levels))
 
     @staticmethod
     def kron(*workloads: Workload) -> Workload:
