@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -267,6 +268,35 @@ def test_heaps_are_well_formed(scale, kind):
             assert _compare.exp_bounds(kernel.exponent(tail), 30)[1] <= area * (1 - stays)
 
 
+@pytest.mark.parametrize(("bits", "resolution"), [(8, 1), (10, 3), (12, 3)])
+@pytest.mark.parametrize(
+    "law",
+    [DiscreteLaplace("0.2"), DiscreteLaplace("7.3"), DiscreteLaplace(90), DiscreteGaussian("0.4"),
+     DiscreteGaussian(1000), Geometric("0.3"), Geometric(40)],
+    ids=repr,
+)  # fmt: skip
+def test_the_cells_of_a_heap_add_up_to_the_law(law, bits, resolution):
+    """Every integer's share of all cells, up to the tail: f(x)/area, no gap and no overlap."""
+    heap = _cells.cells.__wrapped__(law._kernel, bits=bits, resolution=resolution)
+    share = Counter()
+    for low in heap.sure[heap.edges :].tolist():
+        for x in range(low, low + (1 << heap.shift)):
+            share[x] += 2.0**-heap.shift
+    for cell in range(len(heap.tails), heap.edges):
+        low, log, level = (a[cell].item() for a in (heap.edge_low, heap.edge_log, heap.edge_level))
+        if level == math.inf:
+            continue
+        assert heap.edge_height[cell] == heap.area / 2**log
+        for x in range(low, low + (1 << log)):
+            point = math.exp(-law._kernel.exponent(x)) / heap.edge_height[cell] - level
+            share[x] += min(max(point, 0.0), 1.0) / 2**log
+    sides = [range(heap.tails[0]), range(-1, -max(heap.tails[1:], default=1), -1)]
+    assert sorted(share) == sorted({*sides[0], *sides[1]})
+    for x, found in share.items():
+        true = math.exp(-law._kernel.exponent(x)) / heap.area
+        assert found == pytest.approx(true, rel=1e-7), x
+
+
 # --- uniform, Bernoulli, permutation --------------------------------------------
 
 
@@ -343,6 +373,28 @@ def test_bernoulli_exp_ties(script):
     script([first, second - 1, first, second + 1])
     assert bernoulli_exp("2/3") is True
     assert bernoulli_exp("2/3") is False
+
+
+@pytest.mark.parametrize("gap", [1, 2, 6, 2**9, 2**17, 2**25, 2**40])
+@pytest.mark.parametrize("x", ["1/3", "2", "10", "20", "27.7", "30", "34.5", "40"])
+def test_words_beside_the_threshold_fall_on_their_own_side(script, x, gap):
+    """However near a word is to e^{−x}, and on whichever road it is decided."""
+    word = _bits_of(Fraction(x), Fraction(1), 0, 1)[0]
+    for off, answer in ((-gap, True), (gap, False)):
+        if 0 <= word + off < 2**64:
+            script([word + off])
+            assert bernoulli_exp(x) is answer
+            script([0, word + off])  # a ticket for the first candidate, then its test
+            assert bool(_softmax(x)._propose(1)[1][0]) is answer
+
+
+def _softmax(x):
+    """A softmax with one candidate whose chance is e^{−x}."""
+    y = _uniform._Exponents(
+        np.array([float(Fraction(x))]), np.array([-Fraction(x)]), Fraction(1), Fraction(0)
+    )
+    weights = np.array([1 << 60])
+    return _uniform._Softmax(y, np.exp(-y.approximate), weights, weights, 60)
 
 
 def test_bernoulli_exp_input():

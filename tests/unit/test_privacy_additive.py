@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from discreet import privacy as p
+from discreet._exact import ceil_float
+from discreet.privacy import _additive
 
 # -- Gaussian ---------------------------------------------------------------------------
 
@@ -203,3 +205,82 @@ def test_gaussian_epsilon_for_tiny_delta(delta):
         e = mpmath.mpf(eps)
         d = mpmath.ncdf(mpmath.mpf(1) / 2 - e) - mpmath.exp(e) * mpmath.ncdf(-0.5 - e)
         assert 1 - 1e-9 < float(d / mpmath.mpf(delta)) <= 1
+
+
+# -- never below the truth --------------------------------------------------------------
+
+
+def _big(x):
+    return mpmath.mpf(Fraction(x).numerator) / Fraction(x).denominator
+
+
+def _certified(got, exact, within):
+    """A stated ln δ is at most a hair above the truth, and not below it by even one rounding."""
+    stated = mpmath.exp(mpmath.mpf(float(got)))
+    assert exact <= stated <= exact * (1 + mpmath.mpf(within)), (float(got), exact)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 3.0, 11.0, 12.5, 14.0, 25.0])
+def test_gaussian_profiles_round_up_at_every_point(mu):
+    loss, widths = p.Gaussian(Fraction(mu)), np.linspace(-mu / 2, 9, 22)
+    eps = np.concatenate([widths * mu + mu * mu / 2, -mu * np.linspace(0.01, 2, 5)])
+    got = loss.log_delta(eps)
+    with mpmath.workdps(120):
+        m = _big(mu)
+        for e, value in zip(eps.tolist(), got.tolist(), strict=True):
+            x = _big(e)
+            exact = mpmath.ncdf(m / 2 - x / m) - mpmath.exp(x) * mpmath.ncdf(-m / 2 - x / m)
+            _certified(value, exact, 1e-9)
+
+
+@pytest.mark.parametrize("eps0", ["0.01", "0.7", "3", "20"])
+def test_laplace_profiles_and_divergences_round_up(eps0):
+    loss, e0 = p.Laplace(eps0), Fraction(eps0)
+    eps = float(e0) * np.concatenate([np.linspace(-1, 0.999, 60), 1 - 2.0 ** -np.arange(12, 50)])
+    answers = p.Pure(eps0).log_delta(eps).tolist()
+    with mpmath.workdps(60):
+        top = _big(ceil_float(e0))  # a wider gap than the true one
+        stated = loss.log_delta(eps).tolist()
+        for e, value, answer in zip(eps.tolist(), stated, answers, strict=True):
+            _certified(value, 1 - mpmath.exp((_big(e) - top) / 2), 1e-12)
+            _certified(answer, (1 - mpmath.exp(_big(e) - top)) / (1 + mpmath.exp(-top)), 1e-12)
+        for a in (Fraction(n, 8) for n in (9, 10, 12, 16, 24, 40, 80, 160, 800)):
+            b, x = _big(a), _big(e0)
+            grow = b / (2 * b - 1) * mpmath.exp((b - 1) * x)
+            fade = (b - 1) / (2 * b - 1) * mpmath.exp(-b * x)
+            exact = mpmath.log(grow + fade) / (b - 1)
+            assert exact <= loss.renyi(a) <= exact * (1 + mpmath.mpf(1e-8))
+
+
+@pytest.mark.parametrize(("scale", "m"), [("2", 1), ("2.5", 2), ("3", 5), ("0.3", 4), ("10", 7)])
+def test_discrete_laplace_profiles_round_up_on_both_roads(scale, m):
+    """The closed form, and the atoms that compositions are made of."""
+    loss, s = p.DiscreteLaplace(scale, m), Fraction(scale)
+    eps = float(m / s) * np.linspace(0, 0.999, 70)
+    (pair,) = loss.pairs()
+    atoms = pair.atoms
+    with mpmath.workdps(60):
+        r = mpmath.exp(-1 / _big(s))
+        law = [(1 - r) / (1 + r) * r**j for j in range(m)]
+        # x ≤ 0 loses m/s, x ≥ m gains it, x = j between loses (m − 2j)/s
+        masses = [1 / (1 + r), *law[1:], r**m / (1 + r)]
+        for e, value in zip(eps.tolist(), loss.log_delta(eps).tolist(), strict=True):
+            losses = [(m - 2 * j) / _big(s) for j in range(m + 1)]
+            gains = [1 - mpmath.exp(_big(e) - x) for x in losses]
+            exact = sum(q * g for q, g in zip(masses, gains, strict=True) if g > 0)
+            _certified(value, exact, 1e-12)
+        for q, stated in zip(reversed(masses), atoms.masses.tolist(), strict=True):
+            assert q <= stated <= q * (1 + mpmath.mpf(1e-12))
+    assert (atoms.offset, atoms.spacing) == (-m / s, 2 / s)
+
+
+@pytest.mark.parametrize("s2", [Fraction(n, 16) for n in (4, 5, 8, 16, 32)])
+@pytest.mark.parametrize("dimension", [1, 3, 1000])
+def test_the_lemma_of_smoothing_states_no_less_than_it_costs(s2, dimension):
+    factor, shift = _additive.smoothing_price(s2, dimension)
+    with mpmath.workdps(60):
+        first = mpmath.exp(-2 * mpmath.pi**2 * _big(s2))
+        eta = 2 * first / (1 - first)
+        up, down = dimension * mpmath.log1p(eta), -dimension * mpmath.log1p(-eta)
+        assert up <= factor <= up * (1 + mpmath.mpf(1e-10))
+        assert up + down <= shift <= (up + down) * (1 + mpmath.mpf(1e-10))

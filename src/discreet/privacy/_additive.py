@@ -53,7 +53,7 @@ from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy._convert import pure_to_rho, zcdp_to_log_delta
-from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, read_order, up
+from discreet.privacy._loss import ULP, Array, PrivacyLoss, assign, log_up, read_order, up
 from discreet.privacy._pair import Atoms, Pair
 
 _NOISE_ACCURACY = 2e-12
@@ -179,7 +179,7 @@ class Laplace(PrivacyLoss):
     def log_delta(self, epsilon: Array) -> Array:
         gap = np.maximum(ceil_float(self.eps0) - epsilon, 0.0)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(-np.expm1(-0.5 * gap)) + 2.0**-51)
+            return log_up(np.log(-np.expm1(-0.5 * gap)))
 
     @property
     def rho(self) -> float:
@@ -236,7 +236,7 @@ class DiscreteLaplace(PrivacyLoss):
         outer = -np.expm1(-np.maximum(gap - k / s, 0.0))
         inner = math.exp(-1 / s) * -np.expm1(-k / s)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(outer + inner) - math.log1p(math.exp(-1 / s)) + 2.0**-47)
+            return log_up(np.log(outer + inner) - math.log1p(math.exp(-1 / s)), 32)
 
     @property
     def rho(self) -> float:

@@ -245,6 +245,14 @@ def up(x: float, ulps: float = 8.0) -> float:
     return x * (1.0 + ulps * ULP)
 
 
+def log_up(log: Array, ulps: float = 8.0) -> Array:
+    """Push the logarithm of a bound up by a few units of the bound, and of its own last place.
+
+    A fixed slack would vanish beside the logarithm of a small number.
+    """
+    return np.asarray(log + ulps * ULP * (1 + np.abs(np.maximum(log, -1e3))))
+
+
 def decimal_up(value: Fraction) -> float:
     """Round a rational up to a double *read as its shortest decimal*, as budgets are.
 

@@ -44,7 +44,7 @@ from discreet.privacy._convert import (
     renyi_to_log_delta,
     zcdp_to_log_delta,
 )
-from discreet.privacy._loss import Array, PrivacyLoss, assign, read_order, up
+from discreet.privacy._loss import Array, PrivacyLoss, assign, log_up, read_order, up
 from discreet.privacy._pair import Atoms, Pair
 
 
@@ -58,7 +58,7 @@ def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
     top = ceil_float(epsilon0)
     gap = np.maximum(top - epsilon, 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(-np.expm1(-gap)) - math.log1p(math.exp(-top)) + 2.0**-50)
+        return log_up(np.log(-np.expm1(-gap)) - math.log1p(math.exp(-top)))
 
 
 def _response_pair(loss: Pure | Approx) -> Pair:
