@@ -223,8 +223,13 @@ def _data(
 ) -> tuple[list[dict[str, Any]], int]:
     """Lay out one record for each number, and count those without a finite interval."""
     data, unknown = [], 0
-    for row, ends in kept:
-        group = ", ".join("NULL" if row[n] is None else str(row[n]) for n in others) or "all"
+    named = [
+        ", ".join("NULL" if row[n] is None else str(row[n]) for n in others) or "all"
+        for row, _ in kept
+    ]
+    short = _shortened(named)
+    for (row, ends), whole in zip(kept, named, strict=True):
+        group = short[whole]
         at = {} if axis is None else {"at": _place(row[axis])}
         for name in noisy:
             value, (low, high) = row[name], ends[name]
@@ -239,6 +244,17 @@ def _data(
     return data, unknown
 
 
+_LABEL: Final = 42
+
+
+def _shortened(names: Sequence[str]) -> dict[str, str]:
+    """Leave out the middle of long labels, where all of them stay different."""
+    whole = {n: n for n in names}
+    half = _LABEL // 2
+    short = {n: n if len(n) <= _LABEL else f"{n[:half]}…{n[-half:]}" for n in whole}
+    return short if len(set(short.values())) == len(whole) else whole
+
+
 def _place(value: Any) -> Any:
     """Write a key for an axis; moments have no zone, so the same one is meant everywhere."""
     if isinstance(value, dt.datetime):
@@ -246,8 +262,19 @@ def _place(value: Any) -> Any:
     return value.isoformat() if isinstance(value, dt.date) else value
 
 
+_THOUSANDS: Final = (
+    "abs(datum.value) >= 1e5 ? format(datum.value, '~s') : format(datum.value, ',~r')"
+)
+"""Labels of an axis: large numbers are written 1.5M, so that they stand beside each other."""
+
+
+_APART: Final = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 8}
+
+
 def _number(field: str) -> dict[str, Any]:
-    return {"field": field, "type": "quantitative", "scale": {"zero": False}, "title": None}
+    axis = {"labelExpr": _THOUSANDS, "tickCount": 5, **_APART}
+    scale = {"zero": False}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis, "title": None}
 
 
 def _temporal(spec: Any) -> Any:
@@ -257,14 +284,16 @@ def _temporal(spec: Any) -> Any:
     if not isinstance(spec, dict):
         return spec
     if spec.get("field") in ("low", "value") and spec.get("type") == "quantitative":
-        return spec | {"type": "temporal", "scale": {"type": "utc"}}
+        axis = {"format": "%Y-%m-%d", "tickCount": 3, **_APART}
+        return spec | {"type": "temporal", "scale": {"type": "utc"}, "axis": axis}
     return {key: _temporal(item) for key, item in spec.items()}
 
 
 def _groups(labels: Sequence[str], width: int) -> dict[str, Any]:
     """Groups below each other: a point and a bar each."""
     y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
-    y |= {"axis": {"labelLimit": 260}, "title": ", ".join(labels) or None}
+    # the title stands beyond the longest label
+    y |= {"axis": {"labelLimit": 260, "maxExtent": 300}, "title": ", ".join(labels) or None}
     bar = {"type": "rule", "color": _COLOURS[0], "strokeWidth": 2}
     dot = {"type": "point", "filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
     return {
@@ -293,14 +322,14 @@ def _run(
     colour: dict[str, Any] = {}
     if 1 < series <= len(_COLOURS):
         scale = {"range": list(_COLOURS[:series])}
-        legend = {"title": ", ".join(others)}
+        legend = {"title": ", ".join(others), "symbolOpacity": 1, "labelLimit": 260}
         colour = {"color": {"field": "group", "type": "nominal", "sort": None, "scale": scale}}
         colour["color"]["legend"] = legend
     elif series > 1:  # more lines than colours can be told apart
         colour = {"detail": {"field": "group"}}
     own: dict[str, Any] = {} if "color" in colour else {"color": _COLOURS[0]}
     mark: dict[str, Any] = {"type": "rule", "strokeWidth": 1.5, **own}
-    dots: dict[str, Any] = {"point": {"size": 30}}
+    dots: dict[str, Any] = {"point": {"size": 30, **own}}
     if points > _BARS:
         mark, dots = {"type": "area", "opacity": 0.25, **own}, {"point": False}
     line = {"type": "line", "strokeWidth": 1.5, **dots, **own}
