@@ -192,6 +192,23 @@ def test_the_interview_completes_a_policy():
     assert '# skip = { type = "integer", min = …, max = … }  # int64' in text.splitlines()
 
 
+def test_an_answer_that_cannot_be_read_is_asked_for_again(capsys):
+    columns = [Named("person_id", None, "not known"), Named("town", None, "not known"),
+               Named("pay", None, "not known"), Named("sex", None, "not known")]  # fmt: skip
+    replies = iter(["person", "person_id", "many", "0", "2", "4", "String", "num", "Real", "0", "9",
+                    "", "cat", "F, M"])  # fmt: skip
+    told = _Draft(Schema("people", tuple(columns)))
+    _interview(told, lambda _: next(replies))
+    assert next(replies, None) is None
+    assert (told.unit, told.max_rows) == ("person_id", 2)
+    table = pol.loads(draft_text([told], "people.csv", "1", None, None)).table("people")
+    assert [type(c) for c in table.columns.values()] == [pol.Text, pol.Real, pol.Category]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'person' is none of person_id, town, pay, sex, row" in said
+    assert "'many' is no whole number of at least 1" in said
+    assert "'4' is none of integer, real, category, text, boolean, date, timestamp" in said
+
+
 def test_what_is_no_source_is_refused(folder):
     (folder / "a.txt").write_text("x", "utf-8")
     (folder / "empty.csv").write_text("", "utf-8")

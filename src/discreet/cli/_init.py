@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet._address import address
+from discreet._print import plural
 from discreet._text import visible
 from discreet.cli._console import say, stderr, verbatim
 from discreet.cli._outcome import Reply, UsageError
@@ -99,9 +100,11 @@ def _show(console: Console, text: str, path: Path | None, blanks: int) -> None:
         verbatim(console, text.rstrip("\n"))
         return
     say(stderr(), f"wrote {path}", "dim")
-    left = f"{blanks} blanks (…) are left for you" if blanks else "It has no blanks"
+    are = "is" if blanks == 1 else "are"
+    left = f"{plural(blanks, 'blank')} (…) {are} left for you" if blanks else "It has no blanks"
     say(console, f"Drafted {path} without reading a value. {left}.")
-    say(console, f"Fill in what you want to be asked about, then: discreet check {path}")
+    first = "Fill in what you want to be asked about, then" if blanks else "Next"
+    say(console, f"{first}: discreet check {path}")
 
 
 def _check_unit(drafts: Sequence[_Draft], unit: str | None) -> None:
@@ -276,31 +279,63 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
     if draft.unit is None:
         guess = _likely_unit(names)
         like = f" [{guess}]" if guess else ""
-        answer = reply(f"Column that says whose row it is, or 'row' if each is its own{like}: ")
-        draft.unit = answer if answer in (*names, _ROW) else (guess if not answer else None)
+        question = f"Column that says whose row it is, or 'row' if each is its own{like}: "
+        draft.unit = _chosen(reply, question, {n: n for n in (*names, _ROW)}) or guess
     if draft.unit not in (None, _ROW) and draft.max_rows is None:
-        answer = reply("Rows of one person that are kept at most [1]: ")
-        draft.max_rows = int(answer) if answer.isdecimal() and int(answer) > 0 else 1
+        draft.max_rows = _count(reply, "Rows of one person that are kept at most [1]: ")
     draft.columns = {}
     for column in schema.columns:
         if column.name == draft.unit:
             continue
-        kind = column.kind
+        kind, own = column.kind, False
         if kind is None:
-            answer = reply(f"{column.name}: type (integer, real, category, text, boolean, date): ")
-            kind = answer if answer in (*_SHAPES, "boolean", "text") else None
-        line = _column_interview(column.name, kind, reply)
+            question = f"{column.name}: type ({', '.join(_KINDS)}): "
+            kind, own = _chosen(reply, question, _WORDS), True
+        line = _column_interview(column.name, kind, reply, own=own)
         if line is not None:
             draft.columns[column.name] = line
 
 
-def _column_interview(name: str, kind: str | None, reply: Callable[[str], str]) -> str | None:
+_KINDS: Final = ("integer", "real", "category", "text", "boolean", "date", "timestamp")
+_WORDS: Final = {k[:n]: k for k in _KINDS for n in range(3, len(k) + 1)} | {
+    "float": "real", "number": "real", "str": "text", "string": "text", "datetime": "timestamp",
+}  # fmt: skip
+"""Types as people write them: their first letters, or what they are called elsewhere."""
+
+
+def _chosen(reply: Callable[[str], str], question: str, known: Mapping[str, str]) -> str | None:
+    """Ask until the answer is a known word, or empty."""
+    while answer := reply(question):
+        found = known.get(answer) or known.get(answer.casefold())
+        if found is not None:
+            return found
+        words = ", ".join(dict.fromkeys(known.values()))
+        say(stderr(), f"{answer!r} is none of {words}", "yellow")
+    return None
+
+
+def _count(reply: Callable[[str], str], question: str) -> int:
+    """Ask until the answer is a whole number of at least 1; empty is 1."""
+    while answer := reply(question):
+        if answer.isdecimal() and int(answer) > 0:
+            return int(answer)
+        say(stderr(), f"{answer!r} is no whole number of at least 1", "yellow")
+    return 1
+
+
+def _column_interview(
+    name: str, kind: str | None, reply: Callable[[str], str], *, own: bool
+) -> str | None:
+    """Ask for what a type needs; who named the type `own`-handed is not asked for it again."""
     entry: dict[str, Any]
     match kind:
         case "boolean":
             entry = {"type": "boolean"}
+        case "text" if own:
+            entry = {"type": "text"}
         case "text" | "category":
-            answer = reply(f"{name}: possible values, with commas; 'text' if they are open: ")
+            open_too = "" if own else "; 'text' if they are open"
+            answer = reply(f"{name}: possible values, with commas{open_too}: ")
             if not answer:
                 return None
             values = [v.strip() for v in answer.split(",") if v.strip()]
