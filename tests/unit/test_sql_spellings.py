@@ -598,6 +598,50 @@ y = { type = "integer", min = 0, max = 1 }
     sql.parse("SELECT SUM(y) AS s FROM `c.a.b`", dotted)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # people below the line who are not those of the table: WHERE must not get lost
+        (
+            "SELECT COUNT(DISTINCT customer) * 1.0 / (SELECT COUNT(*) FROM customers) AS r "
+            "FROM orders WHERE channel = 'web'"
+        ),
+        "SELECT MAX(day) - 7 AS d FROM orders",
+        "SELECT COUNT(*) AS n FROM orders HAVING MAX(day) > 5",
+        "SELECT COUNT(*) AS n FROM orders HAVING MAX(day) > MAX(at)",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel HAVING MAX(day) > amount",
+        (
+            "SELECT DATE_TRUNC('month', day) AS m, COUNT(*) AS n FROM orders GROUP BY m "
+            "HAVING m > '2024-01-01'"
+        ),
+    ],
+)
+def test_what_would_be_another_number_is_refused(text):
+    with pytest.raises(QueryError):
+        parse(text)
+
+
+def test_a_condition_outside_stays_where_no_share_of_people_is_made():
+    text = (
+        "SELECT COUNT(DISTINCT customer) * 1.0 / (SELECT COUNT(*) FROM orders WHERE channel = 'web')"
+        " AS r FROM orders WHERE channel = 'web'"
+    )
+    own = (
+        "SELECT COUNT(DISTINCT customer) * 1.0 / (COUNT(*)) AS r FROM orders WHERE channel = 'web'"
+    )
+    assert parse(text).query.hash == parse(own).query.hash
+
+
+def test_a_person_who_does_not_pass_is_a_row_with_zero():
+    text = (
+        "SELECT AVG(n) AS a FROM (SELECT customer, "
+        "COUNT(DISTINCT CASE WHEN channel = 'web' THEN customer END) AS n "
+        "FROM orders GROUP BY customer) AS t"
+    )
+    with pytest.raises(QueryError):  # and not an average over those who pass
+        parse(text)
+
+
 @pytest.mark.parametrize("pattern", ["yy-MM", "yyyy-MM-dd mm", "d"])
 def test_a_format_with_a_strange_field_is_no_text(pattern):
     with pytest.raises(QueryError):

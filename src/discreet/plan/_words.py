@@ -13,6 +13,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
+from discreet._print import plural
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar
@@ -146,7 +147,8 @@ def shortened(x: Operand, length: int, words: str) -> Operand:
     """CAST to a text of limited length: what is longer is cut, and numbers must fit."""
     if isinstance(x, Labelled) and max(map(len, x.type.labels)) > length:
         raise UnsupportedQueryError(
-            f"{length} characters do not hold every value of {words}", hint=f"CAST({words} AS TEXT)"
+            f"{plural(length, 'character')} cannot hold every value of {words}",
+            hint=f"CAST({words} AS TEXT)",
         )
     return left(x, length)
 

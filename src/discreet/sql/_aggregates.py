@@ -281,8 +281,9 @@ class Outputs:
         only(node, "this", "expression")
         op, sides = INFIX[type(node)], [node.this, node.expression]
         outs = [None if _is_moment(s.unnest()) else self.lower(s) for s in sides]
-        kinds = {self.kind(out) for out in outs if out and statistics_of(out)}
-        if kinds in ({"date"}, {"timestamp"}) and op in _BETWEEN_MOMENTS:
+        kinds = {self.kind(out) for out in outs if out}
+        noisy = all(statistics_of(out) for out in outs if out)
+        if noisy and kinds in ({"date"}, {"timestamp"}) and op in _BETWEEN_MOMENTS:
             # days or seconds between, or which is the earlier
             day = kinds == {"date"}
             return Apply(

@@ -202,7 +202,7 @@ def _share(root: exp.Select, units: set[str]) -> None:
     for call in list(_units_counted(root, units)):
         call.replace(_count())
     root.set("from_", source)
-    root.where(exp.column(_KEPT), copy=False)
+    root.set("where", exp.Where(this=exp.column(_KEPT)))
 
 
 def _count() -> exp.Anonymous:
@@ -288,7 +288,6 @@ def _people(root: exp.Select, units: set[str]) -> tuple[exp.Select, exp.Expr] | 
     for clause in ("from_", "where"):
         inner.set(clause, root.args.get(clause) and root.args[clause].copy())
     inner.set("group", exp.Group(expressions=[unit.copy()]))
-    root.set("where", None)
     return inner, exp.TableAlias(this=exp.to_identifier("people_here"))
 
 
@@ -328,6 +327,10 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
         for t in trees for c in t.find_all(exp.Anonymous)
         if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Select) is select
     ]  # fmt: skip
+    group = select.args.get("group")
+    keys = [] if group is None else [resolved(select, k) for k in group.expressions]
+    if any(isinstance(k, exp.Column) and k.name.casefold() in units for k in keys):
+        return  # of one person: whoever does not pass is a row with 0
     found = [_tested(c, units) for c in calls]
     people = [f for f in found if f is not None]
     if not people or len(people) < len(calls) or all(test is None for _, test in people):
@@ -337,8 +340,12 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
         select.where(first.copy(), copy=False)
         for call in calls:
             call.replace(_distinct(unit))
-    elif _table_of(select) is not None and _plain(select, "where", "group", "order", "limit"):
-        _mark_people(select, unit, list(zip(calls, (test for _, test in people), strict=True)))
+        return
+    levels = {k for k, v in (group.args if group else {}).items() if v} - {"expressions"}
+    plain = _table_of(select) is not None and _plain(select, "where", "group", "order", "limit")
+    if plain and not levels:
+        tests = [test for _, test in people]
+        _mark_people(select, unit, keys, list(zip(calls, tests, strict=True)))
 
 
 def _distinct(unit: exp.Expr) -> exp.Expr:
@@ -363,21 +370,20 @@ def _tested(call: exp.Expr, units: set[str]) -> tuple[exp.Column, exp.Expr | Non
 
 
 def _mark_people(
-    select: exp.Select, unit: exp.Column, calls: list[tuple[exp.Expr, exp.Expr | None]]
+    select: exp.Select,
+    unit: exp.Column,
+    keys: list[exp.Expr],
+    calls: list[tuple[exp.Expr, exp.Expr | None]],
 ) -> None:
-    inner = exp.select(unit.copy())
-    group = select.args.get("group")
-    keys = [] if group is None else [resolved(select, k) for k in group.expressions]
-    named = {}
-    for place, item in enumerate(select.expressions):
-        value = item.unalias()
-        if value in keys:
-            name = item.alias_or_name or f"key_{place}"
-            named[name] = value
-            column = exp.column(name, quoted=True)
-            item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
+    """Make one row for each person (and key), with a mark for each test."""
+    items = [e for e in select.expressions if e.unalias() in keys]
+    named = {e.alias_or_name or f"key_{i}": e.unalias() for i, e in enumerate(items)}
     if len(named) < len(keys):
         return
+    for item, name in zip(items, named, strict=True):
+        column = exp.column(name, quoted=True)
+        item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
+    inner = exp.select(unit.copy())
     for place, (call, test) in enumerate(calls):
         kept: exp.Expr = _count()
         if test is not None:
@@ -395,6 +401,6 @@ def _mark_people(
     alias = exp.TableAlias(this=exp.to_identifier("people_here"))
     select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
     select.set("where", None)
-    if group is not None:
+    if keys:
         columns = [exp.column(name, quoted=True) for name in named]
         select.set("group", exp.Group(expressions=columns))
