@@ -11,7 +11,7 @@ output (```console noisy: numbers may differ). A block of any language with a fi
 (```toml people.toml) is that file: it is written, not run.
 
 Noise of ```python blocks is a function of the page's name, as in every test. Programs of
-```console blocks draw real noise; of what they show only words are compared, which no noise changes.
+```console blocks draw real noise; only the words that they show are compared.
 """
 
 from __future__ import annotations
