@@ -5,7 +5,8 @@ processes, with the same pragmas and rows of the same size. The ledger also read
 and checks its head, admits exactly, chains hashes and moves two anchors.
 
 Then 64 threads that wait for one ledger, who share transactions and syncs, against the
-same debits one by one.
+same debits one by one. With ``DISCREET_BENCH_POSTGRES`` (the URL of a database of one's own) 1, 8
+and 64 threads spend there, too, against plain inserts by as many connections.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def entry(i: int) -> ledger.Entry:
     )  # fmt: skip
 
 
-def spend_in_ledger(where: Path) -> Callable[[int, int], None]:
+def spend_in_ledger(where: Path | str) -> Callable[[int, int], None]:
     policy = pol.Policy(
         [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name="bench"
     )
-    book = ledger.open_ledger(where / "bench.ledger", policy)
+    book = ledger.open_ledger(where, policy)
 
     def work(worker: int, n: int) -> None:
         for i in range(n):
@@ -80,6 +81,33 @@ def insert_in_sqlite(where: Path, size: int) -> Callable[[int, int], None]:
     return work
 
 
+def insert_in_postgres(url: str, size: int) -> Callable[[int, int], None]:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS spends")
+        connection.execute("CREATE TABLE spends (number bigserial PRIMARY KEY, body text)")
+
+    def work(worker: int, n: int) -> None:
+        del worker
+        with psycopg.connect(url, autocommit=True) as connection:
+            for _ in range(n):
+                connection.execute("INSERT INTO spends (body) VALUES (%s)", ("x" * size,))
+
+    return work
+
+
+def on_postgres(url: str, size: int) -> None:
+    """Print the same for a ledger in PostgreSQL."""
+    ours, plain = spend_in_ledger(url), insert_in_postgres(url, size)
+    ours(99, 1)
+    for threads in (1, 8, 64):
+        pairs = [(at_once(ours, threads), at_once(plain, threads)) for _ in range(3)]
+        rate = 1 / statistics.median(a for a, _ in pairs)
+        ratio = statistics.median(a / b for a, b in pairs)
+        print(f"  {threads:2} thread(s)  {rate:8.0f} spends/s   {ratio:5.2f} x plain PostgreSQL")
+
+
 def timed(work: Callable[[int, int], None], processes: int) -> float:
     """Seconds for all spends together."""
     share = SPENDS // processes
@@ -108,7 +136,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-", dir=Path.cwd()))
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     try:
-        ours = spend_in_ledger(folder)
+        ours = spend_in_ledger(folder / "bench.ledger")
         ours(99, 1)
         size = len(ledger.open_ledger(folder / "bench.ledger").lines[-1].body)
         plain = insert_in_sqlite(folder, size)
@@ -123,6 +151,8 @@ def main() -> None:
         gain = statistics.median(alone / shared for alone, shared in pairs)
         rate = 1 / statistics.median(shared for _, shared in pairs)
         print(f"  64 threads    {rate:8.0f} spends/s   {gain:5.2f} x one by one (target >= 5)")
+        if url := os.environ.get("DISCREET_BENCH_POSTGRES"):
+            on_postgres(url, size)
     finally:
         shutil.rmtree(folder)
 
