@@ -623,12 +623,10 @@ def test_what_would_be_another_number_is_refused(text):
 
 def test_a_condition_outside_stays_where_no_share_of_people_is_made():
     text = (
-        "SELECT COUNT(DISTINCT customer) * 1.0 / (SELECT COUNT(*) FROM orders WHERE channel = 'web')"
-        " AS r FROM orders WHERE channel = 'web'"
+        "SELECT COUNT(DISTINCT customer) / (SELECT COUNT(*) FROM orders WHERE channel = 'web') "
+        "AS r FROM orders WHERE channel = 'web'"
     )
-    own = (
-        "SELECT COUNT(DISTINCT customer) * 1.0 / (COUNT(*)) AS r FROM orders WHERE channel = 'web'"
-    )
+    own = "SELECT COUNT(DISTINCT customer) / (COUNT(*)) AS r FROM orders WHERE channel = 'web'"
     assert parse(text).query.hash == parse(own).query.hash
 
 
