@@ -792,6 +792,20 @@ def test_who_has_no_rows_counts_as_none():
         ("SELECT LOGICAL_OR(amount > 9) AS l FROM orders", "LOGICAL_OR(amount > 9)"),
         ("SELECT VALUE_COUNTS(channel) AS l, COUNT(*) AS n FROM orders", None),
         ("SELECT COUNT(DISTINCT customer, channel) AS n FROM orders", None),
+        (
+            (
+                "SELECT COUNT(DISTINCT customer) / (SELECT COUNT(*) FROM orders) AS r FROM orders "
+                "WHERE channel = 'web'"
+            ),
+            None,
+        ),
+        (
+            (
+                "SELECT COUNT(*) AS n, COUNT(DISTINCT IF(amount > 9, customer, NULL)) AS m "
+                "FROM orders WHERE channel = 'web'"
+            ),
+            None,
+        ),
         ("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer HAVING s > 9", None),
         ("SELECT DESCRIBE(amount) FROM orders", "DESCRIBE(amount)"),
         ("SELECT QUANTILE(amount, [0.1, 0.9]) FROM orders", "QUANTILE(amount, [0.1, 0.9])"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import written
-from discreet.errors import DiscreetError, QueryError
+from discreet.errors import DiscreetError, QueryError, UnsupportedQueryError
 from discreet.plan import (
     CALLS,
     Apply,
@@ -411,6 +412,18 @@ def _question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Exp
     return asked.sql()
 
 
+def _on_its_own(unit: exp.Expr) -> str | None:
+    """The people who pass the test of a FILTER, as a question of their own."""
+    kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
+    if kept is None or select is None:
+        return None
+    call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
+    asked = exp.select(exp.alias_(call, "n"))
+    for clause in ("with_", "from_", "joins", "where"):
+        asked.set(clause, select.args.get(clause) and copy.deepcopy(select.args[clause]))
+    return asked.where(kept.expression.this.copy()).sql()
+
+
 def _kind(t: Type) -> str:
     """What an output with values of a type is."""
     if t.kind is Kind.CATEGORY:
@@ -512,7 +525,11 @@ class _Call:
             )
         if self._is_unit(args[0]):
             if self.test is not None:
-                raise refuse("COUNT(DISTINCT unit) with FILTER", "the condition in WHERE")
+                raise UnsupportedQueryError(
+                    "people who pass a test are counted on their own, or beside other counts of "
+                    "people",
+                    hint=_on_its_own(args[0]),
+                )
             return statistic(CountUnits, None)
         return statistic(CountDistinct, self._filtered(self._given(args[0])))
 

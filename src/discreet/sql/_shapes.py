@@ -333,7 +333,13 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
         return  # of one person: whoever does not pass is a row with 0
     found = [_tested(c, units) for c in calls]
     people = [f for f in found if f is not None]
-    if not people or len(people) < len(calls) or all(test is None for _, test in people):
+    if len(people) < len(calls):  # beside other aggregates a test stands in a FILTER
+        for call, each in zip(calls, found, strict=True):
+            if each is not None and each[1] is not None:
+                test = exp.Where(this=each[1].copy())
+                call.replace(exp.Filter(this=_distinct(each[0]), expression=test))
+        return
+    if all(test is None for _, test in people):
         return
     unit, first = people[0]
     if first is not None and all(test == first for _, test in people):
