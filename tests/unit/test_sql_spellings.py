@@ -137,6 +137,8 @@ ROWS = [  # theirs and ours, of one row
     ("SPLIT(channel, 'e')[SAFE_ORDINAL(2)]", "SPLIT_PART(channel, 'e', 2)"),
     ("LPAD(MONTH(day), 2, '0')", "STRFTIME(day, '%m')"),
     ("LPAD(CAST(DAY(day) AS VARCHAR), 2, '0')", "STRFTIME(day, '%d')"),
+    ("CONCAT(YEAR(day), '-', LPAD(MONTH(day), 2, '0'))", "STRFTIME(day, '%Y-%m')"),
+    ("CONCAT(YEAR(day), ' Q', QUARTER(day))", "STRFTIME(day, '%Y Q%q')"),
     ("YEAR(day) || '-Q' || QUARTER(day)",
      "CAST(YEAR(day) AS TEXT) || '-Q' || CAST(QUARTER(day) AS TEXT)"),
     ("DATEDIFF('day', TIMESTAMP(day), TIMESTAMP('2024-12-31'))",

@@ -356,6 +356,25 @@ def _date_format(args: Call) -> exp.Expr | None:
     return calling("STRFTIME", args[0], literal("".join(pieces)))
 
 
+def _date_of_pieces(args: Call) -> exp.Expr | None:
+    """CONCAT(YEAR(d), '-', STRFTIME(d, '%m')): one format of one date."""
+    pattern, dates = "", []
+    for arg in args:
+        part = part_of(arg)
+        if isinstance(arg, exp.Literal) and arg.is_string and "%" not in arg.name:
+            pattern += arg.name
+        elif part is not None and part[0] in ("year", "quarter"):
+            pattern += {"year": "%Y", "quarter": "%q"}[part[0]]
+            dates.append(part[1])
+        elif isinstance(arg, exp.Anonymous) and arg.name.upper() == "STRFTIME":
+            pattern += arg.expressions[1].name
+            dates.append(arg.expressions[0])
+        else:
+            return None
+    alike = len(dates) > 1 and all(d == dates[0] for d in dates)
+    return calling("STRFTIME", dates[0], literal(pattern)) if alike else None
+
+
 def _bucket(args: Call) -> exp.Expr | None:
     """TIME_BUCKET(INTERVAL '1 week', x)."""
     span = args[0] if len(args) == 2 else None
@@ -462,6 +481,7 @@ CALLS: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     "FORMAT": _format,
     "DATE_FORMAT": _date_format,
     "TIME_BUCKET": _bucket,
+    "CONCAT": _date_of_pieces,
     **dict.fromkeys(("MAKE_DATE", "DATEFROMPARTS", "DATE_FROM_PARTS"), _first_day),
 }
 """Calls that are written anew; None leaves them as they are."""
