@@ -192,7 +192,7 @@ class Rows:
         if target == "BOOLEAN":
             return build.condition(arg)
         if target in _TEXTS:
-            length = [p.name for p in node.to.expressions if p.name.isdigit()]
+            length = [p.name for p in node.args["to"].expressions if p.name.isdigit()]
             text = words.written(arg, node.this.sql())
             return words.shortened(text, int(length[0][:9]), node.this.sql()) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())

@@ -236,7 +236,7 @@ def _plain(select: exp.Select, *clauses: str) -> bool:
     return not {k for k, v in select.args.items() if v} - {"expressions", "from_", *clauses}
 
 
-def _person(select: exp.Expr, units: set[str]) -> exp.Column | None:
+def _person(select: exp.Expr | None, units: set[str]) -> exp.Column | None:
     """The unit, where a SELECT has one row for each person of a table."""
     if not isinstance(select, exp.Select) or _table_of(select) is None:
         return None

@@ -109,7 +109,7 @@ def _written_so(node: exp.Expr) -> exp.Expr:
             return _accessor(node)
         case exp.RawString():
             return literal(str(node.this))
-        case exp.Dot(this=exp.Identifier(this="pd" | "np"), expression=call):
+        case exp.Dot(this=exp.Identifier(this="pd" | "np"), expression=exp.Expr() as call):
             return call  # the name of a library
         case exp.Dot(expression=exp.Anonymous() as call):
             return _method(node.this, call) or node
@@ -409,8 +409,7 @@ def _method(owner: exp.Expr, call: exp.Expr) -> exp.Expr | None:
     names = [n for n in owner.find_all(exp.Identifier) if n.name not in ("str", "dt")]
     column = exp.Column(this=names[0].copy()) if len(names) == 1 else None
     if len(names) == 2:
-        # a tree is walked from its root: the column stands before its table
-        table, own = sorted(names, key=lambda n: n.find_ancestor(exp.Dot).expression is n)
+        table, own = sorted(names, key=lambda n: n.arg_key == "expression")
         column = exp.Column(this=own.copy(), table=table.copy())
     name, args = str(call.name).upper(), [a.copy() for a in call.expressions]
     match name, column, args:
