@@ -148,7 +148,8 @@ ROWS = [  # theirs and ours, of one row
     ("ELT(MONTH(day), 'a', 'b')", "CASE MONTH(day) WHEN 1 THEN 'a' WHEN 2 THEN 'b' END"),
     ("day.dt.month", "MONTH(day)"),
     ("channel.str.upper()", "UPPER(channel)"),
-    ("CAST(YEAR(day) AS VARCHAR(9))", "LEFT(CAST(YEAR(day) AS TEXT), 9)"),
+    ("CAST(YEAR(day) AS VARCHAR(9))", "CAST(YEAR(day) AS TEXT)"),
+    ("CAST(channel AS VARCHAR(2))", "LEFT(channel, 2)"),
     ("[amount] + [orders].[amount]", "amount + orders.amount"),
 ]  # fmt: skip
 TESTS = [
@@ -619,6 +620,55 @@ y = { type = "integer", min = 0, max = 1 }
     ],
 )
 def test_what_would_be_another_number_is_refused(text):
+    with pytest.raises(QueryError):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT APPROX_QUANTILES(amount, 4)[OFFSET()] FROM orders",
+        "SELECT APPROX_QUANTILES(amount, 0)[OFFSET(0)] FROM orders",
+        "SELECT APPROX_QUANTILES(amount)[OFFSET(9)] FROM orders",
+        "SELECT SPLIT(channel, 'e')[OFFSET()] AS k, COUNT(*) FROM orders GROUP BY k",
+        "SELECT SPLIT(channel)[0] AS k, COUNT(*) FROM orders GROUP BY k",
+        "SELECT CONCAT(STRFTIME(day), YEAR(day)) AS k, COUNT(*) FROM orders GROUP BY k",
+        "SELECT COUNT(*) FROM orders WHERE day > STR_TO_DATE('1', '%')",
+        "SELECT COUNT(*) FROM orders WHERE day > STR_TO_DATE('[', '[%Y')",
+        "SELECT COUNT(*) FROM orders WHERE day > PARSE_DATE('%Q', '1')",
+        "SELECT DIV0(1) FROM orders",
+        "SELECT IFF(1) FROM orders",
+        "SELECT NVL2() FROM orders",
+        "SELECT nunique(*) FROM orders",
+        "SELECT CUT() AS k, COUNT(*) FROM orders GROUP BY k",
+        "SELECT RANGE_BUCKET(amount, [3, 1]) AS k, COUNT(*) FROM orders GROUP BY k",
+        "SELECT CAST(channel AS VARCHAR(0)) FROM orders",
+        "SELECT orders.amount.what.mean() FROM orders",
+        "SELECT day.dt.* FROM orders",
+        "SELECT mean.mean() FROM orders",
+        "SELECT [] FROM orders",
+        "SELECT ] FROM [",
+        "SELECT [[amount]] FROM orders",
+        "SELECT COUNT(*) FROM orders OPTION (",
+        "SELECT OPTION () FROM orders",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY 1 ORDER BY 2000000001 LIMIT 1 OFFSET 1",
+        "SELECT channel, COUNT(*) AS n FROM orders GROUP BY 1 ORDER BY 2 LIMIT 1 OFFSET 'a'",
+        ("SELECT channel, channel, COUNT(DISTINCT IF(amount > 1, customer, NULL)), "
+         "COUNT(DISTINCT customer) FROM orders GROUP BY channel"),
+        "SELECT * FROM (SELECT channel FROM orders) PIVOT (COUNT(*) FOR channel IN (ANY))",
+        "SELECT DISTINCT ON (channel) COUNT(*) OVER () FROM orders",
+        "SELECT (SELECT 1)",
+        "SELECT (SELECT COUNT(*) FROM orders LIMIT 1) / (SELECT COUNT(*) FROM orders)",
+        "SELECT POWER(AVG(amount)) FROM orders",
+        "SELECT DATEDIFF(MAX(day)) FROM orders",
+        "SELECT COUNT(*) FROM orders HAVING MAX(day) > 'x'",
+        "SELECT COUNT(*) FROM orders HAVING MAX(day) > CAST(5 AS DATE)",
+        "SELECT CAST(AVG(amount) AS DECIMAL(4, x)) FROM orders WHERE 'a' = \"b\"",
+        "DESCRIBE",
+        "EXPLAIN",
+    ],
+)  # fmt: skip
+def test_odd_uses_are_refused_by_name(text):
     with pytest.raises(QueryError):
         parse(text)
 

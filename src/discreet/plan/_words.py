@@ -145,7 +145,10 @@ def written(x: Operand, words: str) -> Operand:
 
 def shortened(x: Operand, length: int, words: str) -> Operand:
     """CAST to a text of limited length: what is longer is cut, and numbers must fit."""
-    if isinstance(x, Labelled) and max(map(len, x.type.labels)) > length:
+    labels = x.type.labels if isinstance(x, Expr) else ()
+    if labels and max(len(str(label)) for label in labels) <= length:
+        return x
+    if isinstance(x, Labelled):
         raise UnsupportedQueryError(
             f"{plural(length, 'character')} cannot hold every value of {words}",
             hint=f"CAST({words} AS TEXT)",

@@ -301,9 +301,9 @@ class Outputs:
         text = given.text if isinstance(given, Word) else None
         moment = build.typed(given if text is None else build.timestamp(text), "a comparison")
         value = moment.type.value(moment.type.lo)
-        if not isinstance(value, dt.datetime):
-            value = dt.datetime.combine(value, dt.time())
-        passed = value.replace(tzinfo=dt.UTC) - dt.datetime.fromtimestamp(0, dt.UTC)
+        assert isinstance(value, dt.date)
+        when = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
+        passed = when.replace(tzinfo=dt.UTC) - dt.datetime.fromtimestamp(0, dt.UTC)
         seconds = Fraction(passed // dt.timedelta(microseconds=1), 10**6)
         return Number(seconds / 86_400 if day else seconds)
 

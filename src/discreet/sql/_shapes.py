@@ -150,7 +150,7 @@ def _skip(select: exp.Select) -> None:
     for item in order.expressions:
         place = str(item.this.name) if isinstance(item.this, exp.Literal) else ""
         if place.isdigit() and 1 <= int(place[:6]) <= len(select.expressions):
-            item.set("this", select.expressions[int(place) - 1].unalias().copy())
+            item.set("this", select.expressions[int(place[:6]) - 1].unalias().copy())
     rank = exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), order=order)
     select.set("qualify", exp.Qualify(this=exp.GT(this=rank, expression=offset.expression.copy())))
     select.set("offset", None)
@@ -384,7 +384,7 @@ def _mark_people(
     """Make one row for each person (and key), with a mark for each test."""
     items = [e for e in select.expressions if e.unalias() in keys]
     named = {e.alias_or_name or f"key_{i}": e.unalias() for i, e in enumerate(items)}
-    if len(named) < len(keys):
+    if len(named) < max(len(keys), len(items)):
         return
     for item, name in zip(items, named, strict=True):
         column = exp.column(name, quoted=True)

@@ -236,7 +236,7 @@ def _dated(kind: str, *, form_first: bool = False) -> Callable[[Call], exp.Expr 
             pattern = pattern.replace(letters, sign)
         try:
             moment = dt.datetime.strptime(str(given.this), pattern)  # noqa: DTZ007 - naive throughout
-        except ValueError:
+        except (ValueError, re.error, OverflowError):
             return None
         written = moment.date().isoformat() if kind == "DATE" else moment.isoformat(" ")
         return exp.cast(literal(written), kind)
@@ -356,6 +356,10 @@ def _date_format(args: Call) -> exp.Expr | None:
     return calling("STRFTIME", args[0], literal("".join(pieces)))
 
 
+def _is_format(call: exp.Anonymous) -> bool:
+    return str(call.name).upper() == "STRFTIME" and len(call.expressions) == 2
+
+
 def _date_of_pieces(args: Call) -> exp.Expr | None:
     """CONCAT(YEAR(d), '-', STRFTIME(d, '%m')): one format of one date."""
     pattern, dates = "", []
@@ -366,7 +370,7 @@ def _date_of_pieces(args: Call) -> exp.Expr | None:
         elif part is not None and part[0] in ("year", "quarter"):
             pattern += {"year": "%Y", "quarter": "%q"}[part[0]]
             dates.append(part[1])
-        elif isinstance(arg, exp.Anonymous) and arg.name.upper() == "STRFTIME":
+        elif isinstance(arg, exp.Anonymous) and _is_format(arg):
             pattern += arg.expressions[1].name
             dates.append(arg.expressions[0])
         else:

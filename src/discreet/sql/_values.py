@@ -164,7 +164,8 @@ def one_of_quantiles(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
     first = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}.get(word)
     if name != "APPROX_QUANTILES" or first is None or len(call.expressions) != 2:
         return None
-    pieces, at = integer(call.expressions[1]), integer(place.expressions[0])
+    pieces = integer(call.expressions[1])
+    at = integer(place.expressions[0]) if len(place.expressions) == 1 else None
     if not pieces or at is None or not 0 <= at - first <= pieces:
         return None
     x, share = call.expressions[0], (exp.Literal.number(n) for n in (at - first, pieces))
@@ -177,7 +178,8 @@ def one_of_quantiles(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
 def one_of_pieces(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
     """SPLIT(x, '.')[0]: lists begin with 0 wherever they come from SPLIT."""
     word = str(place.name).upper() if isinstance(place, exp.Anonymous) else "OFFSET"
-    at = integer(place.expressions[0] if isinstance(place, exp.Anonymous) else place)
+    given = place.expressions if isinstance(place, exp.Anonymous) else [place]
+    at = integer(given[0]) if len(given) == 1 else None
     if str(call.name).upper() != "SPLIT" or len(call.expressions) != 2 or at is None:
         return None
     first = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}.get(word)
