@@ -89,7 +89,6 @@ SELECT CAST(FLOOR(age / 10) * 10 AS STRING) AS decade, COUNT(*) FROM adult GROUP
 SELECT CAST(age AS INT64) AS a, COUNT(*) AS n FROM adult GROUP BY a;
 -- tsql, adult
 SELECT [sex], AVG([hours-per-week]) AS hours FROM adult GROUP BY [sex];
--- hint TOP 10 PERCENT
 SELECT TOP 10 PERCENT race, COUNT(*) AS n FROM adult GROUP BY race ORDER BY n DESC;
 -- mysql, adult
 SELECT race, `hours-per-week` DIV 10 AS tens, COUNT(*) FROM adult GROUP BY race, tens;
@@ -133,7 +132,6 @@ SELECT COUNT(DISTINCT IFF(ward = 'ICU', patient_id, NULL)) AS icu_patients FROM 
 -- hint BOOLOR_AGG(readmitted)
 SELECT BOOLOR_AGG(readmitted) FROM visits
 SELECT ward, APPROX_PERCENTILE(cost, 0.5) FROM visits GROUP BY ward
--- hint EQUAL_NULL(sex, 'F')
 SELECT CASE WHEN EQUAL_NULL(sex, 'F') THEN 'f' ELSE 'other' END AS s, COUNT(*) FROM visits GROUP BY s
 SELECT YEAR(visit_date) || '-Q' || QUARTER(visit_date) AS yq, COUNT(*) AS n FROM visits GROUP BY yq
 SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING n > 100 ORDER BY n DESC NULLS LAST LIMIT 3
@@ -189,9 +187,7 @@ SELECT ward, max_by(sex, cost) FROM visits GROUP BY ward
 SELECT date_sub(visit_date, 1) AS d, count(*) FROM visits GROUP BY d
 -- pandas, hospital
 SELECT ward, cost.sum(), cost.std(), cost.count() FROM visits GROUP BY ward
--- hint describe(cost)
 SELECT describe(cost) FROM visits
--- hint quantile(cost, [0.25, 0.5, 0.75])
 SELECT ward, quantile(cost, [0.25, 0.5, 0.75]) FROM visits GROUP BY ward
 SELECT visit_date.dt.month AS m, COUNT(*) FROM visits GROUP BY m
 -- hint qcut(cost, 4)

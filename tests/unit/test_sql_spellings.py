@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 import itertools
+import operator
 import re
 
 import pytest
@@ -166,6 +168,8 @@ TESTS = [
     ("ISNULL(level)", "level IS NULL"),
     ("RLIKE(email, '^u')", "email ~ '^u'"),
     ("points > 3 && points < 9", "points > 3 AND points < 9"),
+    ("EQUAL_NULL(level, 'a one')", "COALESCE(level = 'a one', FALSE)"),
+    ("birth LIKE '1999-03%'", "STRFTIME(birth, '%Y-%m-%d') LIKE '1999-03%'"),
     ("points.between(3, 9)", "points BETWEEN 3 AND 9"),
     ("country.isin(['CH'])", "country IN ('CH')"),
     ("level.isna()", "level IS NULL"),
@@ -206,6 +210,62 @@ QUESTIONS = [
             "APPROX_QUANTILES(amount, 9)[SAFE_OFFSET(9)] AS b FROM orders"
         ),
         "SELECT MIN(amount) AS a, MAX(amount) AS b FROM orders",
+    ),
+    (
+        "SELECT DESCRIBE(amount) FROM orders",
+        (
+            "SELECT COUNT(amount) AS count, MEAN(amount) AS mean, STD(amount) AS std, "
+            "MIN(amount) AS min, MEDIAN(amount) AS median, MAX(amount) AS max FROM orders"
+        ),
+    ),
+    (
+        "SELECT QUANTILE(amount, [0.1, 0.125]) AS q, APPROX_QUANTILES(amount, 2) FROM orders",
+        (
+            "SELECT QUANTILE(amount, 0.1) AS q_10, QUANTILE(amount, 0.125) AS q_12_5, "
+            "QUANTILE(amount, 0) AS approx_quantiles_0, QUANTILE(amount, 0.5) AS "
+            "approx_quantiles_50, QUANTILE(amount, 1) AS approx_quantiles_100 FROM orders"
+        ),
+    ),
+    (
+        "SELECT TOP 10 PERCENT channel, COUNT(*) AS n FROM orders GROUP BY channel ORDER BY 2 DESC",
+        (
+            "SELECT channel, COUNT(*) AS n FROM orders GROUP BY channel "
+            "QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) "
+            "<= CEIL(COUNT(*) OVER () * 10 / 100) ORDER BY n DESC"
+        ),
+    ),
+    (
+        (
+            "SELECT COUNT(*) AS n FROM customers c LEFT JOIN orders o ON o.customer = c.customer "
+            "AND o.channel = 'web' WHERE o.customer IS NULL AND c.points > 3"
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM customers c WHERE c.customer NOT IN (SELECT o.customer "
+            "FROM orders o WHERE o.channel = 'web') AND c.points > 3"
+        ),
+    ),
+    (
+        (
+            "SELECT COUNT(*) AS n FROM customers LEFT JOIN orders USING (customer) "
+            "WHERE orders.customer IS NULL"
+        ),
+        ("SELECT COUNT(*) AS n FROM customers WHERE customer NOT IN (SELECT customer FROM orders)"),
+    ),
+    (
+        (
+            "SELECT SUMIF(amount, channel = 'web') AS a, AVGIF(amount, channel = 'web') AS b, "
+            "MINIF(amount, channel = 'web') AS c, MAXIF(amount, channel = 'web') AS d, "
+            "AVERAGEIF(amount, channel = 'web') AS e, AVERAGE(amount) AS f, "
+            "COUNTIFS(channel, 'web', amount, 3) AS g FROM orders"
+        ),
+        (
+            "SELECT SUM(CASE WHEN channel = 'web' THEN amount END) AS a, "
+            "AVG(CASE WHEN channel = 'web' THEN amount END) AS b, "
+            "MIN(CASE WHEN channel = 'web' THEN amount END) AS c, "
+            "MAX(CASE WHEN channel = 'web' THEN amount END) AS d, "
+            "AVG(CASE WHEN channel = 'web' THEN amount END) AS e, AVG(amount) AS f, "
+            "COUNTIF(channel = 'web' AND amount = 3) AS g FROM orders"
+        ),
     ),
     (
         "SELECT LEN(*) AS n, COV(amount, YEAR(day)) AS c FROM orders OPTION (RECOMPILE)",
@@ -795,6 +855,43 @@ def test_labels_are_written_and_joined():
     assert values("country || '-' || level", rows, "customers") == known
 
 
+def test_a_date_beside_a_time_is_its_midnight():
+    rows = [{"customer": i, "at": m, "day": m.date() + dt.timedelta(days=i % 3 - 1)}
+            for i, m in enumerate(MOMENTS)]  # fmt: skip
+    for op, holds in ((">", operator.gt), ("<=", operator.le), ("=", operator.eq)):
+        expected = collections.Counter(
+            str(holds(dt.datetime.combine(r["day"], dt.time()), r["at"])) for r in rows
+        )
+        assert values(f"day {op} at", rows, "orders") == expected
+        assert values(f"NOT at {op} day", rows, "orders") == collections.Counter(
+            str(not holds(r["at"], dt.datetime.combine(r["day"], dt.time()))) for r in rows
+        )
+
+
+def test_combinations_of_listed_values_are_counted_once():
+    rows = [{"customer": i, "country": c, "level": level}
+            for i, (c, level) in enumerate([("CH", "a one"), ("CH", "a one"), ("DE", None),
+                                            ("DE", "b-two")])]  # fmt: skip
+    query = parse("SELECT COUNT(DISTINCT country, level) AS n FROM customers").query
+    data = {"orders": [], "customers": [
+        dict.fromkeys([*POLICY.table("customers").columns, "customer"]) | r for r in rows
+    ]}  # fmt: skip
+    lowered = pl.lower(query)
+    own = parse("SELECT COUNT(DISTINCT country || '\x1f' || level) AS n FROM customers").query
+    assert query.hash == own.hash
+    for aggregate in lowered.aggregates:
+        Reference(data).execute(aggregate, pl.Salt(b"pairs"))
+
+
+def test_a_left_join_whose_rows_are_used_stays_as_it_is():
+    text = (
+        "SELECT AVG(o.amount) AS a FROM customers c LEFT JOIN orders o ON o.customer = c.customer "
+        "WHERE o.customer IS NULL"
+    )
+    with pytest.raises(QueryError, match="write JOIN instead"):
+        parse(text)
+
+
 def test_who_has_no_rows_counts_as_none():
     text = QUESTIONS[-3][0].replace("AVG(", "SUM(").replace(" AS a ", " AS a, COUNT(*) AS n ")
     query = parse(text).query
@@ -821,7 +918,7 @@ def test_who_has_no_rows_counts_as_none():
             "CURRENT_DATE",
         ),
         ("SELECT COUNT(*) AS n FROM orders WHERE at >= DATEADD(day, -30, GETDATE())", "GETDATE()"),
-        ("SELECT COUNT(*) AS n FROM orders WHERE at LIKE '2024-03%'", "at LIKE '2024-03%'"),
+        ("SELECT COUNT(*) AS n FROM orders WHERE at LIKE '%03%'", "at LIKE '%03%'"),
         ("SELECT COUNT(*) AS n FROM customers WHERE country = 'Chile'", "country = 'Chile'"),
         ("SELECT COUNT(*) AS n FROM customers WHERE points <> ''", "points <> ''"),
         ("SELECT GEOMEAN(amount) AS g FROM orders", "GEOMEAN(amount)"),
@@ -836,10 +933,6 @@ def test_who_has_no_rows_counts_as_none():
         ),
         ("SELECT QCUT(amount, 4) AS k, COUNT(*) AS n FROM orders GROUP BY k", "QCUT(amount, 4)"),
         ("SELECT CUT(amount, 5) AS k, COUNT(*) AS n FROM orders GROUP BY k", "CUT(amount, 5)"),
-        (
-            "SELECT TOP 10 PERCENT channel, COUNT(*) AS n FROM orders GROUP BY channel",
-            "TOP 10 PERCENT",
-        ),
         ('SELECT COUNT(*) AS n FROM customers WHERE email LIKE "u%"', '"u%"'),
         ("SELECT LOGICAL_OR(amount > 9) AS l FROM orders", "LOGICAL_OR(amount > 9)"),
         ("SELECT VALUE_COUNTS(channel) AS l, COUNT(*) AS n FROM orders", None),
@@ -859,8 +952,7 @@ def test_who_has_no_rows_counts_as_none():
             None,
         ),
         ("SELECT customer, SUM(amount) AS s FROM orders GROUP BY customer HAVING s > 9", None),
-        ("SELECT DESCRIBE(amount) FROM orders", "DESCRIBE(amount)"),
-        ("SELECT QUANTILE(amount, [0.1, 0.9]) FROM orders", "QUANTILE(amount, [0.1, 0.9])"),
+        ("SELECT 2 * QUANTILE(amount, [0.1]) FROM orders", "QUANTILE(amount, [0.1])"),
         ("SELECT POWER(AVG(amount), 7) AS p FROM orders", "POWER(AVG(amount), 7)"),
         (
             "SELECT CAST(day AS VARCHAR(7)) AS k, COUNT(*) AS n FROM orders GROUP BY k",
@@ -908,7 +1000,7 @@ def test_who_has_no_rows_counts_as_none():
         ("SELECT COUNT(*) AS n FROM orders TABLESAMPLE (10 PERCENT)", None),
         ("SELECT STRING_AGG(channel, ',') AS l FROM orders WHERE amount > 9", None),
         ("SELECT ARRAY_AGG(DISTINCT channel) AS l FROM orders", None),
-        ("SELECT COUNT(DISTINCT channel, YEAR(day)) AS n FROM orders", None),
+        ("SELECT COUNT(DISTINCT country, email) AS n FROM customers", None),
         ("SELECT ARG_MAX(channel, amount) AS c FROM orders", None),
         (
             "SELECT NTILE(4) OVER (ORDER BY amount) AS q, AVG(amount) AS a FROM orders GROUP BY q",

@@ -125,6 +125,9 @@ def infix(op: str, left: Operand, right: Operand) -> Operand:
         return _remainder(left, constant(right, "%"))
     if op == "//":
         return build.floor(build.arithmetic("/", left, right))
+    sides = [o for o in (left, right) if isinstance(o, Expr) and o.columns]
+    if {o.type.kind for o in sides} == {Kind.DATE, Kind.TIMESTAMP}:
+        left, right = map(calendar.seconds, sides)  # a date beside a time is its midnight
     return build.infix(op, left, right)
 
 

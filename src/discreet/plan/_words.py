@@ -7,6 +7,7 @@ text goes through the operators of ``_texts``. The same definitions hold for bot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
@@ -268,6 +269,8 @@ def _pairs(texts: Sequence[Expr | Word], columns: Sequence[Expr], *, skip: bool)
 def matches(x: Operand, pattern: str, *, fold: bool = False, escape: str | None = None) -> Expr:
     """Test LIKE (or ILIKE, where `fold`)."""
     form = _rewritten(folded(pattern) if fold else pattern, escape)
+    if isinstance(x, Expr) and x.type.moment and escape is None and _DAYS.fullmatch(pattern):
+        x = calendar.named(calendar.as_date(x), "%Y-%m-%d")  # as a database writes it
     given = text_of(x, "LIKE", pattern)
     if isinstance(given, Word):
         return build.truth(value=like(form, folded(given.text) if fold else given.text))
@@ -288,6 +291,10 @@ def regexp(x: Operand, pattern: str, flags: str = "") -> Expr:
         return Matches(given, pattern, fold="i" in flags)
     labels = ((c, str(given.type.labels[c])) for c in given.possible)
     return OneOf(given, tuple(c for c, t in labels if form.matches(t[:LONGEST])))
+
+
+_DAYS: Final = re.compile(r"[0-9-]{4,10}%")
+"""Patterns that look only at the day of a time."""
 
 
 def _rewritten(pattern: str, escape: str | None) -> str:

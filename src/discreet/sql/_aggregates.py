@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -34,10 +34,12 @@ from discreet.plan import (
     Type,
     Word,
     build,
+    functions,
     statistic,
     statistics_of,
 )
 from discreet.sql._bounds import Bounds, check_ratio, read_bounds
+from discreet.sql._hints import on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
@@ -162,7 +164,7 @@ class Outputs:
         if form.startswith("SELECT BIN"):
             args = [exp.Anonymous(this="BIN", expressions=[args[0], exp.Literal.number(10)])]
         extra = [exp.Anonymous(this="AVG", expressions=[a.copy()]) for a in args[1:2]]
-        asked = _question(node, [args[0]], extra if form[-1] == "C" else [])
+        asked = question(node, [args[0]], extra if form[-1] == "C" else [])
         return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
 
     def _total(self, op: str, args: Sequence[OutputExpr]) -> OutputExpr | None:
@@ -399,31 +401,6 @@ class Outputs:
         return call.lower(kwargs)
 
 
-def _question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr]) -> str | None:
-    """Write a question about the same rows as that in which a node stands, by other keys."""
-    select = node.find_ancestor(exp.Select)
-    if select is None or select.args.get("from_") is None or select.args.get("with_"):
-        return None
-    calls = values or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
-    asked = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
-    for clause in ("from_", "joins", "where"):
-        asked.set(clause, select.args.get(clause))
-    asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
-    return asked.sql()
-
-
-def _on_its_own(unit: exp.Expr) -> str | None:
-    """The people who pass the test of a FILTER, as a question of their own."""
-    kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
-    if kept is None or select is None:
-        return None
-    call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
-    asked = exp.select(exp.alias_(call, "n"))
-    for clause in ("with_", "from_", "joins", "where"):
-        asked.set(clause, select.args.get(clause) and copy.deepcopy(select.args[clause]))
-    return asked.where(kept.expression.this.copy()).sql()
-
-
 def _kind(t: Type) -> str:
     """What an output with values of a type is."""
     if t.kind is Kind.CATEGORY:
@@ -518,6 +495,8 @@ class _Call:
         return statistic(Count, self._filtered(self._given(arg)))
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
+        if len(args) > 1 and (joined := self._joined(args)) is not None:
+            return statistic(CountDistinct, self._filtered(joined))
         if len(args) != 1:
             raise refuse(
                 "COUNT(DISTINCT …) of no column, or of several columns,",
@@ -528,10 +507,21 @@ class _Call:
                 raise UnsupportedQueryError(
                     "people who pass a test are counted on their own, or beside other counts of "
                     "people",
-                    hint=_on_its_own(args[0]),
+                    hint=on_its_own(args[0]),
                 )
             return statistic(CountUnits, None)
         return statistic(CountDistinct, self._filtered(self._given(args[0])))
+
+    def _joined(self, args: Sequence[exp.Expr]) -> Operand | None:
+        """Combinations of listed values, as labels; a sign that nobody types stands between."""
+        nodes: list[exp.Expr] = [exp.Literal.string("\x1f")] * (2 * len(args) - 1)
+        nodes[::2] = args
+        try:
+            return functools.reduce(
+                lambda a, b: functions.infix("||", a, b), [self._given(n) for n in nodes]
+            )
+        except DiscreetError:
+            return None  # open text, or more combinations than can be listed
 
     def _several(self, args: Sequence[exp.Expr]) -> str | None:
         """What counts combinations: a row for each; those of people, person by person."""
@@ -539,9 +529,9 @@ class _Call:
         rest = [a for a in args if not self._is_unit(a)]
         select = args[0].find_ancestor(exp.Select)
         if not own or len(rest) != 1 or select is None:
-            return _question(args[0], args, [])
+            return question(args[0], args, [])
         call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[rest[0].copy()])])
-        inner = _question(args[0], own[:1], [call])
+        inner = question(args[0], own[:1], [call])
         return inner and f"SELECT SUM(n) AS pairs FROM ({inner}) AS p"  # noqa: S608 - a hint
 
     def _is_unit(self, node: exp.Expr) -> bool:

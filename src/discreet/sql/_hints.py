@@ -6,10 +6,13 @@ has no such table gets the example with names of theirs, or, where none fits, no
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
+
+from sqlglot import exp
 
 from discreet import policy as pol
 from discreet._text import plain_str, written
@@ -96,3 +99,28 @@ def rewritten(hint: str, policy: pol.Policy) -> str | None:
     pieces = _SPLIT.split(hint)  # every second piece stands in quotes
     pieces[::2] = [_WORD.sub(lambda m: names.get(m[0], m[0]), piece) for piece in pieces[::2]]
     return "".join(pieces)
+
+
+def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr]) -> str | None:
+    """Write a question about the same rows as that in which a node stands, by other keys."""
+    select = node.find_ancestor(exp.Select)
+    if select is None or select.args.get("from_") is None or select.args.get("with_"):
+        return None
+    calls = values or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
+    asked = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
+    for clause in ("from_", "joins", "where"):
+        asked.set(clause, select.args.get(clause))
+    asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+    return asked.sql()
+
+
+def on_its_own(unit: exp.Expr) -> str | None:
+    """The people who pass the test of a FILTER, as a question of their own."""
+    kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
+    if kept is None or select is None:
+        return None
+    call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
+    asked = exp.select(exp.alias_(call, "n"))
+    for clause in ("with_", "from_", "joins", "where"):
+        asked.set(clause, select.args.get(clause) and copy.deepcopy(select.args[clause]))
+    return asked.where(kept.expression.this.copy()).sql()

@@ -54,7 +54,10 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     given = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
     keys = [k for k in given if not scope.is_unit(k.name, identifier(k.args.get("table")))]
     hint = None
-    if select is not None and start is not None and isinstance(start.this, exp.Table):
+    whole = start is not None and (
+        isinstance(start.this, exp.Table) or function_name(node.this) == "NTILE"
+    )
+    if select is not None and whole:
         asked = exp.select(*(k.copy() for k in keys), *_instead(node))
         for clause in ("from_", "joins", "where"):
             asked.set(clause, select.args.get(clause))

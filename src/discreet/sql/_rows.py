@@ -281,7 +281,6 @@ _INSTEAD: Final = {
     **dict.fromkeys(("KURTOSIS", "SKEWNESS", "SKEW", "RANGE"), (0, "STDDEV({})")),
     "WEEKDAY": (0, "ISODOW({})"),
     "MONTHS_BETWEEN": (1, "TIMESTAMPDIFF('month', {}, {})"),
-    "EQUAL_NULL": (0, "{} = {}"),
     "YEARWEEK": (0, "STRFTIME({}, '%G-W%V')"),
     "DATE_BIN": (1, "DATE_TRUNC('hour', {})"),
     "TIME_BUCKET": (1, "DATE_TRUNC('week', {})"),

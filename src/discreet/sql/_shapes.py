@@ -33,6 +33,8 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
         column.set("catalog", None)
     for select in list(root.find_all(exp.Select)):
         _tally(select)
+        _spread(select)
+        _without(select, units)
         _unpivot(select)
         _group(select)
         _skip(select)
@@ -115,6 +117,98 @@ def _tally(select: exp.Select) -> None:
         select.set("group", exp.Group(expressions=[key.copy()]))
 
 
+_SUMMARY: Final = ("COUNT", "MEAN", "STD", "MIN", "MEDIAN", "MAX")
+
+
+def _spread(select: exp.Select) -> None:
+    """Write a list of quantiles, or DESCRIBE, as columns of their own."""
+    made: list[exp.Expr] = []
+    for item in select.expressions:
+        call = item.unalias()
+        name, args = function_name(call) or "", call.expressions
+        stem = item.alias or name.lower()
+        if name == "DESCRIBE" and len(args) == 1:
+            calls = [
+                (n.lower(), exp.Anonymous(this=n, expressions=[args[0].copy()])) for n in _SUMMARY
+            ]
+        else:
+            calls = [
+                (
+                    f"{stem}_{float(str(q.this)) * 100:g}".replace(".", "_"),
+                    exp.Anonymous(this="QUANTILE", expressions=[args[0].copy(), q.copy()]),
+                )
+                for q in _places(name, args)
+            ]
+        made += [exp.alias_(c, n) for n, c in calls] or [item]
+    select.set("expressions", made)
+
+
+def _places(name: str, args: list[exp.Expr]) -> list[exp.Expr]:
+    """Fractions of a list of quantiles."""
+    listed = len(args) == 2 and isinstance(args[1], exp.Array)
+    if name in ("QUANTILE", "QUANTILE_CONT", "PERCENTILE_CONT", "APPROX_PERCENTILE") and listed:
+        numbers = [q for q in args[1].expressions if isinstance(q, exp.Literal) and q.is_number]
+        return numbers if len(numbers) == len(args[1].expressions) else []
+    text = str(args[1].name) if name == "APPROX_QUANTILES" and len(args) == 2 else ""
+    pieces = int(text) if text.isdigit() and len(text) < 3 else 0
+    return (
+        [exp.Literal.number(f"{i / pieces:.4g}") for i in range(pieces + 1)] if pieces > 1 else []
+    )
+
+
+def _without(select: exp.Select, units: set[str]) -> None:
+    """Write ``LEFT JOIN o … WHERE o.unit IS NULL`` as NOT IN: who has no row there."""
+    start, joins, where = (select.args.get(c) for c in ("from_", "joins", "where"))
+    if start is None or where is None or not joins:
+        return
+    tests = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    for join in list(joins):
+        other = join.this
+        alias = str(other.alias_or_name).casefold()
+        absent = [t for t in tests if _is_absent(t.unnest(), alias, units)]
+        own = _linked(join, str(start.this.alias_or_name).casefold(), alias, units)
+        used = [c for c in select.find_all(exp.Column) if c.table.casefold() == alias]
+        inside = {id(c) for n in (join, *absent) for c in n.find_all(exp.Column)}
+        if len(absent) != 1 or own is None or any(id(c) not in inside for c in used):
+            continue
+        mine, theirs, rest = own
+        query = exp.select(theirs.copy()).from_(other.copy())
+        if rest:
+            query = query.where(exp.and_(*(r.copy() for r in rest)))
+        listed = exp.In(this=mine.copy(), query=exp.Subquery(this=query))
+        tests = [exp.Not(this=listed) if t is absent[0] else t.copy() for t in tests]
+        join.pop()
+    select.set("where", exp.Where(this=exp.and_(*tests)))
+
+
+def _is_absent(test: exp.Expr, alias: str, units: set[str]) -> bool:
+    column = test.this if isinstance(test, exp.Is) and not test.args.get("negate") else None
+    if not isinstance(column, exp.Column) or not isinstance(test.expression, exp.Null):
+        return False
+    return column.table.casefold() == alias and column.name.casefold() in units
+
+
+def _linked(
+    join: exp.Join, mine: str, theirs: str, units: set[str]
+) -> tuple[exp.Column, exp.Column, list[exp.Expr]] | None:
+    """The unit on both sides of a LEFT JOIN, and its other conditions, all about the other side."""
+    on = join.args.get("on")
+    if str(join.args.get("side") or "").upper() != "LEFT" or not isinstance(join.this, exp.Table):
+        return None
+    using = join.args.get("using") or []
+    if len(using) == 1 and using[0].name.casefold() in units:
+        return exp.column(using[0].name, mine), exp.column(using[0].name, theirs), []
+    tests = [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
+    for test in tests:
+        sides = [test.this, test.expression] if isinstance(test, exp.EQ) else []
+        named = {s.table.casefold(): s for s in sides if isinstance(s, exp.Column)}
+        if set(named) == {mine, theirs} and all(s.name.casefold() in units for s in named.values()):
+            rest = [t for t in tests if t is not test]
+            own = all(c.table.casefold() == theirs for r in rest for c in r.find_all(exp.Column))
+            return (named[mine], named[theirs], rest) if own else None
+    return None
+
+
 def _group(select: exp.Select) -> None:
     """Write DISTINCT of aggregates OVER (PARTITION BY keys) as GROUP BY keys."""
     windows = [w for e in select.expressions for w in e.find_all(exp.Window)]
@@ -141,19 +235,42 @@ def _group(select: exp.Select) -> None:
 def _skip(select: exp.Select) -> None:
     """Write OFFSET as a test of the rank by which the answer is ordered."""
     offset, order = select.args.get("offset"), select.args.get("order")
+    _share_of_rows(select)
     text = "" if offset is None else str(offset.expression.name)
     if text == "0":
         select.set("offset", None)
     if not text.isdigit() or text == "0" or order is None or select.args.get("qualify"):
         return
+    test = exp.GT(this=_rank(select, order), expression=offset.expression.copy())
+    select.set("qualify", exp.Qualify(this=test))
+    select.set("offset", None)
+
+
+def _rank(select: exp.Select, order: exp.Expr) -> exp.Window:
+    """The place of a row of the answer, in the order in which it is shown."""
     order = order.copy()
     for item in order.expressions:
         place = str(item.this.name) if isinstance(item.this, exp.Literal) else ""
         if place.isdigit() and 1 <= int(place[:6]) <= len(select.expressions):
             item.set("this", select.expressions[int(place[:6]) - 1].unalias().copy())
-    rank = exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), order=order)
-    select.set("qualify", exp.Qualify(this=exp.GT(this=rank, expression=offset.expression.copy())))
-    select.set("offset", None)
+    return exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), order=order)
+
+
+def _share_of_rows(select: exp.Select) -> None:
+    """Write TOP 10 PERCENT as a test of the rank, rounded up."""
+    limit, order = select.args.get("limit"), select.args.get("order")
+    options = None if limit is None else limit.args.get("limit_options")
+    if options is None or not options.args.get("percent") or select.args.get("qualify"):
+        return
+    if order is None:
+        return
+    share = limit.args.get("count") or limit.expression
+    rows = exp.Mul(this=exp.Window(this=_count()), expression=share.copy())
+    most = exp.Anonymous(
+        this="CEIL", expressions=[exp.Div(this=rows, expression=exp.Literal.number(100))]
+    )
+    select.set("qualify", exp.Qualify(this=exp.LTE(this=_rank(select, order), expression=most)))
+    select.set("limit", None)
 
 
 # --- shares of people --------------------------------------------------------------------------

@@ -37,7 +37,7 @@ RENAMED: Final = {
     "STARTSWITH": "STARTS_WITH", "ENDSWITH": "ENDS_WITH",
     "COUNT_BIG": "COUNT", "RLIKE": "REGEXP_LIKE", "ADDDATE": "DATE_ADD", "SUBDATE": "DATE_SUB",
     "COUNT_DISTINCT": "NUNIQUE", "N_UNIQUE": "NUNIQUE", "PERCENTILE_APPROX": "APPROX_PERCENTILE",
-    "TO_VARCHAR": "TO_CHAR", "COV": "COVAR_SAMP", "ELT": "CHOOSE",
+    "TO_VARCHAR": "TO_CHAR", "COV": "COVAR_SAMP", "ELT": "CHOOSE", "AVERAGE": "AVG",
 }  # fmt: skip
 """Names that mean the same as one of ours, arguments and all."""
 _UNITS: Final = {
@@ -78,7 +78,9 @@ def _changed(node: exp.Expr) -> exp.Expr:
         case exp.Anonymous():
             return _call_changed(node)
         case exp.Fetch(args={"count": exp.Literal() as count}):
-            return exp.Limit(expression=count.copy())
+            options = node.args.get("limit_options")
+            shared = options if options is not None and options.args.get("percent") else None
+            return exp.Limit(expression=count.copy(), limit_options=shared)
         case exp.Window(this=exp.Anonymous() as call) if call.name.upper() == "RATIO_TO_REPORT":
             total = node.copy()
             total.this.set("this", "SUM")

@@ -120,7 +120,7 @@ def tree(text: str) -> exp.Expr:
     check_depth(trees[0])
     root = ours(trees[0])
     if top is not None and isinstance(root, exp.Select):
-        root.set("limit", exp.Limit(expression=exp.Literal.number(top)))
+        root.set("limit", top)
     return root
 
 
@@ -163,16 +163,18 @@ def _without_option(words: list[Token]) -> list[Token]:
     return words
 
 
-def _without_top(words: list[Token]) -> tuple[list[Token], str | None]:
+def _without_top(words: list[Token]) -> tuple[list[Token], exp.Limit | None]:
     """Take TOP 3 or TOP (3) off the beginning of a question: it is a LIMIT."""
     first = [w.text.upper() for w in words[:5]]
     length = 5 if first[2:3] == ["("] and first[4:5] == [")"] else 3
     number = first[3:4] if length == 5 else first[2:3]
     if first[:2] != ["SELECT", "TOP"] or not number or not number[0].isdigit():
         return words, None
-    if len(words) > length and words[length].text.upper() == "PERCENT":
-        raise refuse("TOP with PERCENT", f"TOP {number[0]}")
-    return [words[0], *words[length:]], number[0]
+    percent = len(words) > length and words[length].text.upper() == "PERCENT"
+    limit = exp.Limit(expression=exp.Literal.number(number[0]))
+    if percent:
+        limit.set("limit_options", exp.LimitOptions(percent=True))
+    return [words[0], *words[length + percent :]], limit
 
 
 def fragment(text: str, clause: str) -> exp.Expr:

@@ -219,6 +219,35 @@ def counted(args: Call) -> exp.Expr | None:
     return size([]) if len(args) == 1 and isinstance(args[0], exp.Star) else None
 
 
+def given(name: str) -> Callable[[Call], exp.Expr | None]:
+    """SUMIF(x, test): an aggregate of the rows that pass."""
+
+    def change(args: Call) -> exp.Expr | None:
+        if len(args) != 2 or isinstance(args[1], exp.Literal):
+            return None
+        return calling(name, exp.Case(ifs=[exp.If(this=args[1].copy(), true=args[0].copy())]))
+
+    return change
+
+
+def counted_where(args: Call) -> exp.Expr | None:
+    """COUNTIFS(x, 1, y, 2): rows in which each value is the one that follows it."""
+    pairs = list(zip(args[::2], args[1::2], strict=False))
+    constant = all(isinstance(v, exp.Literal | exp.Boolean) for _, v in pairs)
+    if not pairs or len(args) % 2 or not constant:
+        return None
+    tests = [exp.EQ(this=x.copy(), expression=v.copy()) for x, v in pairs]
+    return calling("COUNTIF", exp.and_(*tests))
+
+
+def same(args: Call) -> exp.Expr | None:
+    """EQUAL_NULL(x, 'a'): an equality that is false where x is NULL."""
+    if len(args) != 2 or not isinstance(args[1], exp.Literal):
+        return None
+    test = exp.EQ(this=args[0].copy(), expression=args[1].copy())
+    return calling("COALESCE", test, exp.false())
+
+
 VALUES: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     "ISNULL": isnull,
     "DECODE": decode,
@@ -232,6 +261,10 @@ VALUES: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     "NULLIFZERO": with_zero("NULLIF"),
     "NUNIQUE": unique,
     "SIZE": size,
+    **{f"{name}IF": given(name) for name in ("SUM", "AVG", "MIN", "MAX")},
+    "AVERAGEIF": given("AVG"),
+    "COUNTIFS": counted_where,
+    "EQUAL_NULL": same,
     "APPROX_PERCENTILE": percentile,
     "RANGE_BUCKET": steps,
     "TRUNC": truncated,
