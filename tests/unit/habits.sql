@@ -195,3 +195,46 @@ SELECT qcut(cost, 4) AS q, COUNT(*) FROM visits GROUP BY q
 SELECT sex, ward, len(*) FROM visits GROUP BY sex, ward
 SELECT mean(length_of_stay) FROM visits WHERE ward == 'ICU' AND age.between(18, 65)
 SELECT corr(age, cost), cov(age, cost) FROM visits
+-- fresh, hospital
+SELECT ward, COUNT(*) FILTER (WHERE readmitted) * 100.0 / COUNT(*) AS pct FROM visits GROUP BY ward ORDER BY pct DESC LIMIT 1;
+SELECT DATE_TRUNC('quarter', visit_date) AS q, ward, SUM(cost) AS total, SUM(SUM(cost)) OVER (PARTITION BY ward ORDER BY DATE_TRUNC('quarter', visit_date)) AS running FROM visits GROUP BY 1, 2;
+SELECT age_group, COUNT(DISTINCT patient_id) FROM (SELECT patient_id, CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'senior' END AS age_group FROM visits) x GROUP BY age_group;
+SELECT TO_CHAR(visit_date, 'Mon YYYY') AS m, COUNT(*) FROM visits GROUP BY m;
+SELECT EXTRACT(MONTH FROM visit_date) AS m, AVG(length_of_stay) AS los FROM visits WHERE ward <> 'ER' GROUP BY m HAVING COUNT(*) >= 50 ORDER BY m;
+SELECT COUNT(*) FROM visits WHERE LOWER(ward) = 'icu' AND sex != 'U';
+SELECT ward, MIN(cost), MAX(cost), MAX(cost) - MIN(cost) AS spread FROM visits GROUP BY ward;
+SELECT insurance, AVG(n) FROM patients JOIN (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) v USING (patient_id) GROUP BY insurance;
+SELECT ward, COUNT(*) AS n, DENSE_RANK() OVER (ORDER BY COUNT(*) DESC) AS rnk FROM visits GROUP BY ward;
+SELECT CASE WHEN n = 1 THEN 'once' WHEN n BETWEEN 2 AND 3 THEN 'few' ELSE 'many' END AS freq, COUNT(*) FROM (SELECT patient_id, COUNT(*) n FROM visits GROUP BY patient_id) GROUP BY freq;
+SELECT VAR_SAMP(cost), COVAR_POP(age, cost), REGR_SLOPE(cost, age) FROM visits;
+-- hint ROUND(100.0 * COUNT(*) / SUM(COUNT(*)) OVER (), 1) || '%'
+SELECT ward, ROUND(100.0 * COUNT(*) / SUM(COUNT(*)) OVER (), 1) || '%' AS share FROM visits GROUP BY ward;
+SELECT COUNT(*) FROM visits WHERE visit_date BETWEEN '2024-01-01' AND '2024-12-31' AND EXTRACT(DOW FROM visit_date) IN (0, 6);
+SELECT DATE(visit_date) AS d, COUNT(*) FROM visits WHERE visit_date >= '2024-12-01' GROUP BY d ORDER BY d;
+SELECT PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY cost) FROM visits WHERE ward = 'ICU';
+SELECT LEFT(diagnosis, 1) AS chapter, AVG(cost) AS avg_cost, COUNT(*) AS n FROM visits GROUP BY 1 ORDER BY n DESC LIMIT 5;
+SELECT sex, SUM(CASE WHEN age >= 65 THEN 1 END) AS old, SUM(CASE WHEN age < 65 THEN 1 END) AS young FROM visits GROUP BY sex;
+SELECT COUNT(*) AS n, COUNT(age) AS with_age, COUNT(*) - COUNT(age) AS without FROM visits;
+SELECT p.insurance, SUM(v.cost) / COUNT(DISTINCT v.patient_id) AS per_patient FROM visits v JOIN patients p ON v.patient_id = p.patient_id GROUP BY p.insurance;
+SELECT first_ward, COUNT(*) FROM (SELECT patient_id, MIN_BY(ward, visit_date) AS first_ward FROM visits GROUP BY patient_id) t GROUP BY first_ward;
+SELECT WEEK(visit_date) AS w, COUNT(*) FROM visits WHERE YEAR(visit_date) = 2024 GROUP BY w;
+SELECT FORMAT_DATE('%G-W%V', visit_date) AS w, COUNT(*) FROM visits GROUP BY w;
+SELECT IF(readmitted, 'yes', 'no') AS r, AVG(cost) AS c FROM visits GROUP BY r;
+SELECT ward, GREATEST(COUNT(*), 0) AS n FROM visits GROUP BY ward;
+SELECT MOD(age, 10) AS last_digit, COUNT(*) FROM visits GROUP BY last_digit;
+SELECT COUNT(*) FROM visits v WHERE v.cost > 1000 AND v.patient_id IN (SELECT patient_id FROM patients WHERE insurance = 'private');
+SELECT AVG(total) FROM (SELECT patient_id, SUM(cost) AS total FROM visits WHERE YEAR(visit_date) = 2024 GROUP BY patient_id HAVING SUM(cost) > 100) t;
+SELECT ward, SUM(cost) FROM visits GROUP BY ward WITH CUBE;
+SELECT ROUND(cost / 100) * 100 AS bin, COUNT(*) FROM visits WHERE cost <= 2000 GROUP BY bin ORDER BY bin;
+SELECT STDDEV(n) / AVG(n) AS cv FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) t;
+SELECT DATEDIFF(MAX(visit_date), '2024-01-01') AS d FROM visits;
+SELECT YEAR(visit_date) AS y, COUNT(*) AS n, LAG(COUNT(*)) OVER (ORDER BY YEAR(visit_date)) AS prev FROM visits GROUP BY y;
+SELECT MONTHNAME(visit_date) AS m, SUM(cost) AS s FROM visits GROUP BY m, MONTH(visit_date) ORDER BY MONTH(visit_date);
+SELECT COUNT(*) FROM visits WHERE diagnosis IN ('A00.0', 'A01.0') OR diagnosis LIKE 'J%';
+SELECT sex, ward, COUNT(*) FROM visits GROUP BY sex, ward ORDER BY sex ASC, COUNT(*) DESC;
+SELECT COALESCE(sex, 'missing') AS s, COUNT(*) AS n FROM visits GROUP BY COALESCE(sex, 'missing');
+SELECT AVG(CASE WHEN readmitted = 1 THEN 1.0 ELSE 0 END) FROM visits;
+SELECT SUM(cost) FROM visits WHERE visit_date >= DATE_TRUNC('year', DATE '2024-05-05');
+-- refuse
+SELECT ward, BIT_COUNT(age) FROM visits GROUP BY ward;
+SELECT ward, AVG(cost) AS c FROM visits GROUP BY ward HAVING AVG(cost) > (SELECT AVG(cost) FROM visits);

@@ -268,6 +268,18 @@ QUESTIONS = [
         ),
     ),
     (
+        (
+            "SELECT channel, COUNT(*) AS n FROM (SELECT customer, channel, ROW_NUMBER() OVER "
+            "(PARTITION BY customer ORDER BY at DESC) AS rn FROM orders WHERE amount > 3) AS t "
+            "WHERE rn = 1 AND channel <> 'app' GROUP BY channel"
+        ),
+        (
+            "SELECT channel, COUNT(*) AS n FROM (SELECT customer, MAX_BY(channel, at) AS channel "
+            "FROM orders WHERE amount > 3 GROUP BY customer) AS t WHERE channel <> 'app' "
+            "GROUP BY channel"
+        ),
+    ),
+    (
         "SELECT LEN(*) AS n, COV(amount, YEAR(day)) AS c FROM orders OPTION (RECOMPILE)",
         "SELECT COUNT(*) AS n, COVAR_SAMP(amount, YEAR(day)) AS c FROM orders",
     ),
@@ -866,6 +878,33 @@ def test_a_date_beside_a_time_is_its_midnight():
         assert values(f"NOT at {op} day", rows, "orders") == collections.Counter(
             str(not holds(r["at"], dt.datetime.combine(r["day"], dt.time()))) for r in rows
         )
+
+
+@pytest.mark.parametrize(("call", "pick"), [("MIN_BY", min), ("ARG_MAX", max)])
+def test_the_value_of_a_persons_first_or_last_row(call, pick):
+    channels = ["web", "store", "app"]
+    rows = [
+        {"customer": i % 4, "at": m, "channel": [*channels, None][(i * i + i // 3) % 4]}
+        for i, m in enumerate([*MOMENTS, *MOMENTS[::3]])
+    ]
+    expected = collections.Counter()
+    for person in range(4):
+        own = [r for r in rows if r["customer"] == person]
+        best = pick(r["at"] for r in own)
+        there = [r["channel"] for r in own if r["at"] == best]
+        expected += collections.Counter([c for c in channels if c in there][:1])
+    text = (
+        f"SELECT c AS k, COUNT(*) AS n FROM (SELECT customer, {call}(channel, at) AS c FROM orders "
+        "GROUP BY customer) AS t GROUP BY k"
+    )
+    (aggregate,) = pl.lower(parse(text).query).aggregates
+    names = [*POLICY.table("orders").columns, "customer"]
+    data = {"customers": [], "orders": [dict.fromkeys(names) | row for row in rows]}
+    found = Reference(data).execute(aggregate, pl.Salt(b"first"))
+    t = aggregate.keys[0].expr.type
+    assert {t.value(code[0]): int(n[0]) for code, n in found.items() if n[0]} == expected
+    with pytest.raises(QueryError, match="that the policy lists"):
+        parse(text.replace("(channel, at)", "(amount, at)"))
 
 
 def test_combinations_of_listed_values_are_counted_once():

@@ -13,8 +13,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from discreet.errors import QueryError
-from discreet.plan import Expr, Fold, FoldKind, Operand, build, expr
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import Expr, Fold, FoldKind, Null, Operand, Word, build, expr
 from discreet.sql._rows import Rows, arity
 from discreet.sql._text import function_name, only
 
@@ -28,6 +28,11 @@ _KINDS: Final = {
     "COUNT_IF": FoldKind.COUNT,
     "COUNTIF": FoldKind.COUNT,
 }
+_AT: Final = {
+    **dict.fromkeys(("MIN_BY", "ARG_MIN", "ARGMIN"), FoldKind.MIN),
+    **dict.fromkeys(("MAX_BY", "ARG_MAX", "ARGMAX"), FoldKind.MAX),
+}
+_MOST_LABELS: Final = 24
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class People(Rows):
                 return expr.Column(name, key.type)
         if _is_fold(node):
             return self._fold(node, f"value {len(self.folds) + 1}")
+        if (function_name(node) or "") in _AT:
+            return self._at_extreme(node)
         if isinstance(node, exp.Column):
             raise QueryError(
                 f"{build.quote(node.name)} is neither grouped nor aggregated in the subquery",
@@ -78,10 +85,35 @@ class People(Rows):
         value = self._value(rows, name, arg)
         if test is not None:
             value = build.when(rows.condition(test), value)
-        fold = Fold(kind, value)
+        return self._kept(Fold(kind, value), called)
+
+    def _kept(self, fold: Fold, called: str | None = None) -> Expr:
+        """Fold the unit's rows once, whoever asks."""
+        called = called or f"value {len(self.folds) + 1}"
         known = next((n for n, other in self.folds.items() if other == fold), called)
         self.folds[known] = fold
         return expr.Column(known, fold.type)
+
+    def _at_extreme(self, node: exp.Expr) -> Operand:
+        """MIN_BY(channel, at): the value where something is least, by the extreme of each value.
+
+        Of values that tie, the one that the policy lists first is taken.
+        """
+        name, rows = function_name(node) or "", Rows(self.scope)
+        arity(name, node.expressions, 2)
+        value, place = (rows.expr(a, name) for a in node.expressions)
+        labels = [value.type.labels[c] for c in value.possible] if value.type.labels else []
+        if not labels or len(labels) > _MOST_LABELS or not all(isinstance(x, str) for x in labels):
+            raise UnsupportedQueryError(
+                f"{name} takes a category of at most {_MOST_LABELS} texts that the policy lists"
+            )
+        kind = _AT[name]
+        best, branches = self._kept(Fold(kind, place)), []
+        for label in labels:
+            there = build.when(build.condition(build.compare("=", value, Word(str(label)))), place)
+            own = self._kept(Fold(kind, there))
+            branches.append((build.compare("=", best, own), Word(str(label))))
+        return build.case(branches, Null())
 
     def _value(self, rows: Rows, name: str, arg: exp.Expr) -> Expr:
         one = build.number(Fraction(1))
