@@ -217,14 +217,18 @@ def length(x: Operand) -> Operand:
     return _chosen(given, [((c,), build.number(n)) for c, n in lengths])
 
 
+def _spelled(x: Operand) -> Operand:
+    """A whole number among texts is written out."""
+    number = isinstance(x, Expr) and x.type.kind is Kind.NUMBER
+    return written(x, "the number") if number else x
+
+
 def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     """Join constants and listed categories; `skip` leaves NULL out, else it wins."""
     given = [p for p in parts if not isinstance(p, Null)]
     if len(given) < len(parts) and not skip:
         return Null()
-    numbers = [isinstance(p, Expr) and p.type.kind is Kind.NUMBER for p in given]
-    given = [written(p, "it") if n else p for p, n in zip(given, numbers, strict=True)]
-    texts = [text_of(p, "CONCAT") for p in given]
+    texts = [text_of(_spelled(p), "CONCAT") for p in given]
     columns = [t for t in texts if isinstance(t, Expr)]
     if not columns:
         return Word("".join(t.text for t in texts if isinstance(t, Word)))

@@ -136,10 +136,10 @@ class Rows:
                 found.append(Word(node.name))
                 strange[node.name] = error
         labels = {x for o in found if isinstance(o, Expr) for x in o.type.labels}
-        for name, error in strange.items():
+        for name, unknown in strange.items():
             if name not in labels:
-                own = bool(labels) and error.hint == exp.Literal.string(name).sql()
-                raise error.with_hint(None) if own else error
+                own = bool(labels) and unknown.hint == exp.Literal.string(name).sql()
+                raise unknown.with_hint(None) if own else unknown
         return found
 
     def identity(self, node: exp.Expr) -> Operand:
@@ -192,7 +192,7 @@ class Rows:
         if target == "BOOLEAN":
             return build.condition(arg)
         if target in _TEXTS:
-            length = [p.name for p in node.args["to"].expressions if p.name.isdigit()]
+            length = [p.name for p in node.args["to"].expressions if p.name.isdecimal()]
             text = words.written(arg, node.this.sql())
             return words.shortened(text, int(length[0][:9]), node.this.sql()) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())
@@ -247,8 +247,8 @@ class Rows:
             raise refuse(f"function {build.quote(name)}, whose bins follow the data,", own)
         if name in _INSTEAD:
             place, form = _INSTEAD[name]
-            given = [a.sql() for a in node.expressions]
-            hint = form.format(*given[place:], *given[:place]) if len(given) > place else None
+            args = [a.sql() for a in node.expressions]
+            hint = form.format(*args[place:], *args[:place]) if len(args) > place else None
             raise refuse(_SAYS.get(name, f"function {build.quote(name)}"), hint)
         near = build.nearest(name, functions.FUNCTIONS)
         given = ", ".join(a.sql() for a in node.expressions)

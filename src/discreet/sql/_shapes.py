@@ -89,7 +89,7 @@ def _unpivot(select: exp.Select) -> None:
     pivots = [] if source is None else source.args.get("pivots") or []
     inner = source.this if isinstance(source, exp.Subquery) else None
     made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
-    if made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
+    if source is None or made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
         return
     used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
     keys = {
@@ -192,10 +192,12 @@ def _places(name: str, args: list[exp.Expr]) -> list[exp.Expr]:
     """Fractions of a list of quantiles."""
     listed = len(args) == 2 and isinstance(args[1], exp.Array)
     if name in ("QUANTILE", "QUANTILE_CONT", "PERCENTILE_CONT", "APPROX_PERCENTILE") and listed:
-        numbers = [q for q in args[1].expressions if isinstance(q, exp.Literal) and q.is_number]
+        numbers: list[exp.Expr] = [
+            q for q in args[1].expressions if isinstance(q, exp.Literal) and q.is_number
+        ]
         return numbers if len(numbers) == len(args[1].expressions) else []
     text = str(args[1].name) if name == "APPROX_QUANTILES" and len(args) == 2 else ""
-    pieces = int(text) if text.isdigit() and len(text) < 3 else 0
+    pieces = int(text) if text.isdecimal() and len(text) < 3 else 0
     return (
         [exp.Literal.number(f"{i / pieces:.4g}") for i in range(pieces + 1)] if pieces > 1 else []
     )
@@ -284,7 +286,9 @@ def _skip(select: exp.Select) -> None:
     text = "" if offset is None else str(offset.expression.name)
     if text == "0":
         select.set("offset", None)
-    if not text.isdigit() or text == "0" or order is None or select.args.get("qualify"):
+    if offset is None or order is None or select.args.get("qualify"):
+        return
+    if not text.isdecimal() or text == "0":
         return
     test = exp.GT(this=_rank(select, order), expression=offset.expression.copy())
     select.set("qualify", exp.Qualify(this=test))
@@ -296,7 +300,7 @@ def _rank(select: exp.Select, order: exp.Expr) -> exp.Window:
     order = order.copy()
     for item in order.expressions:
         place = str(item.this.name) if isinstance(item.this, exp.Literal) else ""
-        if place.isdigit() and 1 <= int(place[:6]) <= len(select.expressions):
+        if place.isdecimal() and 1 <= int(place[:6]) <= len(select.expressions):
             item.set("this", select.expressions[int(place[:6]) - 1].unalias().copy())
     return exp.Window(this=exp.Anonymous(this="ROW_NUMBER"), order=order)
 
@@ -305,12 +309,11 @@ def _share_of_rows(select: exp.Select) -> None:
     """Write TOP 10 PERCENT as a test of the rank, rounded up."""
     limit, order = select.args.get("limit"), select.args.get("order")
     options = None if limit is None else limit.args.get("limit_options")
-    if options is None or not options.args.get("percent") or select.args.get("qualify"):
+    if limit is None or order is None or select.args.get("qualify"):
         return
-    if order is None:
+    if options is None or not options.args.get("percent"):
         return
-    share = limit.args.get("count") or limit.expression
-    rows = exp.Mul(this=exp.Window(this=_count()), expression=share.copy())
+    rows = exp.Mul(this=exp.Window(this=_count()), expression=limit.expression.copy())
     most = exp.Anonymous(
         this="CEIL", expressions=[exp.Div(this=rows, expression=exp.Literal.number(100))]
     )

@@ -86,7 +86,8 @@ def _changed(node: exp.Expr) -> exp.Expr:
             total.this.set("this", "SUM")
             return exp.Div(this=call.expressions[0].copy(), expression=total)
         case exp.If() if not isinstance(node.parent, exp.Case):
-            return if_([node.this, node.args["true"], node.args.get("false") or exp.Null()])
+            no = node.args.get("false") or exp.Null()
+            return if_([node.this, node.args["true"], no]) or node
         case exp.DataType(args={"kind": str() as kind}) if kind.upper() in _TYPES:
             return exp.DataType.build(_TYPES[kind.upper()])
         case exp.EQ(expression=exp.Any() as choice):
@@ -196,23 +197,23 @@ def _months(args: Call) -> exp.Expr | None:
     return None if count is None else _moved(args[0], count, "month")
 
 
-_STYLES: Final = {
-    **dict.fromkeys(("20", "21", "23", "120", "121", "126"), "%Y-%m-%d"),
-    "112": "%Y%m%d",
+_DASHES: Final[dict[int | None, str]] = {4: "%Y", 7: "%Y-%m", 10: "%Y-%m-%d"}
+_STYLES: Final[dict[str, dict[int | None, str]]] = {
+    **dict.fromkeys(("20", "21", "120", "121", "126"), _DASHES),  # a time follows the date
+    "23": _DASHES | {None: "%Y-%m-%d"},
+    "112": {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", None: "%Y%m%d"},
 }
-"""Styles of CONVERT that begin with the year."""
+"""Styles of CONVERT that begin with the year, and how many characters end with a field."""
 
 
 def _convert(args: Call) -> exp.Expr | None:
     """CONVERT(type, x), and CONVERT(varchar(7), d, 120) of dates."""
     kind = args[0].name.upper() if len(args) in (2, 3) else ""
     if len(args) == 3 and kind in ("VARCHAR", "NVARCHAR", "CHAR", "NCHAR"):
-        form, lengths = _STYLES.get(args[2].name), args[0].expressions
-        length = 10 if not lengths else integer(lengths[0])
         # so many characters of a date are its first fields, where they end with one
-        cut = {4: "%Y", 6: "%Y%m", 7: "%Y-%m", 8: "%Y%m%d"}.get(length or 0, form)
-        fits = form is not None and cut is not None and form.startswith(cut)
-        return calling("STRFTIME", args[1], literal(cut)) if fits and (length or 0) != 9 else None
+        length = integer(args[0].expressions[0]) if args[0].expressions else None
+        form = _STYLES.get(args[2].name, {}).get(length)
+        return None if form is None else calling("STRFTIME", args[1], literal(form))
     known = {t.value for t in exp.DataType.Type}
     return exp.cast(args[1].copy(), kind) if kind in known else None
 
