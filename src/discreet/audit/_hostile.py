@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -466,21 +467,27 @@ def _second_policy() -> Iterator[str]:
             yield "another policy's name over the same file is a fresh budget"
 
 
-def _tests(rng: random.Random) -> Probe:
+_MORE = ("age FROM people JOIN people AS b ON TRUE --", "age, age", "SUM(age)",
+         "age) AS c0, COUNT(*) AS n FROM t GROUP BY 1 --")  # fmt: skip
+
+
+def _tests(_rng: random.Random) -> Probe:
     """Column texts of a curated test that carry more than a column."""
     from discreet import inference  # noqa: PLC0415 - only for this probe
-
-    more = rng.choice(["age FROM people JOIN people AS b ON TRUE --", "age, age",
-                       "age) AS c0, COUNT(*) AS n FROM t GROUP BY 1 --", "SUM(age)"])  # fmt: skip
 
     def run(curator: Curator) -> Iterator[str]:
         stats = sys.modules.get("scipy.stats")
         if stats is None:  # only SciPy's own tests may run, and this package does not load them
             return
-        asked: Callable[[], object] = lambda: inference.curated_test(  # noqa: E731 - one expression
-            curator, stats.ttest_1samp, more, epsilon=1, options={"popmean": 0}
-        )
-        if _accepted(asked):
-            yield f"a curated test takes {more!r} for a column"
 
-    return _free(f"curated test of {more!r}", run)
+        def asked(text: str) -> object:
+            options = {"popmean": 0}
+            return inference.curated_test(
+                curator, stats.ttest_1samp, text, epsilon=1, options=options
+            )
+
+        for more in _MORE:
+            if _accepted(partial(asked, more)):
+                yield f"a curated test takes {more!r} for a column"
+
+    return _free("curated tests of more than a column", run)
