@@ -34,13 +34,14 @@ source = "people.parquet"
 [tables.people.columns]
 age = {{ type = "integer", min = 0, max = 115 }}
 sex = {{ type = "category", values = ["F", "M", "=cmd()", "<script>alert(1)</script>"] }}
+"<script>x" = {{ type = "integer", min = 0, max = 9 }}
 """
 
 
 def write(folder, name, *, epsilon="1", budget="", service="", rows=1000):
     """Write a small table and its policy; make the keys of its people."""
     folder.mkdir(exist_ok=True)
-    data = {"age": [31, 47, 60] * 100, "sex": ["F", "M", "=cmd()"] * 100}
+    data = {"age": [31, 47, 60] * 100, "sex": ["F", "M", "=cmd()"] * 100, "<script>x": [1] * 300}
     pq.write_table(pa.table(data), folder / "people.parquet")
     path = folder / f"{name}.toml"
     path.write_text(
@@ -138,6 +139,20 @@ def test_labels_reach_csv_and_html_as_text_only(small):
     page = small("GET", f"/v1/answers/{done['id']}", Accept="text/html").text
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_names_of_columns_and_people_reach_pages_as_text_only(small):
+    """A column is called like markup; a person cannot be."""
+    for who, paths in {"ana": ("/ask", "/budget"), "owner": ("/owner",)}.items():
+        with httpx.Client(base_url=small.url, timeout=60) as client:
+            client.post("/login", data={"key": small.keys[who]})
+            for path in (*paths, "/public"):
+                page = client.get(f"{path}?policy=two", follow_redirects=True)
+                assert page.status_code == 200, path
+                assert "<script>x" not in page.text, path
+                assert "&lt;script&gt;x" in page.text or path not in ("/ask", "/owner"), path
+    named = {"name": "<script>", "role": "analyst"}
+    assert small("POST", "/v1/keys", named, who="owner").status_code == 400
 
 
 def test_two_analysts_race_for_the_last_epsilon(small):
