@@ -71,7 +71,7 @@ def test_one_column_cannot_change():
     assert m.sensitivity([[3], [4]], "add-remove", norm=2) == 5
 
 
-@pytest.mark.parametrize("values", [[-(2**61), 1], [2**61, -1], [3, -4]])
+@pytest.mark.parametrize("values", [[-(2**61) - 1, 1], [2**61, -1], [3, -4]])
 def test_integers_that_would_wrap_are_scaled_exactly(values):
     scaled = _lattice._scale_up(np.array(values), 4)
     assert [int(x) for x in scaled] == [4 * x for x in values]
