@@ -6,7 +6,7 @@
     python -m mutants --survivors          # what is known, with the reasons given
 
 A run can be stopped and started again: verdicts are kept in ``.mutants/`` until the module that
-they speak of changes. The first run makes the map of which test enters which function,
+they speak of changes. The first run makes the map of which test reaches which line,
 which takes about as long as the tests do. ``equivalent.toml`` says which survivors change
 nothing, and why; it is read here, so a reason whose code has gone is reported.
 """
@@ -22,21 +22,23 @@ import shutil
 import sys
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mutants._change import Mutant, compiles, mutants_of
-from mutants._suite import OPTIONS, Suite
+from mutants._suite import OPTIONS, Suite, functions
 
 ROOT = Path(__file__).parent.parent
 HOME = Path(os.environ.get("MUTANTS_HOME", ROOT / ".mutants"))
-TREE, MAP, VERDICTS = HOME / "tree", HOME / "map.json", HOME / "verdicts.jsonl"
-PARTS = ("src", "tests", "docs", "examples", "benchmarks", "conftest.py", "pyproject.toml",
-         "README.md", "CHANGELOG.md", "SECURITY.md", "ARCHITECTURE.md", "Makefile")  # fmt: skip
+TREE, MAP, VERDICTS = HOME / "tree", HOME / "map.jsonl", HOME / "verdicts.jsonl"
+PARTS = ("src", "tests", "docs", "examples", "benchmarks", "chaos", "mutants", "conftest.py",
+         "pyproject.toml", "README.md", "CHANGELOG.md", "SECURITY.md", "ARCHITECTURE.md",
+         "Makefile")  # fmt: skip
 
 CRITICAL = {
     "sensitivities": ("plan/_stability.py", "plan/_relation.py", "plan/_vectors.py",
@@ -63,8 +65,10 @@ CRITICAL = {
 FILES = tuple(f for files in CRITICAL.values() for f in files)
 
 _NO_FUNCTION = 77
-_MOST = 60.0
+_MOST = 30.0
 """Seconds of tests that a mutant meets at most, the nearest first."""
+TESTS = ("tests/unit", "tests/ledger", "tests/adversarial", "tests/conformance",
+         "tests/statistical", "src")  # fmt: skip
 
 
 # -- the tree and the map -------------------------------------------------------------
@@ -86,68 +90,116 @@ def refresh() -> None:
             shutil.copy2(source, target)
 
 
-def charted() -> dict[str, Any]:
-    """Map of which tests enter which function, and their seconds (−1: too slow, or failing)."""
-    return json.loads(MAP.read_text("utf-8")) if MAP.exists() else {"seconds": {}, "tests": {}}
+@dataclass(slots=True)
+class Chart:
+    """Which test reaches which line, a bit for each, and how long it takes (−1: not to be run)."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, dict[str, int]] = field(default_factory=dict)
+    killers: dict[str, list[str]] = field(default_factory=dict)
+    """Tests that saw faults of a function, the last one first."""
+
+    @classmethod
+    def read(cls) -> Chart:
+        """Return what the map says."""
+        chart = cls()
+        for row in MAP.read_text("utf-8").splitlines() if MAP.exists() else ():
+            test, seconds, lines = json.loads(row)
+            chart.seconds[test] = seconds
+            chart.lines[test] = {file: int(bits, 16) for file, bits in lines.items()}
+        return chart
+
+    def covering(self, mutant: Mutant) -> list[tuple[str, float]]:
+        """Tests that reach a fault and their seconds, the most promising first."""
+        mask = _mask(mutant)
+        found = []
+        for test, lines in self.lines.items():
+            if self.seconds[test] >= 0 and lines.get(mutant.file, 0) & mask:
+                breadth = sum(map(int.bit_count, lines.values()))
+                found.append((test, self.seconds[test], (self.seconds[test] + 0.02) * breadth))
+        last = self.killers.get(f"{mutant.file}|{mutant.function}", [])[:20]
+        found.sort(key=lambda row: (row[0] not in last, row[2]))
+        return [row[:2] for row in found]
+
+
+def _mask(mutant: Mutant) -> int:
+    """Bits of the lines that a fault changes; all, if it runs when the module is imported."""
+    lines = _code_lines(mutant.file, mutant.function)
+    touched = range(mutant.line, mutant.line + mutant.old.count("\n") + 1)
+    here = lines & set(touched) or {max((x for x in lines if x < mutant.line), default=0)}
+    return sum(1 << line for line in here) if lines else -1
+
+
+@cache
+def _code_lines(file: str, function: str) -> frozenset[int]:
+    """Lines at which a function has code; none, if it is no function."""
+    path = TREE / "src/discreet" / file
+    found = [(name.replace(".<locals>", ""), code) for (name, _), code
+             in functions(compile(path.read_text("utf-8"), str(path), "exec"))]  # fmt: skip
+    if all(name != function for name, _ in found):  # a class or a module
+        return frozenset()
+    return frozenset(line for name, code in found if f"{name}.".startswith(f"{function}.")
+                     for _, _, line in code.co_lines() if line)  # fmt: skip
 
 
 def chart(suite: Suite) -> None:
-    """Run tests that the map does not have, without any fault, and write down what they enter."""
-    known = charted()
-    new = [name for name in suite.items if name not in known["seconds"]]
-    if not new:
-        return
+    """Run tests that the map does not have, without any fault, and write down what they reach."""
+    known = Chart.read().seconds
+    new = [name for name in suite.items if name not in known]
 
-    def keep(test: str, functions: list[str], seconds: float) -> None:
-        known["seconds"][test] = seconds
-        for function in functions:
-            known["tests"][function] = sorted({*known["tests"].get(function, ()), test})
-        if len(known["seconds"]) % 200 == 0 or test == new[-1]:
-            MAP.write_text(json.dumps(known), "utf-8")
+    def keep(test: str, lines: dict[str, int], seconds: float) -> None:
+        row = [test, round(seconds, 3), {file: f"{bits:x}" for file, bits in lines.items()}]
+        with MAP.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
 
-    code, words = suite.forked(lambda: suite.traced(new, frozenset(FILES), keep), 10 * 3600)
-    if code != 0:
-        sys.exit(f"the map could not be made: {words}")
+    for file, group in groupby(new, key=lambda name: name.split("::")[0]):
+        names = list(group)  # a process for each file: what one remembers is no other's
+        code, words = suite.forked(lambda n=names: suite.traced(n, frozenset(FILES), keep), 3600)
+        print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
 
 
 # -- one mutant -----------------------------------------------------------------------
 
 
-def covering(known: dict[str, Any], mutant: Mutant) -> list[tuple[str, float]]:
-    """Tests that enter the mutant's function, the nearest first."""
-    seconds, tests = known["seconds"], known["tests"]
-    breadth = known["breadth"]
-    exact = tests.get(f"{mutant.file}|{mutant.function}")
-    if exact is None:  # code of a module or class runs when it is imported
-        head = f"{mutant.file}|"
-        exact = sorted({t for f, listed in tests.items() if f.startswith(head) for t in listed})
-    timed = [(t, seconds[t]) for t in exact if seconds.get(t, -1) >= 0]
-    return sorted(timed, key=lambda pair: (pair[1] + 0.02) * breadth[pair[0]])
-
-
-def judge(suite: Suite, mutant: Mutant, known: dict[str, Any]) -> tuple[str, str]:
-    """Plant a fault and run the tests that enter it."""
-    tests, total = covering(known, mutant), 0.0
-    names = []
+def judge(suite: Suite, mutant: Mutant, known: Chart) -> tuple[str, str]:
+    """Plant a fault and run the tests that reach it."""
+    tests, total = known.covering(mutant), 0.0
+    timed = []
     for test, took in tests:
-        if test in suite.items and (total := total + took) <= _MOST:
-            names.append(test)
-    if not names:
-        return "survived", "no test enters this function"
+        if test in suite.items and total + took <= _MOST:
+            total += took
+            timed.append((test, took))
+    if not timed:
+        return "survived", "no test reaches this line"
     path = TREE / "src/discreet" / mutant.file
 
     def job() -> int:
-        return suite.run(names) if suite.plant(mutant, path) else _NO_FUNCTION
+        return suite.run(timed) if suite.plant(mutant, path) else _NO_FUNCTION
 
-    code, words = suite.forked(job, 30 + 5 * min(total, _MOST))
+    code, words = suite.forked(job, 30 + 5 * total)
     if code == _NO_FUNCTION:
-        code, words = suite.alone(mutant, names[:200], min(total, _MOST))
+        code, words = suite.alone(mutant, [test for test, _ in timed[:200]], total)
+    elif code == 1 and (blind := _fails_anyway(suite, timed, words)):
+        known.seconds[blind] = -1
+        return judge(suite, mutant, known)
     if code == 0:
-        return "survived", f"{len(names)} of {len(tests)} tests that enter the function"
+        return "survived", f"{len(timed)} of {len(tests)} tests that reach the line"
     if code is None:
         return "killed", "time ran out"
     # a failed test, a module that cannot be imported, or a crash; anything else is our own fault
     return "killed" if code in (1, 2) or code < 0 else "unclear", words
+
+
+def _fails_anyway(suite: Suite, timed: list[tuple[str, float]], words: str) -> str:
+    """Name of the test that saw a fault, if the same run fails without one."""
+    names = [test for test, _ in timed]
+    seen = words.removeprefix("FAILED ")
+    if seen not in names:
+        return ""
+    same = timed[: names.index(seen) + 1]
+    code, words = suite.forked(lambda: suite.run(same), 30 + 5 * sum(took for _, took in same))
+    failed = words.removeprefix("FAILED ")
+    return "" if code == 0 else failed if failed in names else seen
 
 
 # -- many -----------------------------------------------------------------------------
@@ -167,14 +219,24 @@ def verdicts() -> dict[str, dict[str, str]]:
     return {v["name"]: v for v in lines if digests.get(v["file"]) == v["digest"]}
 
 
-def chosen(modules: Sequence[str], count: int | None, seed: int) -> list[Mutant]:
-    """Draw a sample: the same for the same modules, count, seed and sources."""
-    files = [f for f in FILES if not modules or any(f.startswith(m) for m in modules)]
-    every = [m for f in files for m in mutants_of(ROOT / "src/discreet", f)]
-    random.Random(seed).shuffle(every)  # so that a smaller sample is the beginning of a larger one
-    drawn = every if count is None else every[:count]
-    texts = {f: (ROOT / "src/discreet" / f).read_text("utf-8") for f in files}
-    return [m for m in drawn if compiles(m, texts[m.file])]
+def chosen(modules: Sequence[str], count: int | None, seed: int, skip: int = 0) -> list[Mutant]:
+    """Draw a sample, each module by its share: a function of the seed and the mutants' names.
+
+    A larger sample goes on where a smaller one ends, so what follows the first ``skip`` is fresh.
+    """
+    placed: list[tuple[float, Mutant]] = []
+    for file in (f for f in FILES if not modules or any(f.startswith(m) for m in modules)):
+        every = mutants_of(ROOT / "src/discreet", file)
+        every.sort(key=lambda m: _chance(seed, m.name))
+        begin = _chance(seed, file)
+        placed += [((i + begin) / len(every), m) for i, m in enumerate(every)]
+    placed.sort(key=lambda pair: pair[0])
+    drawn = [m for _, m in placed[skip : None if count is None else skip + count]]
+    return [m for m in drawn if compiles(m, (ROOT / "src/discreet" / m.file).read_text("utf-8"))]
+
+
+def _chance(seed: int, name: str) -> float:
+    return random.Random(f"{seed}|{name}").random()
 
 
 def reasons() -> dict[str, str]:
@@ -213,14 +275,15 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help="files or folders under src/discreet")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--all", action="store_true", help="every mutant of the modules")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first of the sample")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="judge survivors anew")
     parser.add_argument("--survivors", action="store_true", help="only say what is known")
     parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
-    parser.add_argument("--tests", nargs="*", default=["tests"], help="files or folders of tests")
+    parser.add_argument("--tests", nargs="*", default=TESTS, help="files or folders of tests")
     given = parser.parse_args()
     HOME.mkdir(exist_ok=True)
-    sample = chosen(given.modules, None if given.all else given.count, given.seed)
+    sample = chosen(given.modules, None if given.all else given.count, given.seed, given.skip)
     sys.path.insert(0, str(ROOT / "src"))
     if given.survivors:
         return report(sample)
@@ -244,14 +307,15 @@ def main() -> int:
 
 def judge_all(suite: Suite, sample: list[Mutant], *, again: bool) -> None:
     """Judge every mutant that has no verdict yet."""
-    known, before = charted(), verdicts()
-    known["breadth"] = Counter(test for listed in known["tests"].values() for test in listed)
+    known, before = Chart.read(), verdicts()
     for i, mutant in enumerate(sample, 1):
         old = before.get(mutant.name, {}).get("verdict")
         if old == "killed" or (old and not again):
             continue
         began = time.monotonic()
         verdict, words = judge(suite, mutant, known)
+        if (test := words.removeprefix("FAILED ")) in known.seconds:
+            known.killers.setdefault(f"{mutant.file}|{mutant.function}", []).insert(0, test)
         line = {"name": mutant.name, "file": mutant.file, "digest": digest(mutant.file),
                 "verdict": verdict, "words": words}  # fmt: skip
         with VERDICTS.open("a", encoding="utf-8") as out:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from discreet import mechanisms as m
+from discreet.mechanisms import _lattice
 
 
 def brute_force(matrix, relation, norm):
@@ -68,3 +69,16 @@ def test_large_sparse_identity_is_quick():
 def test_one_column_cannot_change():
     assert m.sensitivity([[3], [4]], "change-one") == 0
     assert m.sensitivity([[3], [4]], "add-remove", norm=2) == 5
+
+
+@pytest.mark.parametrize("values", [[-(2**61) - 1, 1], [2**61, -1], [3, -4]])
+def test_integers_that_would_wrap_are_scaled_exactly(values):
+    scaled = _lattice._scale_up(np.array(values), 4)
+    assert [int(x) for x in scaled] == [4 * x for x in values]
+
+
+def test_whole_sensitivities_stay_whole_as_long_as_sums_are_exact():
+    for largest in (2**51 - 1, 2**50 + 1):
+        found = m.sensitivity([[largest]], "add-remove")
+        assert isinstance(found, int)
+        assert found == largest

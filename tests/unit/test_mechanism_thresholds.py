@@ -154,3 +154,25 @@ def test_loss_is_labelled():
 def test_bad_designs_are_refused(options):
     with pytest.raises(ParameterError):
         m.threshold_keys({"a": 1}, 1, **options)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+@pytest.mark.parametrize(("groups", "each"), [(1, 1), (1, 4), (3, 1), (2, 5)])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_noise_of_selected_keys_covers_every_count_that_a_unit_moves(
+    noise, groups, each, neighbours
+):
+    made = m.KeyThreshold.design(
+        "0.5", "1e-6", max_groups=groups, sensitivity=each, noise=noise, neighbours=neighbours
+    )
+    touched = groups * (2 if neighbours == "change-one" else 1)
+    if noise == "laplace":
+        assert made.law.scale == 2 * touched * each
+    else:
+        loss = p.DiscreteGaussian.from_variance(
+            made.law.sigma2, touched * each**2, dimension=touched
+        )
+        assert 0.45 < loss.epsilon("5e-7") <= 0.5
+    # one row below the threshold's reach, the noise of every new key stays below it
+    fail = made.law.sf(made.threshold - 1 - each)
+    assert groups * fail <= (1e-6 if noise == "laplace" else 5e-7)

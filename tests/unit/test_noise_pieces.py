@@ -200,6 +200,27 @@ def test_the_tail_is_reached_by_one_word_in_very_many_and_then_left_to_exact_ari
     assert trial.beyond == {0: 10**30}
 
 
+@pytest.mark.parametrize("law", [DiscreteLaplace(40), DiscreteGaussian(5)], ids=repr)
+@pytest.mark.parametrize("tail_bits", [3, 20, 48])
+def test_the_tail_is_asked_for_by_every_word_below_its_share(script, law, tail_bits, monkeypatch):
+    kernel = law._kernel
+    heap = _cells.cells.__wrapped__(kernel, bits=10, resolution=3, tail_bits=tail_bits)
+    asked = []
+    monkeypatch.setattr(_cells, "_tail", lambda *args: asked.append(args[2]))
+    for cell, tail in enumerate(heap.tails):
+        with mpmath.workprec(200):
+            rate, y = (mpmath.mpf(v.numerator) / v.denominator
+                       for v in (kernel.rate(tail), kernel.exponent(tail)))  # fmt: skip
+            share = mpmath.exp(-y) / (mpmath.mpf(heap.area) * (1 - mpmath.exp(-rate)))
+            edge = int(mpmath.floor(share * 2**64))
+        assert 0 <= edge < 2 ** (64 - tail_bits)
+        for word in (0, edge // 2, edge):
+            _cells._try(heap, np.array([cell]), script([0, word]))
+            assert asked.pop() == word
+        _cells._try(heap, np.array([cell]), script([0, edge + edge // 2**30 + 2]))
+        assert not asked
+
+
 def test_a_draw_beyond_63_bits_widens_the_array(monkeypatch):
     law = DiscreteLaplace(3)
     heap = _cells.cells(law._kernel)

@@ -15,6 +15,7 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.plan import _wants
+from discreet.plan import expr as ex
 from discreet.plan._disjoint import apart, disjoint, support, where
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -44,6 +45,16 @@ def lowered(text, **more):
 def condition(text):
     query = sql.parse(f"SELECT COUNT(*) AS n FROM people WHERE {text}", policy()).query
     return query.relation.condition
+
+
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "=", "<>"])
+@pytest.mark.parametrize("true", [True, False])
+def test_a_constant_may_stand_on_either_side(op, true):
+    age, two = ex.Column("age", pl.Type.number(0, 4)), ex.Constant(2, pl.Type.number(2, 2))
+    mirror = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+    left, right = ex.Compare(op, two, age), ex.Compare(mirror, age, two)
+    assert where(left, true=true) == where(right, true=true)
+    assert disjoint(where(left, true=true), where(right, true=not true))
 
 
 # -- the prover --------------------------------------------------------------------------

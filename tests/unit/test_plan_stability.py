@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from discreet import plan as pl
 from discreet import policy as pol
 from discreet.plan import expr as ex
+from discreet.plan._joins import rows_let_in
+from discreet.plan._stability import linear_sensitivity
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -180,3 +182,37 @@ def test_order_of_rows_never_matters(values, seed):
 def test_a_key_drops_codes_that_no_row_can_have():
     age = pl.expr.Column("age", pl.Type.number(0, 9))
     assert pl.Key("age", age, (-1, 3, 2**70, 9)).codes == (3, 9)
+
+
+def test_linear_queries_of_several_rows_move_by_twice_as_much_when_rows_change():
+    rows = ((1, 1, 0), (0, 1, -2))
+    for neighbours, expected in (
+        (Neighbours.ADD_REMOVE, (4, 16, 4)),
+        (Neighbours.CHANGE_ONE, (8, 64, 8)),
+    ):
+        agg = aggregate(table("id", max_rows_per_unit=2), "count", neighbours=neighbours)
+        found = linear_sensitivity(agg, rows)
+        assert (found.l1, found.l2_squared, found.linf) == expected
+
+
+def test_linear_queries_of_a_row_move_by_the_farthest_two_columns():
+    agg = aggregate(table(), "count", neighbours=Neighbours.CHANGE_ONE)
+    found = linear_sensitivity(agg, ((1, 1, 0), (0, 1, -2)))
+    assert (found.l1, found.linf) == (4, 3)
+    assert 10 <= found.l2_squared <= 11  # a root that is no double is rounded up
+
+
+def test_a_limit_that_stands_counts_for_what_is_let_in():
+    scan = pl.Scan(table("id", max_rows_per_unit=5))
+    assert rows_let_in(scan) == 5
+    assert rows_let_in(pl.LimitRows(scan, 2)) == 2
+    assert rows_let_in(pl.LimitRows(scan, 9)) == 5
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(-2, 3), (0, 2**60), (-(2**61), 1)])
+def test_the_sum_of_a_unit_stays_within_what_engines_add_up(lo, hi):
+    x = ex.Column("x", pl.Type.number(lo, hi, null=False))
+    rows = min(2**40, (2**62 - 1) // max(abs(lo), hi))
+    total = pl.Fold(pl.FoldKind.SUM, x).type
+    assert (total.lo, total.hi) == (min(lo, lo * rows), hi * rows)
+    assert -(2**62) < total.lo <= total.hi < 2**62

@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 from discreet import privacy as p
 from discreet._exact import ceil_float
@@ -284,3 +285,33 @@ def test_the_lemma_of_smoothing_states_no_less_than_it_costs(s2, dimension):
         up, down = dimension * mpmath.log1p(eta), -dimension * mpmath.log1p(-eta)
         assert up <= factor <= up * (1 + mpmath.mpf(1e-10))
         assert up + down <= shift <= (up + down) * (1 + mpmath.mpf(1e-10))
+
+
+def test_the_lemma_is_paid_for_with_the_variance_it_takes():
+    """ε and δ of several vectors at once, by the formula of the lemma, for every s² on offer."""
+    terms = (
+        (p.DiscreteGaussian.from_variance(3, 2, dimension=2), 2),
+        (p.DiscreteGaussian.from_variance("7.5", 5, dimension=3), 1),
+    )
+    bound = _additive.Smoothed.build(terms=terms)
+    rho = 2 * Fraction(2, 6) + Fraction(5, 15)
+    for eps in (0.5, 2.0, 4.0, 7.0):
+        best = p.Zcdp(rho).delta(eps)
+        for s2 in (float(x) for x in _additive.SMOOTHING if x < 3):
+            eta = 2 * sum(math.exp(-2 * math.pi**2 * s2 * k * k) for k in range(1, 9))
+            mu = math.sqrt(2 * 2 / (3 - s2) + 5 / (7.5 - s2))
+            if eta < 1:
+                shift = 7 * (math.log1p(eta) - math.log1p(-eta))
+                e = eps - shift
+                tail = stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(
+                    -mu / 2 - e / mu
+                )
+                best = min(best, (1 + eta) ** 7 * tail)
+        assert bound.delta(eps) == pytest.approx(min(best, 1), rel=2e-3)
+
+
+@pytest.mark.parametrize("scale", ["0.3", "1.7", "2.5", "3", "7", "10", "33.3"])
+def test_beyond_its_largest_loss_a_discrete_laplace_hides_everything(scale):
+    loss = p.DiscreteLaplace(scale, 3)
+    top = ceil_float(loss.top)
+    assert loss.log_delta(np.array([top, top + 0.5, 9e9])).tolist() == [-math.inf] * 3

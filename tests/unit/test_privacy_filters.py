@@ -279,3 +279,9 @@ def test_odometer_is_valid_at_a_stopping_time():
     assert meter.epsilon == pytest.approx(
         r + 2 * math.sqrt((r + 0.5) * math.log(math.sqrt((r + 0.5) / 0.5) / delta)), rel=1e-9
     )
+
+
+def test_a_refusal_says_what_is_left_of_both():
+    spent, cap = p.Amount(Fraction(1), Fraction(1, 8)), p.Amount(Fraction(2), Fraction(1, 2))
+    with pytest.raises(BudgetExceededError, match=r"costs ε=3, δ=0.0625; .* has ε=1, δ=0.375 left"):
+        p.admit(spent, p.Amount(Fraction(3), Fraction(1, 16)), cap)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError, RelationError
-from discreet.privacy._convert import pure_to_renyi, pure_to_rho
+from discreet.privacy._convert import pure_to_renyi, pure_to_rho, zcdp_to_log_delta
 
 LOSSES = [
     p.Pure("0.3"),
@@ -513,3 +513,15 @@ def test_bad_questions_are_refused():
     ):
         with pytest.raises(ParameterError):
             call()
+
+
+def test_no_divergence_at_all_is_no_loss_at_all():
+    eps = np.array([-1.0, 0.0, 0.5, 1.0])
+    assert zcdp_to_log_delta(Fraction(0), eps).tolist() == [0.0, -math.inf, -math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(("eps", "alpha"), [("50", 1000), ("0.01", "1.000002"), ("3", "1.5")])
+def test_a_divergence_is_never_stated_above_what_every_mechanism_keeps(eps, alpha):
+    e, a = Fraction(eps), Fraction(alpha)
+    stated = pure_to_renyi(e, a)
+    assert 0 < stated <= min(float(e), float(a) * pure_to_rho(e))

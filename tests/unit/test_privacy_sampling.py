@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -189,3 +190,12 @@ def test_change_one_poisson_for_a_loss_over_both_relations():
 def test_rates_outside_zero_one_are_refused(rate):
     with pytest.raises(ParameterError):
         p.sample(p.Pure(1), rate)
+
+
+@pytest.mark.parametrize("eps", ["0.5", "29.9", "30", "45", "800"])
+@pytest.mark.parametrize("rate", ["0.001", "0.4"])
+def test_the_largest_loss_of_a_sample_is_stated_to_the_last_digits(eps, rate):
+    top = p.sample(p.Pure(eps), rate).top
+    with mpmath.workdps(400):
+        exact = mpmath.log(1 + mpmath.mpf(rate) * (mpmath.exp(mpmath.mpf(eps)) - 1))
+        assert exact <= mpmath.mpf(float(top)) <= exact * (1 + mpmath.mpf(1e-13))

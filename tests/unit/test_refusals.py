@@ -62,6 +62,10 @@ REFUSALS = [
     ("outside what smooth", lambda: _read_beta(0.0)),
     ("one number each", lambda: m.local_sensitivity_median([[1, 2]], 0, 9)),
     ("no answers to estimate", lambda: m.RandomizedResponse(p="0.5").estimate([])),
+    ("confidence must be at most", lambda: LAW.interval("0.9999999999999999")),
+    ("must lie within", lambda: m.local_sensitivity_median([1], 0, "1.01e300")),
+    ("scale", lambda: noise.DiscreteLaplace(Fraction(1, 10**9 + 1))),
+    ("scale", lambda: noise.DiscreteLaplace(2**60 + 1)),
     # losses
     (r"fpr must lie in \[0, 1\], got -", lambda: p.Gaussian(1).tradeoff(-0.1)),
     (r"fpr must lie in \[0, 1\], got 1", lambda: p.Gaussian(1).tradeoff(1.1)),
@@ -70,6 +74,7 @@ REFUSALS = [
     ("sensitivity is below one", lambda: p.DiscreteGaussian(5, "0.9")),
     (r"delta must lie in \[0, 1\), got 1", lambda: p.Zcdp(1, 1)),
     (r"delta must lie in \[0, 1\), got -", lambda: p.Zcdp(1, -1)),
+    ("mu must not be negative", lambda: p.Concentrated("-0.001", "0.1")),
     ("divergence is never negative", lambda: p.Renyi({2: "-0.1"})),
     ("parallel needs the relation", lambda: p.parallel([p.Pure(1)], None)),
     ("a group of 40 has no guarantee", lambda: p.group(p.Approx(1, "1e-6"), 40)),
@@ -146,9 +151,14 @@ def test_what_stands_beside_the_refused_is_taken():
     pl.Limits(groups=1, rows_per_group=1)
     pl.LimitRows(PEOPLE, 1)
     _read_beta(699.0)
+    assert m.local_sensitivity_median([1], 0, "1e300") > 0
+    assert (
+        noise.DiscreteLaplace(Fraction(1, 10**9)).variance < noise.DiscreteLaplace(2**60).variance
+    )
     assert p.Gaussian(1).tradeoff(0.0) == pytest.approx(1)
     assert p.Gaussian(1).tradeoff(1.0) == 0.0
     assert p.Renyi({2: 0}).renyi(2) == 0
+    assert p.Concentrated(0, "0.1").rho == Fraction(1, 200)
     assert p.group(p.Approx(1, "1e-6"), 2).eps0 == 2
 
 
