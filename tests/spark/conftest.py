@@ -89,9 +89,11 @@ def interpreted(session, *, only):
     before = {name: session.conf.get(name) for name in settings}
     for name, value in (settings if only else before).items():
         session.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)
 
 
 @contextmanager
@@ -100,9 +102,11 @@ def stored(session, tables):
     names = {name: f"held_{secrets.token_hex(8)}" for name in tables}
     for name, table in tables.items():
         session.createDataFrame(table).coalesce(1).write.saveAsTable(names[name])
-    yield {name: f"spark://{held}" for name, held in names.items()}
-    for held in names.values():
-        session.sql(f"DROP TABLE {held}")
+    try:
+        yield {name: f"spark://{held}" for name, held in names.items()}
+    finally:
+        for held in names.values():
+            session.sql(f"DROP TABLE {held}")
 
 
 class Ahead(Reference):
