@@ -86,7 +86,6 @@ def test_unknown_names_come_with_the_nearest_known(text, name, hint):
         ("SELECT COUNT(*) FROM people FOR UPDATE", "LOCKS"),
         ("SELECT sex, MEDIAN(age) FROM people GROUP BY ROLLUP (sex)", "several groups"),
         ("SELECT COUNT(*) FROM read_csv('x.csv')", "READ_CSV"),
-        ("SELECT COUNT(*) FROM main.people", "DB"),
         ("SELECT COUNT(*) FROM people, visits", "private"),
         ("SELECT COUNT(*) FROM people CROSS JOIN regions", "CROSS JOIN"),
         ("SELECT COUNT(*) FROM people JOIN visits USING (age)", "private"),
@@ -101,7 +100,7 @@ def test_unknown_names_come_with_the_nearest_known(text, name, hint):
         ("SELECT COUNT(*) FROM people WHERE getenv('HOME') = 'x'", "GETENV"),
         ("SELECT COUNT(*) FROM people WHERE SLEEP(5)", "SLEEP"),
         ("SELECT SUM(DISTINCT age) FROM people", "DISTINCT"),
-        ("SELECT COUNT(DISTINCT age, sex) FROM people", "several columns"),
+        ("SELECT COUNT(DISTINCT city, sex) FROM people", "several columns"),
         ("SELECT STRING_AGG(city) FROM people", "STRING_AGG"),
         ("SELECT ANY_VALUE(age) FROM people", "ANY_VALUE"),
         ("SELECT SUM(AVG(age)) FROM people", "aggregate inside"),
@@ -271,8 +270,8 @@ def test_windows_over_rows_and_rows_of_persons_get_a_question_that_works(text, h
     [
         ("SELECT AVG(DISTINCT age) FROM people", "AVG(age)"),
         (
-            "SELECT COUNT(DISTINCT sex, age) FROM people",
-            "SELECT sex, age, COUNT(*) AS n FROM people GROUP BY sex, age",
+            "SELECT COUNT(DISTINCT sex, city) FROM people",
+            "SELECT sex, city, COUNT(*) AS n FROM people GROUP BY sex, city",
         ),
         ("SELECT ARRAY_AGG(age) FROM people", "MEDIAN(age)"),
         ("SELECT COUNT(*) FROM people WHERE age > 'forty'", None),
@@ -287,6 +286,6 @@ def test_hints_are_made_of_the_question_or_left_out(text, hint):
 def test_who_has_no_row_is_asked_with_not_in():
     text = "SELECT COUNT(*) FROM visits p LEFT JOIN visits v USING (person_id) WHERE {}"
     test = "v.person_id IS NULL"
-    hint = refusal(text.format(test)).hint
-    assert hint == "p.person_id NOT IN (SELECT person_id FROM visits)"
-    sql.parse(text.format(hint), POLICY)
+    own = "SELECT COUNT(*) FROM visits p WHERE p.person_id NOT IN (SELECT person_id FROM visits)"
+    found, meant = (sql.parse(q, POLICY).query for q in (text.format(test), own))
+    assert found.hash == meant.hash
