@@ -191,3 +191,42 @@ def test_margins_with_open_keys_spend_delta_once():
         batch.sql(text, within={"n": 20})
         batch.sql(COUNT, within={"n": 5})
     assert batch.cost.delta <= Fraction("1e-6")
+
+
+def test_units_meet_one_question_of_each_group():
+    """What a unit loses is what its own questions lose, not the worst of each at every ε."""
+    texts = [f"{COUNT} WHERE {test}" for test in ("sex = 'F'", "age < 5", "age >= 5")]
+    with curator().batch(delta="1e-3") as batch:
+        for text, margin in zip(texts, (5, 10, 7), strict=True):
+            batch.sql(text, within={"n": margin})
+    plans, groups = [*map(_plan_of, batch._questions)], [[0], [1, 2]]
+    units = _batch.together(plans, groups)
+    assert len(units) == 2
+    for one in units:
+        assert p.compose(one).delta(batch.cost.epsilon) <= batch.cost.delta
+    worst = max(p.compose(one).epsilon("1e-3") for one in units)
+    assert float(batch.cost.epsilon) == pytest.approx(worst, rel=2e-3)
+
+
+def _plan_of(question):
+    return _batch._meeting(question, "laplace", None)
+
+
+def test_many_kinds_of_units_are_bounded_by_the_worst_of_each_group(monkeypatch):
+    texts = [f"{COUNT} WHERE age = {k}" for k in range(4)]
+
+    def cost():
+        with curator("pure", epsilon="100").batch() as batch:
+            for i, text in enumerate(texts):
+                batch.sql(text, within={"n": 5 + i})
+        return batch.cost
+
+    exact = cost()
+    monkeypatch.setattr(_batch, "_KINDS", 1)
+    assert cost() == exact  # pure losses: the dearest, either way
+
+
+@pytest.mark.parametrize("weight", ["1e200", "1e-110", "0", "-1"])
+def test_weights_out_of_reach_are_refused(weight):
+    with pytest.raises(dc.errors.ParameterError):
+        curator().batch(epsilon=1).sql(COUNT, weight=weight)

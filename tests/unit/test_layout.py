@@ -129,7 +129,7 @@ def test_the_check_of_private_imports_can_fail():
 
 
 # private by name only: a namedtuple's method, a process's end, sqlglot's way to extend its parser
-FOREIGN = {"_replace", "_exit"} | {
+FOREIGN = {"_replace", "_asdict", "_fields", "_exit"} | {
     "_match",
     "_match_text_seq",
     "_parse_bitwise",

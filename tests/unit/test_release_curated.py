@@ -415,3 +415,16 @@ def test_rows_that_a_join_may_drop_are_not_merely_changed():
     table = asked.table("people").join("towns", on="age")
     plan = asked.publication(table, W.identity(3), columns=["area"], rho=1).plan
     assert (plan.neighbours, plan.rows) == (Neighbours.ADD_REMOVE, 2)
+
+
+@pytest.mark.parametrize(("noise", "pure"), [("laplace", True), ("gaussian", False), (None, True)])
+def test_noise_may_be_insisted_on_and_a_delta_is_no_loss(noise, pure):
+    asked = curator()
+    how = {} if noise is None else {"noise": noise}
+    found = asked.publication("people", **VECTOR, epsilon=1, delta="1e-6", **how)
+    assert found.plan.price.pure is pure
+    assert Fraction(found.cost["epsilon"]) == 1
+    assert Fraction(found.cost["delta"]) == (0 if pure else Fraction(1, 10**6))
+    for taken in ({"rows": 2}, {"neighbours": "change-one"}):
+        with pytest.raises(ParameterError, match="the policy says that"):
+            asked.publication("people", **VECTOR, epsilon=1, **taken)

@@ -40,9 +40,12 @@ composed losses fit (ε, δ).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
+from itertools import product
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -81,6 +84,12 @@ _Groups = list[list[int]]
 
 _STEPS = 12
 """Halvings of the common factor's range: within 0.03 % of the best."""
+
+_HEAVIEST = 10**6
+"""Largest weight of a question; the least is its inverse."""
+
+_KINDS = 24
+"""Kinds of units that are composed one by one."""
 
 
 class Pending:
@@ -178,6 +187,10 @@ class Batch:
         asked = with_null_groups(query) if self._nulls else query
         lowered = self._curator._lowered(asked)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
+        if not Fraction(1, _HEAVIEST) <= part <= _HEAVIEST:
+            raise ParameterError(
+                "a weight lies between a millionth and a million", hint=Hint("weight", 10)
+            )
         margins = None if within is None else read_margins(within)
         if (self._offer is None) != (margins is not None):
             raise ParameterError(
@@ -233,7 +246,7 @@ class Batch:
             return self._meeting(questions, groups)
         plans = self._priced(questions, groups)
         claim = (self._epsilon, self._delta or Fraction(0))
-        return plans, charge(together(plans, groups), claim)
+        return plans, charged(together(plans, groups), claim)
 
     @property
     def _epsilon(self) -> Fraction:
@@ -260,17 +273,18 @@ class Batch:
             found.append((plans, self._composed(together(plans, groups))))
         return min(found, key=lambda pair: pair[1].rho if rho else pair[1].epsilon)
 
-    def _composed(self, losses: list[PrivacyLoss]) -> Cost:
+    def _composed(self, units: Units) -> Cost:
         """What losses cost: their sum, or the least ε at which they fit δ."""
         delta = self._delta or Fraction(1, 10**6)  # as for a question in ρ
-        bounded = all(isinstance(loss.top, Fraction) for loss in losses)
-        if not losses or (self._delta is None and bounded):
-            return charge(losses)
-        failures = sum((loss.mass_at_infinity for loss in losses if loss.top == 0), Fraction(0))
-        rest = [loss for loss in losses if loss.top != 0]
-        epsilon = Fraction(compose(rest).epsilon(delta - failures)) if rest else Fraction(0)
-        claim = rounded_up(epsilon) if epsilon else epsilon
-        return charge(losses, (claim, delta))
+        if self._delta is None and all(isinstance(x.top, Fraction) for one in units for x in one):
+            return charged(units)
+        claim = rounded_up(max(_least(one, delta) for one in units))
+        # bounds of ε by δ and of δ by ε are rounded apart
+        for _ in range(_STEPS):
+            if all(fits(one, claim, delta) for one in units):
+                break
+            claim = rounded_up(claim * Fraction(1001, 1000))
+        return charged(units, (claim, delta))
 
     def _priced(self, questions: tuple[_Question, ...], groups: _Groups) -> list[Plan]:
         if self._delta is None:
@@ -332,9 +346,9 @@ class Batch:
         return plans((over - 1) * fine * (1 - Fraction(1, 2**30)))  # a hair for rounding
 
     def _fits(self, plans: list[Plan], groups: _Groups) -> bool:
-        losses = together(plans, groups)
+        units, delta = together(plans, groups), self._delta or Fraction(0)
         # without any loss every factor fits, and none is needed
-        return bool(losses) and fits(losses, self._epsilon, self._delta or Fraction(0))
+        return any(units) and all(fits(one, self._epsilon, delta) for one in units)
 
 
 def _shares(questions: Sequence[_Question], groups: _Groups, *, rho: bool) -> list[Fraction]:
@@ -383,17 +397,42 @@ def _meeting(question: _Question, kind: Noise, key_delta: Fraction | None) -> Pl
 
 
 def _rho(plans: Sequence[Plan], groups: _Groups) -> Fraction:
-    losses = together(plans, groups)
-    return Fraction(compose(losses).zcdp().rho0) if losses else Fraction(0)
+    units = [one for one in together(plans, groups) if one]
+    return max((Fraction(compose(one).zcdp().rho0) for one in units), default=Fraction(0))
 
 
-def together(plans: Sequence[Plan], groups: _Groups) -> list[PrivacyLoss]:
-    """Losses of all questions; of those that ask about different people, the worst."""
+def _least(losses: list[PrivacyLoss], delta: Fraction) -> Fraction:
+    """Return about the least ε at which losses fit δ; above zero."""
+    failures = sum((loss.mass_at_infinity for loss in losses if loss.top == 0), Fraction(0))
+    rest = [loss for loss in losses if loss.top != 0]
+    epsilon = Fraction(compose(rest).epsilon(delta - failures)) if rest else Fraction(0)
+    return max(epsilon, Fraction(1, 10**9))
+
+
+Units = list[list[PrivacyLoss]]
+"""For every kind of unit, the losses that it meets; no unit loses more than one of these lists."""
+
+
+def together(plans: Sequence[Plan], groups: _Groups) -> Units:
+    """Losses of all questions, for units that each meet one question of every group.
+
+    All questions are fixed before anything runs, so which of them a unit meets is fixed too:
+    what it loses is the composition of these alone. Where there are many kinds of units, the
+    worst question of each group stands for all (a bound for each of them).
+    """
+    kinds = [list(dict.fromkeys(tuple(plans[i].losses) for i in group)) for group in groups]
+    if math.prod(map(len, kinds)) <= _KINDS:
+        return [[loss for some in choice for loss in some] for choice in product(*kinds)]
     losses: list[PrivacyLoss] = []
-    for group in groups:
-        each = [plans[i].losses for i in group if plans[i].losses]
+    for some in kinds:
+        each = [kind for kind in some if kind]
         if len(each) < 2:
-            losses += [loss for some in each for loss in some]
+            losses += [loss for kind in each for loss in kind]
         else:
-            losses.append(parallel([compose(some) for some in each], Neighbours.ADD_REMOVE))
-    return losses
+            losses.append(parallel([compose(kind) for kind in each], Neighbours.ADD_REMOVE))
+    return [losses]
+
+
+def charged(units: Units, claim: tuple[Fraction, Fraction] | None = None) -> Cost:
+    """Cost of whichever unit loses most, in each currency."""
+    return reduce(Cost.at_least, [charge(one, claim) for one in units])

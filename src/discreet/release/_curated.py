@@ -162,6 +162,8 @@ def question(
         public number (a list, one for each region of the one column that there may be).
     """
     given = dict(options or {})
+    if taken := given.keys() & {"rows", "neighbours"}:
+        raise ParameterError(f"{' and '.join(sorted(taken))}: the policy says that here")
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
             "count-of-counts, and nothing else, needs the column that names a row's group",
@@ -353,7 +355,7 @@ class Publishing(Part):
             method=self.method,
             neighbours=self.neighbours,
             rows=self.rows,
-            **price,
+            **{name: value for name, value in price.items() if value is not None},
             **self.options,
         )
 
@@ -362,7 +364,11 @@ class Publishing(Part):
         if rule.epsilon is not None:
             # where the budget counts ρ, Gaussian noise costs much less of it
             own = "gaussian" if rule.delta is not None and not rule.flip else None
-            made = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
+            made = self._plan(
+                epsilon=rule.epsilon,
+                delta=rule.delta,
+                noise=None if "noise" in self.options else own,
+            )
         else:
             unit: Any = rule.law(Sensitivity(1, 1, 1))
             made = self._plan(rho=1 / (2 * unit.sigma2))
