@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from discreet import mechanisms as m
-from discreet.mechanisms import _lattice
+from discreet.mechanisms import _additive, _lattice
 
 
 def brute_force(matrix, relation, norm):
@@ -82,3 +82,12 @@ def test_whole_sensitivities_stay_whole_as_long_as_sums_are_exact():
         found = m.sensitivity([[largest]], "add-remove")
         assert isinstance(found, int)
         assert found == largest
+
+
+@pytest.mark.parametrize(
+    ("moved", "square"),
+    [(3, 9), (Fraction(5, 2), Fraction(25, 4)), (Fraction(math.sqrt(2)), 2), (12, 144)],
+)
+def test_the_gaussian_is_priced_by_the_square_of_what_integers_move(moved, square):
+    query = _additive._Query.read([1, 2], Fraction(moved), Fraction(9), None, integer=True)
+    assert query.l2_squared(Fraction(moved)) == square

@@ -61,6 +61,8 @@ def test_second_ties_are_decided_exactly(monkeypatch):
     monkeypatch.setattr(_flips, "uniform_below", lambda n: drawn.append(n) or 0)
     assert _flips._below_fraction(rest, 5).all()
     assert drawn == [3] * 5
+    monkeypatch.setattr(_flips, "uniform_below", lambda _: 1)  # one third is 0 of 0, 1, 2
+    assert not _flips._below_fraction(rest, 5).any()
 
 
 def test_certain_coins_and_refusals():

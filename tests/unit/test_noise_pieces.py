@@ -181,6 +181,17 @@ def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
     assert tried > 3
 
 
+@pytest.mark.parametrize("law", [DiscreteLaplace(90), DiscreteGaussian("0.4")], ids=repr)
+def test_a_few_draws_reach_every_sure_cell(script, law):
+    heap = _cells.cells(law._kernel, bits=12, resolution=3)
+    tries = 1 + 1 // 4 + 16
+    for cell in (heap.edges, (heap.edges + 4095) // 2, 4095):
+        word, places = cell << 52, [2**64 - 1] * tries
+        source = script([word] * tries + places + [0] * (2 * tries))
+        assert _cells._draw_small(heap, 1).tolist() == [heap.sure[cell] + (1 << heap.shift) - 1]
+        assert not source.left
+
+
 @pytest.mark.parametrize("cell", [0, 1])
 @pytest.mark.parametrize("law", [DiscreteLaplace("1e-3"), DiscreteGaussian(5)], ids=repr)
 def test_the_tail_is_reached_by_one_word_in_very_many_and_then_left_to_exact_arithmetic(
