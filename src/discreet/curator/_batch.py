@@ -196,7 +196,7 @@ class Batch:
             raise ParameterError(
                 "a batch has a price for all its questions, or margins for each of them: "
                 "state epsilon= for the batch, or within= with every question",
-                hint=Hint("epsilon", "1") if margins is None else "leave out within=",
+                hint=Hint("epsilon", "1") if margins is None else "curator.batch()",
             )
         ask = (
             None

@@ -283,7 +283,7 @@ class Part:
                     f"the question costs {show(price)}; {self._balance(spent)}",
                     hint=Hint(self.partition.currency, show(self.partition.price - spent))
                     if spent < self.partition.price
-                    else "name another partition: curator.partition(…, name=…)",
+                    else Hint("name", "another partition"),
                 )
 
             def run() -> str:

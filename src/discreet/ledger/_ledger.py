@@ -40,7 +40,6 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -72,6 +71,7 @@ from discreet.ledger._chain import (
     seals,
 )
 from discreet.ledger._decisions import Decisions, agree, check_units, consenting, owns, units_of
+from discreet.ledger._glance import Glances
 from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
     KEYS,
@@ -102,7 +102,7 @@ _TRIES: Final = 3
 """How often an outcome is offered to a ledger that is busy or cannot be written."""
 
 
-class ChainedLedger(Decisions):
+class ChainedLedger(Glances, Decisions):
     """One policy's ledger, wherever it is kept.
 
     Holds no connection and no money: every operation reads the store. Handles may
@@ -137,8 +137,7 @@ class ChainedLedger(Decisions):
         note: str = "",
     ) -> None:
         self._store = store
-        self._glances = threading.local()
-        self._latest: Head | None = None
+        Glances.__init__(self)
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
@@ -555,33 +554,6 @@ class ChainedLedger(Decisions):
         if self._guest is not None:  # whoever spends from it sets no lower one
             minimum = max(minimum, state.limits.minimum)
         return _budget.least_cost(replace(state.limits, minimum=minimum))
-
-    @property
-    def state(self) -> State:
-        """Budget in force, closed tables, period, spending by analyst."""
-        seen: State | None = getattr(self._glances, "state", None)
-        if seen is not None:
-            return seen
-        with self.reading() as (_, head):
-            return head.content
-
-    @contextmanager
-    def glance(self) -> Iterator[Head]:
-        """Let all balances that this thread reads until the end be those of one moment.
-
-        Nothing is held meanwhile: others write, and a debit sees what they wrote. While the mark
-        beside a file is where it was, which every writer moves, the file is not read again.
-        """
-        beside = next((anchor for anchor in self._anchors if anchor.durable), None)
-        mark, head = None if beside is None else beside.read(), self._latest
-        if head is None or mark is None or mark.hash != head.hash:
-            with self.reading() as (_, head):
-                self._latest = head
-        self._glances.state = head.content
-        try:
-            yield head
-        finally:
-            self._glances.state = None
 
     @property
     def lines(self) -> Sequence[Line]:

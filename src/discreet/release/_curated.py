@@ -2,9 +2,8 @@ r"""Publications of a curator's tables: a part of a plan like any other.
 
 The road is the curator's own. A publication is a :class:`~discreet.plan.Query` with one
 statistic; it is lowered to one part over the counts of all cells, priced, proved, debited,
-measured, stored and given again for free, as every question is. What the part asks of the
-counts, question by question, is a mechanism's course (:mod:`._questions`); its answers are
-released integers, and everything shown is computed from these.
+measured, stored and given again for free, as every question is. What it asks of the counts is a
+mechanism's course (:mod:`._questions`); all that is shown is computed from its released integers.
 
 Guarantee
 ---------
@@ -14,16 +13,14 @@ record is Δε-DP for Δ of them, and one that is ρ-zCDP is Δ²ρ-zCDP (group 
 runs at 1/Δ of the ε or 1/Δ² of the ρ that is charged. Adaptive steps of a course draw on this
 one debit: :func:`conduct` adds them up and refuses beyond it.
 
-Under change-one a unit's rows are taken out and others put in: Δ is twice the limit, records
-being added and removed. Two cases are better: a row that is its own unit and cannot leave the
-domain (no filter, no NULL) moves from cell to cell, so that the relation of records is
-change-one itself; and where totals are released exactly, only tables that agree on them are
-neighbours, so that every row that leaves is replaced.
+Under change-one a unit's rows are taken out and others put in: Δ is twice the limit. Two cases
+are better: a row that is its own unit and cannot leave the domain (no filter, no NULL) moves from
+cell to cell, by change-one itself; and where totals are released exactly, only tables that agree
+on them are neighbours, so that every row that leaves is replaced.
 
-Count-of-counts reads the sizes of groups (households) that a text column names. The number of
-groups is not read off the data, which would tell a person who lives alone: it is public and
-given. The sizes, in decreasing order and followed by zeros, are cut to that number; one row more
-or less moves one of them by 1, there or beyond the cut.
+Count-of-counts reads the sizes of groups that a text column names. Their number is public (read
+off the data it would tell a person who lives alone): the sizes, in decreasing order and followed
+by zeros, are cut to it; one row more or less moves one of them by 1.
 """
 
 from __future__ import annotations
@@ -162,8 +159,8 @@ def question(
         public number (a list, one for each region of the one column that there may be).
     """
     given = dict(options or {})
-    if taken := given.keys() & {"rows", "neighbours"}:
-        raise ParameterError(f"{' and '.join(sorted(taken))}: the policy says that here")
+    if given.keys() & {"rows", "neighbours"}:
+        raise ParameterError("rows and neighbours: the policy says that here")
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
             "count-of-counts, and nothing else, needs the column that names a row's group",
@@ -363,12 +360,9 @@ class Publishing(Part):
         """Plan the mechanism at the price that the rule stands for."""
         if rule.epsilon is not None:
             # where the budget counts ρ, Gaussian noise costs much less of it
-            own = "gaussian" if rule.delta is not None and not rule.flip else None
-            made = self._plan(
-                epsilon=rule.epsilon,
-                delta=rule.delta,
-                noise=None if "noise" in self.options else own,
-            )
+            dear = rule.delta is not None and not rule.flip and "noise" not in self.options
+            own = "gaussian" if dear else None
+            made = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
         else:
             unit: Any = rule.law(Sensitivity(1, 1, 1))
             made = self._plan(rho=1 / (2 * unit.sigma2))

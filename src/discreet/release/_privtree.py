@@ -268,7 +268,7 @@ def _combined(
     out by their variances. Gauss–Markov on a tree: linear time, least variance, and consistent.
     """
     best, doubt = [y[-1]], [np.full(len(y[-1]), noisy[-1])]
-    parents = []
+    parents: list[NDArray[np.int64]] = []
     for fine, coarse, own, v in zip(levels[:0:-1], levels[-2::-1], y[-2::-1], noisy[-2::-1],
                                     strict=True):  # fmt: skip
         parent = np.zeros(len(best[0]), dtype=np.int64)
