@@ -20,6 +20,7 @@ import argparse
 import itertools
 import json
 import math
+import resource
 import time
 from pathlib import Path
 
@@ -199,8 +200,9 @@ def strategies(*, quick):
         print(f"{name:32}{rmse:10.3f}{seconds:9.2f} s{beside}")
 
 
-def sizes():
+def sizes(*, quick):
     print("\nSizes")
+    axes = (20,) * 4 if quick else (100,) * 4
     for name, x, workload, method in (
         ("prefix on 2^20 cells, hb", np.ones(1 << 20, int), W.prefix(1 << 20), "hb"),
         (
@@ -212,11 +214,18 @@ def sizes():
             W.boxes((4096, 4096), [[0, 0]], [[2048, 2048]]),
             "privtree",
         ),
+        (
+            f"{math.prod(axes):.0e} cells, least squares of a product",
+            np.ones(axes, int),
+            W.kron(*map(W.prefix, axes)),
+            "hdmm",
+        ),
     ):
         plan = release.plan(workload, epsilon=1, method=method)
         start = time.process_time()
         plan.publish(x)
-        print(f"{name:36}{time.process_time() - start:8.2f} s")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(f"{name:42}{time.process_time() - start:8.2f} s, at most {peak:.1f} GB so far")
 
 
 def synthetic(runs):
@@ -255,7 +264,7 @@ def main(arguments=()):
         targets("2D", rectangles(), MANY * given.runs)
         return
     strategies(quick=given.quick)
-    sizes()
+    sizes(quick=given.quick)
     vectors = {k: v for k, v in OURS_1D.items() if not (given.quick and k in SLOW)}
     table("1D", W.prefix(4096), vectors, PEERS_1D, given.runs)
     table("2D", rectangles(), OURS_2D, PEERS_2D, given.runs)

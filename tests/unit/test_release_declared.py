@@ -258,10 +258,10 @@ def test_measurements_say_in_which_units_they_are(done):
 def test_levels_of_a_hierarchy_and_marginals_have_panels_of_their_own(done):
     charts = {i.declared.name: i.publication.chart() for i in done.issues}
     young = charts["young"]["vconcat"]
-    assert [p["encoding"]["y"]["title"] for p in young] == ["age, level 1", "age"]
+    assert [p["title"]["text"] for p in young] == ["age, level 1", "age"]
     assert [v["row"] for v in young[0]["data"]["values"]] == ["young", "old"]
     assert len(young[1]["data"]["values"]) == 8
-    assert [p["encoding"]["y"]["title"] for p in charts["made"]["vconcat"]] == [
+    assert [p["title"]["text"] for p in charts["made"]["vconcat"]] == [
         "area", "sex", "age", "area × sex", "area × age", "sex × age",
     ]  # fmt: skip
     assert "vconcat" not in charts["ages"]

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import ClassVar
@@ -67,7 +67,7 @@ def group(loss: PrivacyLoss, k: int) -> PrivacyLoss:
     if k == 1:
         return loss
     unit = f"group of {k}" if loss.unit is None else f"group of {k} × {loss.unit}"
-    return _grouped(loss.unlabelled(), k).labelled(loss.label._replace(unit=unit))
+    return _grouped(loss.unlabelled(), k).labelled(replace(loss.label, unit=unit))
 
 
 def to_change_one(loss: PrivacyLoss) -> PrivacyLoss:
@@ -80,7 +80,7 @@ def to_change_one(loss: PrivacyLoss) -> PrivacyLoss:
     if loss.neighbours is Neighbours.CHANGE_ONE:
         return loss
     made = _grouped(loss.unlabelled(), 2)
-    return made.labelled(loss.label._replace(neighbours=Neighbours.CHANGE_ONE))
+    return made.labelled(replace(loss.label, neighbours=Neighbours.CHANGE_ONE))
 
 
 def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
@@ -213,7 +213,7 @@ def parallel(
             "moves to another part",
             hint="state each part's loss under add-remove",
         )
-    label = label._replace(neighbours=relation)
+    label = replace(label, neighbours=relation)
     counts = Counter(loss.unlabelled() for loss in given)
     single = _worst(counts)
     if relation is Neighbours.ADD_REMOVE:

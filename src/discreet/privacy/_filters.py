@@ -69,7 +69,7 @@ from discreet.privacy._account import NOTHING, Accounting, Amount, admit
 from discreet.privacy._calibrate import gaussian_sigma
 from discreet.privacy._convert import pure_to_rho
 from discreet.privacy._loss import PrivacyLoss, decimal_up
-from discreet.privacy._relation import shared_label
+from discreet.privacy._relation import Label, shared_label
 
 
 class Filter:
@@ -121,7 +121,7 @@ class Filter:
                 self._spent = admit(self._spent, cost, self._budget, symbol=symbol)
             except BudgetExceededError as refusal:
                 raise refusal.with_hint(self._fitting()) from None
-            if any(loss.label):
+            if loss.label != Label():
                 self._label = _label_of(self._label, loss)
         return cost
 

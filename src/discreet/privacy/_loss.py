@@ -97,7 +97,7 @@ class PrivacyLoss(ABC):
 
     def _shown(self) -> dict[str, str]:
         """Return the parameters as written in the repr."""
-        own = [field.name for field in fields(self)][len(Label._fields) :]
+        own = [field.name for field in fields(self)][len(fields(Label)) :]
         return {_PARAMETERS.get(name, name): _word(getattr(self, name)) for name in own}
 
     # -- what everybody may ask -----------------------------------------------
@@ -215,11 +215,13 @@ class PrivacyLoss(ABC):
 
     def labelled(self, label: Label) -> Self:
         """Return a copy with these labels in place of its own."""
-        return self.replaced(**label._asdict())
+        return self.replaced(
+            neighbours=label.neighbours, unit=label.unit, unprotected=label.unprotected
+        )
 
     def unlabelled(self) -> Self:
         """Strip the labels, so that equal losses compare equal."""
-        return self.labelled(Label(None, None, ()))
+        return self.labelled(Label())
 
     def __repr__(self) -> str:
         parts = [f"{name}={value}" for name, value in self._shown().items()]

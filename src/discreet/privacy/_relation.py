@@ -24,8 +24,9 @@ that agree on everything named.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from discreet.errors import Hint, ParameterError, RelationError
 
@@ -61,12 +62,13 @@ def read_neighbours(x: Neighbours | str | None) -> Neighbours | None:
         ) from None
 
 
-class Label(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Label:
     """For whom a loss holds: see the head of this module."""
 
-    neighbours: Neighbours | None
-    unit: str | None
-    unprotected: tuple[str, ...]
+    neighbours: Neighbours | None = None
+    unit: str | None = None
+    unprotected: tuple[str, ...] = ()
 
 
 def shared_label(losses: Iterable[PrivacyLoss]) -> Label:

@@ -50,7 +50,7 @@ by a factor of ten.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
@@ -130,7 +130,7 @@ def sample(
     if nothing or (gamma == 1 and kind is not Kind.OPPOSITE):
         return loss.replaced(neighbours=label)
     return Sampled.build(base=loss.unlabelled(), rate=gamma, kind=kind).labelled(
-        loss.label._replace(neighbours=label)
+        replace(loss.label, neighbours=label)
     )
 
 

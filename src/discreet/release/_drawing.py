@@ -7,6 +7,7 @@ A large table over two axes is a map, any other large one a line over the querie
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -57,17 +58,18 @@ def rows(
         layers.append({"mark": {"type": "rule", "color": _COLOUR}, "encoding": ends})
     dot = {"type": "point", "filled": True, "size": 40, "color": _COLOUR}
     layers.append({"mark": dot, "encoding": {"x": _number("value")}})
-    drawn = [
-        {
-            "width": _WIDTH,
-            "data": {"values": content},
-            "encoding": {"y": {"field": "row", "type": "ordinal", "sort": None, "title": panel}},
-            "layer": layers,
-        }
-        for panel, content in values.items()
-    ]
+    label = {"field": "row", "type": "ordinal", "sort": None, "title": None}
     head = {"$schema": _SCHEMA, "title": title}
-    return {**head, **drawn[0]} if len(drawn) == 1 else {**head, "vconcat": drawn}
+    body = {"width": _WIDTH, "encoding": {"y": label}, "layer": layers}
+    if len(values) == 1:
+        label["title"] = " · ".join(columns)
+        return {**head, **body, "data": {"values": values[panels[0]]}}
+    drawn = [
+        {"title": {"text": panel, "anchor": "start", "fontSize": 11}, **body,
+         "data": {"values": content}}
+        for panel, content in values.items()
+    ]  # fmt: skip
+    return {**head, "vconcat": drawn}
 
 
 def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
@@ -75,11 +77,12 @@ def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
     (down, across), (first, second) = domain.names, domain.values
     tall, wide = counts.shape
     size = min(16.0, 640 / max(tall, wide))
+    width, height = max(wide * size, 80.0), max(tall * size, 80.0)
     return {
         "$schema": _SCHEMA,
         "title": title,
-        "width": max(wide * size, 80.0),
-        "height": max(tall * size, 80.0),
+        "width": width,
+        "height": height,
         "data": {
             "values": [
                 {down: first[r], across: second[c], "count": float(v)}
@@ -88,8 +91,8 @@ def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
             ]
         },
         "encoding": {
-            "x": _side(across, second, size),
-            "y": _side(down, first, size),
+            "x": _side(across, second, width / wide),
+            "y": _side(down, first, height / tall),
             "color": {"field": "count", "type": "quantitative", "scale": {"scheme": "viridis"}},
         },
         "layer": [{"mark": "rect"}],
@@ -98,7 +101,7 @@ def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
 
 def _side(name: str, values: Sequence[str], size: float) -> dict[str, Any]:
     """One side of a map, with as many labels as there is room for."""
-    every = max(1, round(28 / size))
+    every = max(1, math.ceil(14 / size))
     axis = {"values": list(values[::every]), "labelOverlap": True}
     return {"field": name, "type": "ordinal", "sort": list(values), "axis": axis}
 

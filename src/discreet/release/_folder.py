@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet import noise
 from discreet.errors import ParameterError
@@ -87,14 +88,13 @@ def table_of(issue: Issue) -> Any:
     low = None if issue.band is None else np.asarray(issue.band.low, dtype=np.float64)
     high = None if issue.band is None else np.asarray(issue.band.high, dtype=np.float64)
     hidden = np.zeros(len(value), dtype=bool)
-    step = said.get("round_to")
     if (least := said.get("suppress_below")) is not None:
         hidden = value < float(least)
     # outwards, so that the interval still covers; without a step, digits that are mere noise go
-    unit = 10.0 ** digits(made.rmse) if step is None else 1 / float(step)
-    value = np.rint(value * unit) / unit
-    low = None if low is None else np.floor(low * unit) / unit
-    high = None if high is None else np.ceil(high * unit) / unit
+    step = float(said.get("round_to", 10.0 ** -digits(made.rmse)))
+    value = _stepped(np.rint(value / step), step)
+    low = None if low is None else _stepped(np.floor(low / step), step)
+    high = None if high is None else _stepped(np.ceil(high / step), step)
     empty = np.full(len(value), np.nan)
     for name, column in (("value", value), ("low", low), ("high", high)):
         shown = empty if column is None else column
@@ -102,6 +102,11 @@ def table_of(issue: Issue) -> Any:
     if hidden.any() or said.get("suppress_below") is not None:
         columns["suppressed"] = hidden
     return pa.table(columns)
+
+
+def _stepped(whole: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Multiples of a step, as decimals are written: 3 × 0.1 is 0.3."""
+    return np.asarray(np.round(whole * step, 12))
 
 
 def digits(rmse: float | None) -> int:

@@ -102,7 +102,7 @@ class PIdentity(Factor):
     def scales(self) -> list[list[int]]:
         """Weight of each cell, then the largest of each weighted sum."""
         most = np.concatenate([self.d, self.B.max(axis=1)]) if len(self.B) else self.d
-        return [[max(int(w), 1), 1] for w in most.tolist()]
+        return [[int(w) or self.largest, 1] for w in most.tolist()]  # empty rows are noise only
 
     def solve(self, y: Array) -> Array:
         """Return (AᵀA)⁻¹Aᵀy along the first axis."""
@@ -189,13 +189,16 @@ def _solve(axis: Axis, p: int, *, pure: bool, patience: int) -> Array:
     assert coarse is not None
     starts = [scatter(p, sizes[0], seed) for seed in range(_STARTS if len(sizes) == 1 else 1)]
     steps = 1000 if len(sizes) == 1 else 400
-    solved = [_descend(coarse, B, pure=pure, steps=steps) for B in starts]
+    # of large problems most time goes into the optimiser's own steps, which grow with its memory
+    memory = 8 if len(sizes) == 1 else 4
+    solved = [_descend(coarse, B, pure=pure, steps=steps, memory=memory) for B in starts]
     B = min(solved, key=lambda B: objective(B, coarse, coarse.diagonal(), pure=pure)[0])
     for n in sizes[1:]:
         B = np.repeat(B, -(-n // B.shape[1]), axis=1)[:, :n]
         here = axis if n == axis.n else _coarser(axis, n)
         assert here is not None
-        B = _descend(here, B, pure=pure, steps=patience if n == axis.n else 400)
+        finest = n == axis.n
+        B = _descend(here, B, pure=pure, steps=patience if finest else 400, memory=memory)
     return B
 
 
@@ -209,7 +212,7 @@ def scatter(p: int, n: int, seed: int = 0) -> Array:
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-54).reshape(p, n)
 
 
-def _descend(axis: Axis, start: Array, *, pure: bool, steps: int) -> Array:
+def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -> Array:
     from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
 
     shape, diagonal = start.shape, axis.diagonal()
@@ -219,8 +222,6 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int) -> Array:
         value, slope = objective(b.reshape(shape), axis, diagonal, pure=pure)
         return value / first, slope.ravel() / first
 
-    # of large problems most time goes into the optimiser's own steps, which grow with its memory
-    memory = 8 if start.size <= 1 << 16 else 4
     found = minimize(
         scaled,
         start.ravel(),

@@ -162,7 +162,7 @@ class Plan:
             f"  rmse      {known}: {self.mechanism.note}",
         ]
         time = "" if self.seconds is None else f"about {max(self.seconds, 0.01):.1g} s and "
-        lines.append(f"  needs     {time}{max(self.memory / 1e6, 0.1):.1g} MB")
+        lines.append(f"  needs     {time}{float(f'{max(self.memory / 1e6, 0.1):.1g}'):,g} MB")
         if self.rows > 1:
             lines.insert(1, f"  unit      at most {self.rows} records")
         if self.mechanism.unprotected:

@@ -278,7 +278,7 @@ class Matrix(Query):
         """Largest weight of each row."""
         most = abs(self.matrix).max(axis=1)
         dense = most.toarray() if hasattr(most, "toarray") else most
-        return [[[max(int(w), 1), 1] for w in np.ravel(dense).tolist()]]
+        return [[[int(w) or self._largest, 1] for w in np.ravel(dense).tolist()]]
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Return Ax."""
