@@ -55,6 +55,10 @@ def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
             tick = _ticks.tick(seconds, 4.0)
             assert tick in _ticks.GRID
             assert tick >= min(8 * seconds, _ticks.GRID[-1])
+    assert _ticks.tick(0.01, 4.0) == _ticks.GRID[0]
+    assert _ticks.tick(0.01, 4.0, busy=8.0) == 4.0  # two seconds of waiting, whatever the work
+    slowness, busy = _ticks.machine()
+    assert min(slowness, busy) >= 1
     assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 
 
