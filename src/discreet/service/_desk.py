@@ -64,12 +64,17 @@ class Desk:
     """Everything that one policy's service does between a request and the ledger."""
 
     def __init__(
-        self, counter: Counter, home: Home, slowness: float, undeclared: float = UNDECLARED
+        self,
+        counter: Counter,
+        home: Home,
+        slowness: float,
+        undeclared: float = UNDECLARED,
+        busy: float = 1.0,
     ) -> None:
         self.counter = counter
         self.home = home
         self.name = counter.policy.identity
-        self._slowness = slowness
+        self._slowness, self._busy = slowness, busy
         self._undeclared = undeclared
         self.turns = Turns()
         self.places: list[Place] = []
@@ -146,7 +151,7 @@ class Desk:
         """Seconds for which a bill takes a place, and after which its answer leaves."""
         rows, text = self.counter.policy.service.rows, sum(map(len, statements))
         seconds = _ticks.bound(bill.plans, rows, self._slowness, text)
-        tick = _ticks.tick(seconds, self._undeclared)
+        tick = _ticks.tick(seconds, self._undeclared, self._busy)
         return min(seconds, self._undeclared) if rows is None else seconds, tick
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:

@@ -60,9 +60,9 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def slowness() -> float:
+def machine() -> tuple[float, float]:
     """Measure the machine in a process of its own, so that this one never loads the engine."""
-    code = "from discreet.service._ticks import slowness; print(slowness())"
+    code = "from discreet.service._ticks import machine; print(*machine())"
     try:
         said = subprocess.run(  # noqa: S603 - our own interpreter and code
             [sys.executable, "-c", code],
@@ -74,7 +74,8 @@ def slowness() -> float:
         )
     except subprocess.SubprocessError:
         raise EngineError("the speed of this machine could not be measured") from None
-    return float(said.stdout)
+    slowness, busy = map(float, said.stdout.split())
+    return slowness, busy
 
 
 class Worker:

@@ -26,7 +26,7 @@ from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
 from discreet.service._oidc import Provider, rules
-from discreet.service._pool import Place, Worker, slowness
+from discreet.service._pool import Place, Worker, machine
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
@@ -74,7 +74,7 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         )
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
-    speed = slowness()  # before workers are there to be in each other's way
+    speed = machine()  # before workers are there to be in each other's way
     with ExitStack() as stack:
         desks: dict[str, Desk] = {}
         for path in policies:
@@ -90,7 +90,9 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         yield house
 
 
-def _desk(path: Path, home: Home, options: Options, speed: float, stack: ExitStack) -> Desk:
+def _desk(
+    path: Path, home: Home, options: Options, speed: tuple[float, float], stack: ExitStack
+) -> Desk:
     policy = pol.load(path)
     setup = Setup(
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
@@ -102,7 +104,7 @@ def _desk(path: Path, home: Home, options: Options, speed: float, stack: ExitSta
     found = [worker.ready() for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
-    desk = Desk(Counter(curator), home, speed, options.undeclared)
+    desk = Desk(Counter(curator), home, speed[0], options.undeclared, busy=speed[1])
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk

@@ -32,7 +32,7 @@ GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds after which answers leave."""
 FIRST: Final = GRID[0]
 _REFERENCE: Final = 0.05
-"""Processor time of :func:`slowness` on the machine that the figures below were measured on."""
+"""Processor time of :func:`machine` on the machine that the figures below were measured on."""
 _START: Final = 0.012
 _ROW: Final = 1.5e-7
 _CELL: Final = 6e-7
@@ -40,6 +40,9 @@ _TEXT: Final = 8e-6
 _SAFETY: Final = 2.0
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
+_PAUSE: Final = 0.25
+"""Seconds for which a machine that is not busy keeps a run waiting, at most."""
+_BUSIEST: Final = 64.0
 _OPEN_CELLS: Final = 10_000
 """Cells assumed where keys are not listed."""
 
@@ -55,11 +58,15 @@ def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int)
     return _SAFETY * slowness * (_TEXT * text + sum(_seconds(plan, declared) for plan in plans))
 
 
-def tick(seconds: float, undeclared: float) -> float:
-    """Least tick that a bound and its slack fit under; without a bound, the policy's own."""
+def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
+    """Least tick that a bound and its slack fit under; without a bound, the policy's own.
+
+    Where the machine was found to be busy, a run of no length at all waits for its processor.
+    """
     if math.isinf(seconds):
         return undeclared
-    return next((t for t in GRID if t >= _SLACK * seconds), GRID[-1])
+    least = max(_SLACK * seconds, _PAUSE * busy)
+    return next((t for t in GRID if t >= least), GRID[-1])
 
 
 def _seconds(plan: Plan, rows: float) -> float:
@@ -83,11 +90,13 @@ def _work(node: Relation, rows: float) -> tuple[float, float]:
     return out, out + sum(done for _, done in below)
 
 
-def slowness() -> float:
-    """How many times slower than the reference this machine is: a power of two, at least 1.
+def machine() -> tuple[float, float]:
+    """Measure how slow this machine is, and how busy: powers of two, at least 1.
 
-    Processor time of one thread: what else the machine does at this moment is no part of it.
+    The first is the processor time of one thread against the reference; the second is how much
+    longer than its processor time all of this takes, the engine's loading included.
     """
+    began, before = time.perf_counter(), time.process_time()
     import duckdb  # noqa: PLC0415 - opened without data, for this alone
 
     best = math.inf
@@ -100,4 +109,9 @@ def slowness() -> float:
                 "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
             ).fetchall()
             best = min(best, time.process_time() - start)
-    return 2.0 ** max(0, math.ceil(math.log2(best / _REFERENCE)))
+    busy = (time.perf_counter() - began) / (time.process_time() - before)
+    return _power(best / _REFERENCE), min(_power(busy), _BUSIEST)
+
+
+def _power(ratio: float) -> float:
+    return 2.0 ** max(0, math.ceil(math.log2(ratio)))
