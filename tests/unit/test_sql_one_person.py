@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -61,7 +63,6 @@ ITEMS = [  # numbers of one person, of a person without rows as well
     "SUM(z.cost) + COUNT(*)",
     "MAX(z.cost) - MIN(z.cost)",
     "COALESCE(MAX(z.cost), 4) + p.age",
-    "AVG(z.cost)",
 ]
 FORMS = [
     "SELECT COUNT(*) AS n FROM pat AS p WHERE (SELECT {item} {rows}) = {k}",
@@ -222,7 +223,7 @@ DATED = pol.loads(
 epsilon = "1"
 [tables.t.columns]
 d = { type = "date", min = 2020-01-01, max = 2021-12-31 }
-at = { type = "timestamp", min = 2020-01-01T00:00:00, max = 2021-12-31T23:59:59 }
+m = { type = "timestamp", min = 2020-01-01T00:00:00, max = 2021-12-31T23:59:59 }
 """
 )
 
@@ -235,3 +236,29 @@ def test_a_mean_of_means_is_divided_outside(oracle):
     assert "AVG((a_sum / a_count))" in own
     assert oracle.execute(own).fetchone() == oracle.execute(theirs).fetchone()
     sql.parse(own, POLICY)
+
+
+def test_a_date_is_compared_with_a_moment_as_its_midnight():
+    rows = [(d, t) for d in ("2020-02-01", "2020-02-02") for t in ("00:00:00", "13:30:00")]
+    days = [dt.date.fromisoformat(d) for d, _ in rows] * 2
+    moments = [dt.datetime.fromisoformat(f"2020-02-0{k} {t}") for k in (1, 2) for _, t in rows]
+    moments_of = pa.table({"d": days, "m": pa.array(moments, pa.timestamp("s"))})
+    for test in ("d > m", "d <= m", "m < d", "m >= d", "NOT d > m"):
+        question = f"SELECT COUNT(*) AS n FROM t WHERE {test}"
+        (found,) = audit.measurements(DATED, question, {"t": moments_of}, salt=1)
+        truth = duckdb.execute(question.replace("FROM t", "FROM moments_of")).fetchall()
+        assert dict(found.exact).get((), 0) == truth[0][0], test
+    for test in ("d < m", "d >= m", "d = m", "m <> d", "m <= d", "m > d"):
+        form = "SELECT COUNT(*) AS n FROM t WHERE {}"
+        with pytest.raises(UnsupportedQueryError, match="the day of a moment") as refused:
+            sql.parse(form.format(test), DATED)
+        assert "CAST(m AS DATE)" in refused.value.hint
+        sql.parse(form.format(refused.value.hint), DATED)
+
+
+@pytest.mark.parametrize("call", ["LAG(age)", "ROW_NUMBER()"])
+def test_an_order_of_one_persons_rows_has_no_hint_about_something_else(call):
+    over = f"{call} OVER (PARTITION BY pid ORDER BY age)"
+    with pytest.raises(UnsupportedQueryError, match="OVER") as refused:
+        sql.parse(f"SELECT COUNT(*) AS n FROM (SELECT {over} AS k FROM pat) AS s", POLICY)
+    assert refused.value.hint is None
