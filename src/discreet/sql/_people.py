@@ -163,8 +163,10 @@ def _divided_outside(mean: exp.Expr) -> str | None:
     for alias in [a for a in root.find_all(exp.Alias) if a == mean.parent]:
         parts = (exp.alias_(p, f"{name}_{w}") for p, w in
                  zip(_parts(mean).values(), ("sum", "count"), strict=True))  # fmt: skip
-        items = alias.parent.expressions
-        alias.parent.set("expressions", [*(i for i in items if i is not alias), *parts])
+        select = alias.parent_select
+        if select is not None:
+            items = [i for i in select.expressions if i is not alias]
+            select.set("expressions", [*items, *parts])
     for column in list(root.find_all(exp.Column)):
         if column.name == name and column.find_ancestor(exp.Select) is root:
             sides = (exp.column(f"{name}_{w}", column.args.get("table")) for w in ("sum", "count"))

@@ -144,7 +144,8 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
         if value and clause not in ("expressions", "from_", "joins", "where"):
             word = _CLAUSES.get(clause, clause.strip("_").upper())
             raise refuse(f"{word} in a subquery about the person of the row outside")
-    outer, found = identifier(link[0].args.get("table")), {}
+    outer = identifier(link[0].args.get("table"))
+    found: dict[str, exp.Expr] = {}
 
     def change(node: exp.Expr) -> exp.Expr:
         if not is_aggregate(node):
@@ -154,7 +155,7 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
         column = exp.column(name, alias)
         return _value(node, column)
 
-    values = {}
+    values: dict[str, exp.Expr] = {}
     for item in select.expressions:
         count = len(found)
         value = without_means(item.unalias().copy()).transform(change)
@@ -218,7 +219,7 @@ def _check_lateral(root: exp.Select, join: exp.Join) -> None:
             "would stay, without the number",
             hint="ON TRUE",
         )
-    if not always:
+    if on is not None and not always:
         root.where(on.copy(), copy=False)
 
 
