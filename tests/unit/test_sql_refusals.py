@@ -244,11 +244,11 @@ def test_a_name_that_is_no_plain_word_is_hinted_in_quotes():
     [
         (
             "SELECT FIRST_VALUE(age) OVER (PARTITION BY person_id ORDER BY age) FROM visits",
-            "SELECT COUNT(*) AS n FROM visits",
+            None,  # a count would be about something else
         ),
         (
             "SELECT AVG(f) FROM (SELECT LAG(age) OVER (ORDER BY age) AS f FROM visits)",
-            "SELECT COUNT(*) AS n FROM visits",
+            None,
         ),
         (
             "SELECT AVG(age) OVER (PARTITION BY sex) FROM people WHERE age > 18",
@@ -262,7 +262,8 @@ def test_a_name_that_is_no_plain_word_is_hinted_in_quotes():
 )
 def test_windows_over_rows_and_rows_of_persons_get_a_question_that_works(text, hint):
     assert refusal(text).hint == hint
-    sql.parse(hint, POLICY)
+    if hint is not None:
+        sql.parse(hint, POLICY)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     whole = start is not None and (
         isinstance(start.this, exp.Table) or function_name(node.this) == "NTILE"
     )
-    if select is not None and whole:
+    meant = function_name(node.this) in {*CALLS, "NTILE"} or isinstance(node.this, exp.WithinGroup)
+    if select is not None and whole and meant:
         asked = exp.select(*(k.copy() for k in keys), *_instead(node))
         for clause in ("from_", "joins", "where"):
             asked.set(clause, select.args.get(clause))
@@ -77,8 +78,7 @@ def _instead(node: exp.Window) -> list[exp.Expr]:
     if name == "NTILE" and order is not None and str(node.this.expressions[0]) in ("4", "5", "10"):
         n, x = int(str(node.this.expressions[0])), order.expressions[0].this.sql()
         return [exp.Column(this=f"QUANTILE({x}, {i / n})") for i in range(1, n)]
-    plain = name in CALLS or isinstance(node.this, exp.WithinGroup)
-    return [exp.alias_(node.this.copy() if plain else _COUNT.copy(), "n")]
+    return [exp.alias_(_COUNT.copy() if name == "NTILE" else node.this.copy(), "n")]
 
 
 def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:

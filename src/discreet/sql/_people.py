@@ -55,6 +55,12 @@ class People(Rows):
             return self._fold(node, f"value {len(self.folds) + 1}")
         if (function_name(node) or "") in _AT:
             return self._at_extreme(node)
+        if _is_mean(node):
+            raise UnsupportedQueryError(
+                "AVG of one person's rows is their sum by their number, which are divided outside "
+                "the subquery",
+                hint=_divided_outside(node),
+            )
         if isinstance(node, exp.Column):
             raise QueryError(
                 f"{build.quote(node.name)} is neither grouped nor aggregated in the subquery",
@@ -123,6 +129,56 @@ class People(Rows):
         if name in ("COUNT_IF", "COUNTIF"):
             return build.when(rows.condition(arg), one)
         return rows.expr(arg, name)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a call is an aggregate of one person's rows."""
+    return _is_fold(node) or (function_name(node) or "") in _AT
+
+
+def without_means(node: exp.Expr) -> exp.Expr:
+    """Write AVG(x) as SUM(x) / COUNT(x)."""
+
+    def change(n: exp.Expr) -> exp.Expr:
+        return exp.paren(exp.Div(**_parts(n)), copy=False) if _is_mean(n) else n
+
+    return node.transform(change)
+
+
+def _parts(mean: exp.Expr) -> dict[str, exp.Expr]:
+    """The sum and the count that a mean is made of."""
+    made = {"this": mean.copy(), "expression": mean.copy()}
+    for name, part in zip(("SUM", "COUNT"), made.values(), strict=True):
+        (part.this if isinstance(part, exp.Filter) else part).set("this", name)
+    return made
+
+
+def _divided_outside(mean: exp.Expr) -> str | None:
+    """The question with a sum and a count inside, and their quotient outside."""
+    inner = mean.find_ancestor(exp.Select)
+    outer = None if inner is None else inner.find_ancestor(exp.Select)
+    if outer is None or not isinstance(mean.parent, exp.Alias) or outer.args.get("with_"):
+        return None
+    name, root = mean.parent.alias, outer.copy()
+    for alias in [a for a in root.find_all(exp.Alias) if a == mean.parent]:
+        parts = (exp.alias_(p, f"{name}_{w}") for p, w in
+                 zip(_parts(mean).values(), ("sum", "count"), strict=True))  # fmt: skip
+        select = alias.parent_select
+        if select is not None:
+            items = [i for i in select.expressions if i is not alias]
+            select.set("expressions", [*items, *parts])
+    for column in list(root.find_all(exp.Column)):
+        if column.name == name and column.find_ancestor(exp.Select) is root:
+            sides = (exp.column(f"{name}_{w}", column.args.get("table")) for w in ("sum", "count"))
+            quotient = dict(zip(("this", "expression"), sides, strict=True))
+            column.replace(exp.paren(exp.Div(**quotient), copy=False))
+    return root.sql()
+
+
+def _is_mean(node: exp.Expr) -> bool:
+    inner = node.this if isinstance(node, exp.Filter) else node
+    whole = not isinstance(node.parent, exp.Filter)
+    return whole and (function_name(inner) or "") in ("AVG", "MEAN")
 
 
 def _is_fold(node: exp.Expr) -> bool:

@@ -6,14 +6,19 @@ about the person of the row outside is a join with one row for each person.
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
+from discreet.sql._people import is_aggregate, without_means
 from discreet.sql._shapes import pivoted
-from discreet.sql._text import function_name, identifier, label, refuse
+from discreet.sql._text import function_name, identifier, label, only, refuse
+from discreet.sql._wrap import resolved
 
-_EXAMPLE = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
+_CLAUSES: Final = {"group": "GROUP BY", "order": "ORDER BY", "with_": "WITH"}
+_EXAMPLE: Final = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
 
 
 def one_select(node: exp.Expr) -> exp.Select:
@@ -35,16 +40,27 @@ def one_select(node: exp.Expr) -> exp.Select:
 
 def _set(node: exp.SetOperation) -> exp.Select:
     """UNION, INTERSECT and EXCEPT of people."""
+    only(node, "this", "expression", "distinct")
+    if not node.args.get("distinct"):
+        raise UnsupportedQueryError(
+            f"{label(node)} ALL counts a person once for each row, and is not supported; "
+            f"{label(node)} without ALL is another question, which counts each person once"
+        )
     left, right = one_select(node.this), one_select(node.expression)
     items = [s.expressions[0].unalias() for s in (left, right) if len(s.expressions) == 1]
     if len(items) != 2 or not all(isinstance(i, exp.Column) for i in items):
         raise refuse(f"{label(node)} of anything but the unit column", _EXAMPLE)
     left = left.copy()
+    if (group := left.args.get("group")) and [resolved(left, k) for k in group.expressions] != [
+        items[0]
+    ]:
+        raise refuse(f"{label(node)} of groups other than people", f"GROUP BY {items[0].sql()}")
     if isinstance(node, exp.Union):
         _either(left, right)
     else:
         test: exp.Expr = exp.In(this=items[0].copy(), query=exp.Subquery(this=right.copy()))
-        left.where(exp.Not(this=test) if isinstance(node, exp.Except) else test, copy=False)
+        test = exp.Not(this=test) if isinstance(node, exp.Except) else test
+        left.set("where", exp.Where(this=exp.and_(*_conditions(left), test)))
     if not left.args.get("group"):
         left.set("group", exp.Group(expressions=[items[0].copy()]))
     return left
@@ -54,7 +70,8 @@ def _either(left: exp.Select, right: exp.Select) -> None:
     """Rows of one table of which one condition or the other holds."""
     plain = {"expressions", "from_", "where", "group"}
     sides = (left, right)
-    same = left.args.get("from_") == right.args.get("from_")
+    names = {s.expressions[0].unalias().name.casefold() for s in sides}
+    same = left.args.get("from_") == right.args.get("from_") and len(names) == 1
     grouped = any(s.args.get("having") for s in sides)
     if not same or grouped or any({k for k, v in s.args.items() if v} - plain for s in sides):
         raise UnsupportedQueryError(
@@ -94,11 +111,10 @@ def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
         and (link := _link(subquery.this, root, units)) is not None
     ]
     for place, (subquery, link) in enumerate(found, 1):
-        alias, call = f"person_{place}", subquery.this.expressions[0].unalias()
-        named = subquery.this.copy()
-        named.set("expressions", [exp.alias_(call.copy(), "value")])
-        root.append("joins", _joined(named, link, alias))
-        subquery.replace(_value(call, exp.column("value", alias)))
+        alias, select = f"person_{place}", subquery.this.copy()
+        (value,) = _split(select, link, alias).values()
+        root.append("joins", _joined(select, link, alias))
+        subquery.replace(value)
     return root
 
 
@@ -118,8 +134,45 @@ def _joined(select: exp.Select, link: _Link, alias: str) -> exp.Join:
     return exp.Join(this=other, side="LEFT", on=on)
 
 
+def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
+    """Leave the aggregates of a SELECT about one person in it, and give its outputs back.
+
+    One row is all that it gives, of a person without rows as well: so an expression of its
+    aggregates is the expression outside, of what each of them says.
+    """
+    for clause, value in select.args.items():
+        if value and clause not in ("expressions", "from_", "joins", "where"):
+            word = _CLAUSES.get(clause, clause.strip("_").upper())
+            raise refuse(f"{word} in a subquery about the person of the row outside")
+    outer = identifier(link[0].args.get("table"))
+    found: dict[str, exp.Expr] = {}
+
+    def change(node: exp.Expr) -> exp.Expr:
+        if not is_aggregate(node):
+            return node
+        name = f"value_{len(found) + 1}" if found else "value"
+        found[name] = exp.alias_(node.copy(), name)
+        column = exp.column(name, alias)
+        return _value(node, column)
+
+    values: dict[str, exp.Expr] = {}
+    for item in select.expressions:
+        count = len(found)
+        value = without_means(item.unalias().copy()).transform(change)
+        own = {c for c in value.find_all(exp.Column) if c.table not in (alias, outer)}
+        if len(found) == count or own or value.find(exp.Window, exp.Star, exp.Subquery):
+            raise UnsupportedQueryError(
+                "a subquery about the person of the row outside gives one number: aggregates of "
+                "the person's rows, and arithmetic with these",
+            )
+        values[item.alias_or_name.casefold()] = exp.paren(value, copy=False)
+    select.set("expressions", list(found.values()))
+    return values
+
+
 def _value(call: exp.Expr, column: exp.Column) -> exp.Expr:
-    """What a call says of a person without rows: a count is zero."""
+    """What an aggregate says of a person without rows: a count is zero, all others are NULL."""
+    call = call.this if isinstance(call, exp.Filter) else call
     if (function_name(call) or "") not in ("COUNT", "COUNTIF", "COUNT_IF"):
         return column
     return exp.Anonymous(this="COALESCE", expressions=[column, exp.Literal.number(0)])
@@ -133,14 +186,41 @@ def _without_lateral(root: exp.Select, units: set[str]) -> exp.Select:
         link = None if select is None else _link(select, root, units, columns=None)
         if select is None or link is None:
             continue
-        alias = lateral.alias_or_name
-        items = {e.alias_or_name.casefold(): e.unalias() for e in select.expressions}
+        _check_lateral(root, join)
+        alias, select = lateral.alias_or_name, select.copy()
+        items = _split(select, link, alias)
+        aliases = {e.alias.casefold() for e in root.expressions if isinstance(e, exp.Alias)}
         for column in list(root.find_all(exp.Column)):
-            own = (identifier(column.args.get("table")) or "").casefold() == alias.casefold()
-            if own and column.name.casefold() in items:
-                column.replace(_value(items[column.name.casefold()], column.copy()))
+            name, table = column.name.casefold(), identifier(column.args.get("table"))
+            named = table is None and name in aliases and column.find_ancestor(*_AFTER)
+            own = table is None or table.casefold() == alias.casefold()
+            if own and name in items and not named and column.find_ancestor(exp.Select) is root:
+                value = items[name].copy()
+                shown = column.parent is root and column.arg_key == "expressions"
+                column.replace(exp.alias_(value, column.name) if shown else value)
         join.replace(_joined(select, link, alias))
     return root
+
+
+_AFTER: Final = (exp.Group, exp.Having, exp.Order, exp.Qualify)
+"""Clauses in which the name of an output stands for it."""
+
+
+def _check_lateral(root: exp.Select, join: exp.Join) -> None:
+    """Move the condition of an inner join to WHERE: the subquery gives each row one row."""
+    alias, on, side = join.this.args.get("alias"), join.args.get("on"), join.args.get("side")
+    only(join, "this", "on", "side", "kind")
+    if alias is None or alias.args.get("columns"):
+        raise refuse("LATERAL whose columns have names outside", "COUNT(*) AS n")
+    always = on is None or (isinstance(on.unnest(), exp.Boolean) and on.unnest().this)
+    if (side and side != "LEFT") or (side and not always):
+        raise UnsupportedQueryError(
+            f"{side} JOIN LATERAL is supported ON TRUE alone: a row that fails another condition "
+            "would stay, without the number",
+            hint="ON TRUE",
+        )
+    if on is not None and not always:
+        root.where(on.copy(), copy=False)
 
 
 def _present(root: exp.Select, units: set[str]) -> exp.Select:
@@ -168,13 +248,22 @@ def _mark(root: exp.Select, inner: exp.Select, alias: str, units: set[str]) -> N
         c for c in root.find_all(exp.Column)
         if c.name.casefold() in units and c.find_ancestor(exp.Join) is None
         and (identifier(c.args.get("table")) or "").casefold() == alias
-        and c.find_ancestor(exp.Select) is root
+        and c.find_ancestor(exp.Select) is root and _asks_presence(c)
     ]  # fmt: skip
     for column in asked:
         column.replace(exp.column("rows_here", column.args["table"].copy()))
     if asked:
         count = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
         inner.append("expressions", exp.alias_(count, "rows_here"))
+
+
+def _asks_presence(column: exp.Column) -> bool:
+    """Whether a column is only tested for NULL, or counted."""
+    parent = column.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    null = isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null)
+    return null or (parent is not None and function_name(parent) == "COUNT")
 
 
 def _conditions(select: exp.Select) -> list[exp.Expr]:
@@ -194,6 +283,9 @@ def _link(
         return None
     start = root.args.get("from_")
     outer = "" if start is None else str(start.this.alias_or_name).casefold()
+    inside = [select.args.get("from_"), *(select.args.get("joins") or ())]
+    if outer in {str(s.this.alias_or_name).casefold() for s in inside if s is not None}:
+        return None  # the name is that of the table inside
     for test in _conditions(select):
         part = test.unnest()
         sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []

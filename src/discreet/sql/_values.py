@@ -25,8 +25,8 @@ def literal(text: str) -> exp.Literal:
 def integer(node: exp.Expr) -> int | None:
     sign = -1 if isinstance(node, exp.Neg) else 1
     node = node.this if isinstance(node, exp.Neg) else node
-    number = isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdigit()
-    return sign * int(str(node.this)[:9]) if number else None
+    text = str(node.this) if isinstance(node, exp.Literal) and not node.is_string else ""
+    return sign * int(text) if text.isdigit() and len(text) <= 9 else None
 
 
 def isnull(args: Call) -> exp.Expr | None:
