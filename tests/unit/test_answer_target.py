@@ -420,11 +420,11 @@ def test_a_value_of_rows_that_cannot_exist_is_null_and_said(what, where):
     "sql",
     [
         "SELECT AVG(income) AS a FROM people WHERE income >= 200000",
-        "SELECT AVG(p.income) AS a FROM people p LEFT JOIN (SELECT id, income AS i FROM people "
-        "WHERE income > 300000) o ON p.id = o.id",
+        """SELECT AVG(p.income) AS a FROM people p LEFT JOIN
+        (SELECT id, income AS i FROM people WHERE income > 300000) o ON p.id = o.id""",
         "SELECT AVG(income) AS a FROM people WHERE income > 300000 OR sex = 'F'",
-        "SELECT AVG(n) AS a FROM (SELECT id, COUNT(*) AS n FROM people WHERE income < 10 "
-        "GROUP BY id) AS t WHERE n > 1",
+        """SELECT AVG(n) AS a FROM
+        (SELECT id, COUNT(*) AS n FROM people WHERE income < 10 GROUP BY id) AS t WHERE n > 1""",
     ],
 )
 def test_rows_that_may_exist_keep_their_number(sql):
