@@ -219,11 +219,11 @@ def test_the_report_says_whom_it_protects_and_what_it_does_not(done):
         assert style in page
     # one number in both files, and the one that was charged beside it
     together = re.search(r"All tables together: ε = ([\d.]+) at δ = 1e-06", page)[1]
-    stated = re.search(r"^ *epsilon: ([\d.]+)$", (done.folder / "registry.yaml").read_text(), re.MULTILINE)
+    entry = (done.folder / "registry.yaml").read_text()
+    stated = re.search(r"^ *epsilon: ([\d.]+)$", entry, re.MULTILINE)
     assert together == f"{float(stated[1]):.4g}"
     assert "The budget was charged the sum of their prices: ε = " in page
     assert "<p class=method>Method: " in page
-    entry = (done.folder / "registry.yaml").read_text()
     assert re.search(r"^url_slug: ", entry)
     # the names of the registry's schema, in its order
     keys = re.findall(r"^  (\w+):$", entry, re.MULTILINE)
