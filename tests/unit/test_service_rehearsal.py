@@ -6,6 +6,7 @@ import html
 import re
 
 import httpx
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -91,8 +92,8 @@ def test_the_page_speaks_of_its_own_fields(service):
     with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
         page = client.post("/login", data={"key": service.keys["ana"]}).text
         token = page.split('name="token" value="')[1].split('"')[0]
-        dear = {"sql": BY_REGION, "epsilon": "1e6", "token": token, "action": "price"}
-        shown = html.unescape(client.post("/ask/price", data=dear).text)
+        dear = {"sql": BY_REGION, "epsilon": "1e6", "token": token, "action": "ask"}
+        shown = html.unescape(client.post("/ask", data=dear).text)
         assert re.search(r"Try: <code>ε [\d.]+</code>", shown), shown
         assert "epsilon=" not in shown
         asked = {"table": "visits", "of": "", "token": token, "action": "write"}
@@ -105,7 +106,7 @@ def test_the_page_speaks_of_its_own_fields(service):
 
 def test_the_last_tick_of_a_chart_ends_inside_it(service):
     answer = dc.open(
-        {"n": [1, 2]},
+        {"t": pa.table({"n": [1, 2]})},
         policy={"budget": {"epsilon": "9"}, "tables": {"t": {"columns": {"n": {
             "type": "integer", "min": 0, "max": 9}}}}}, ledger=":memory:",
     ).sql("SELECT SUM(n) AS n FROM t", epsilon=1)  # fmt: skip
