@@ -21,13 +21,17 @@ def short(value: Fraction, longest: int = 6, digits: int = 4) -> str:
 def short_down(value: Fraction) -> str:
     """Print what is left, never more than that: what is asked for as printed must fit.
 
+    Cents of a large amount are shown, too: a small price must not seem to take ten.
+
     >>> short_down(Fraction(27, 10)), short_down(Fraction(2, 3)), short_down(Fraction(0))
     ('2.7', '0.6666', '0')
+    >>> short_down(20_000 - Fraction(7, 100))
+    '19999.93'
     """
     text = show(value)
     if len(text) <= 6 and "/" not in text:
         return text
-    return floor_decimal(value) or "0"
+    return floor_decimal(value, max(4, len(str(int(value))) + 2)) or "0"
 
 
 def number(value: float, margin: float | None = None, most: int = 12) -> str:

@@ -111,3 +111,11 @@ def test_what_is_below_the_least_price_has_no_hint():
     with pytest.raises(BudgetExceededError) as refused:
         opened.sql(COUNT.format(99), epsilon="0.0005")
     assert refused.value.hint is None
+
+
+def test_a_small_price_does_not_seem_to_take_ten_of_a_large_budget():
+    opened = curator(epsilon="20000", accounting="pure")
+    spend(opened, ["0.07"])
+    assert repr(opened.budget).endswith("19999.93 of 20000 left")
+    last = opened.sql(COUNT.format(99), epsilon="19999.93")
+    assert "(no more like this)" in repr(last)

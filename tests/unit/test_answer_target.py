@@ -378,3 +378,68 @@ def test_the_rank_error_of_a_preview_is_that_of_answers():
     assert np.sum(off > stated) <= most
     assert np.sum(off > stated / 2) > 400 * 0.05
     assert np.sum(off > stated / 3) > most
+
+
+NO_ROWS = "no row can meet the condition"
+
+
+@pytest.mark.parametrize(
+    ("what", "where"),
+    [
+        ("AVG(income)", "WHERE income > 300000"),
+        ("MEDIAN(income)", "WHERE income > 300000"),
+        ("MAX(income)", "WHERE income > 300000"),
+        ("MIN(born)", "WHERE income > 300000"),
+        ("STDDEV(income)", "WHERE income > 300000"),
+        ("MODE(sex)", "WHERE income > 300000"),
+        ("SUM(income) / COUNT(*)", "WHERE income > 300000"),
+        ("AVG(income)", "WHERE income > 10 AND income < 5"),
+        ("AVG(income)", "WHERE sex = 'F' AND sex = 'M'"),
+        ("AVG(income) FILTER (WHERE income > 300000)", ""),
+    ],
+)
+def test_a_value_of_rows_that_cannot_exist_is_null_and_said(what, where):
+    """The truth is NULL by public facts: no noisy number may stand for it."""
+    c = curator(unit=None)
+    sql = f"SELECT {what} AS a, COUNT(*) AS n FROM people {where}"
+    assert NO_ROWS in repr(c.preview(sql, epsilon=1))
+    answer = c.sql(sql, epsilon=1)
+    again = Answer.from_record(answer.record())
+    for each in (answer, again):
+        (row,), (ends,) = each.to_dicts(), each.interval()
+        assert row["a"] is None or np.isnan(row["a"])
+        assert all(x is None or np.isnan(x) for x in ends["a"])
+        assert not np.isnan(row["n"])  # counts stay noisy
+        assert NO_ROWS in each.covers
+        for shown in (repr(each), each._repr_html_()):
+            assert NO_ROWS in shown
+            assert "NULL" in shown
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT AVG(income) AS a FROM people WHERE income >= 200000",
+        """SELECT AVG(p.income) AS a FROM people p LEFT JOIN
+        (SELECT id, income AS i FROM people WHERE income > 300000) o ON p.id = o.id""",
+        "SELECT AVG(income) AS a FROM people WHERE income > 300000 OR sex = 'F'",
+        """SELECT AVG(n) AS a FROM
+        (SELECT id, COUNT(*) AS n FROM people WHERE income < 10 GROUP BY id) AS t WHERE n > 1""",
+    ],
+)
+def test_rows_that_may_exist_keep_their_number(sql):
+    answer = curator(max_rows_per_unit=2).sql(sql, epsilon=1000)
+    assert NO_ROWS not in answer.covers
+    assert not np.isnan(answer.to_dicts()[0]["a"])
+
+
+def test_a_single_possible_value_is_said_to_hold_only_if_there_is_a_row():
+    c = curator(unit=None)
+    sql = "SELECT AVG(income) AS a, MEDIAN(income) AS m FROM people WHERE income >= 200000"
+    fact = "income can only be 200 000 here, if there is any such row"
+    asked = repr(c.preview(sql, epsilon=1))
+    assert asked.count(fact) == 1
+    assert "about 0/n" not in asked
+    assert "if there is any such row" in c.preview(sql, epsilon=1).error()["a"]
+    assert fact in repr(c.sql(sql, epsilon=1))
+    assert "can only be" not in repr(c.sql("SELECT AVG(income) AS a FROM people", epsilon=1))

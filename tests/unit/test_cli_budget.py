@@ -99,6 +99,16 @@ def test_a_paid_check_tells_the_shares_of_missing_and_clamped_values(policy):
     assert row["age: at an end"] == pytest.approx(0.5, abs=0.2)  # of those that are there
 
 
+def test_a_paid_check_names_the_likely_cause_of_a_column_that_is_not_read(policy):
+    """Laplace noise of scale 2 at most on 2000 rows: a share off by 0.1 has chance below 1e-40."""
+    (policy.parent / "people.csv").write_text("age\n" + "31 years\n" * 2000)
+    done = run("check", policy, "--spend", "2")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    assert "but much of it cannot be read: age: most values are missing, or not a integer" in words
+    assert "[tables.people]?" in words
+
+
 def test_proposals_that_noise_swamps_are_comments(policy):
     """At ε 0.002 ranks of 300 rows are off by thousands: certain to be told as noise."""
     rows = "".join(f"{i % 60 + 20},Ulm\n" for i in range(300))

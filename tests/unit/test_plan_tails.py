@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
 
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan import _tails
+from discreet.plan._margins import tail_margin
 
 
 def _halved(laws, size, level):
@@ -36,3 +38,19 @@ def test_a_margin_holds_and_is_the_least_one(seed):
         found, least = _tails.margin(laws, list(size), level), _halved(laws, size, level)
         assert _tails.tail(laws, size, np.array(found)) <= 1 - level
         assert least * (1 - 1e-12) <= found <= least * (1 + 2e-9)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10_000), Fraction(1), Fraction(10**6)])
+def test_the_tail_of_many_draws_needs_no_warning_at_any_price(scale):
+    """4r·sinh²(x/2)/(1 − r)² overflowed in its parts at ε = 10 000."""
+    law, one = DiscreteLaplace(scale), np.ones(1)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        found = tail_margin(law, 50 * one, one, 0.025)[0]
+    x = np.linspace(1e-4, 0.999, 400) / float(scale)
+    exact = []
+    for at in x:
+        r, t = mp.exp(-1 / mp.mpf(float(scale))), mp.mpf(at)
+        u = 4 * r * (mp.sinh(t / 2) / (1 - r)) ** 2
+        if u < 1:
+            exact.append((mp.log(40) - 50 * mp.log1p(-u)) / t)
+    assert found == pytest.approx(float(min(exact)), rel=1e-6)

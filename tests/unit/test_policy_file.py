@@ -128,6 +128,8 @@ MISTAKES = [
     ('"integer"', '"int"', "no type", "age ", 'age = { type = "integer", min = 0, max = 115 }'),
     ('"integer"', "integer", "not TOML", "age ",
      'age    = { type = "integer", min = 0, max = 115 }'),
+    ("age    =", "größe =", "not TOML", "größe",
+     '"größe" = { type = "integer", min = 0, max = 115 }'),
     ("max_rows_per_unit = 3\n", "", "any number of rows", "unit =", "max_rows_per_unit = 1"),
     # misspelt keys
     ("max_rows_per_unit", "max_row_per_unit", "no key", "max_row_per_unit",

@@ -215,7 +215,15 @@ def test_the_report_says_whom_it_protects_and_what_it_does_not(done):
     ):
         assert text in page.replace("&quot;", '"'), text
     assert "<script" not in page
+    for style in ("prefers-color-scheme:dark", "name=viewport", "overflow-x:auto"):
+        assert style in page
+    # one number in both files, and the one that was charged beside it
+    together = re.search(r"All tables together: ε = ([\d.]+) at δ = 1e-06", page)[1]
     entry = (done.folder / "registry.yaml").read_text()
+    stated = re.search(r"^ *epsilon: ([\d.]+)$", entry, re.MULTILINE)
+    assert together == f"{float(stated[1]):.4g}"
+    assert "The budget was charged the sum of their prices: ε = " in page
+    assert "<p class=method>Method: " in page
     assert re.search(r"^url_slug: ", entry)
     # the names of the registry's schema, in its order
     keys = re.findall(r"^  (\w+):$", entry, re.MULTILINE)
@@ -323,7 +331,10 @@ def test_a_release_beyond_the_budget_pays_for_no_table(place):
     with pytest.raises(BudgetExceededError, match="nothing was charged") as refused:
         release.run(place / "plan.toml")
     assert refused.value.message == told.refused
-    assert refused.value.hint == f"discreet release preview {place / 'plan.toml'}"
+    assert refused.value.hint == told.hint
+    assert f"try: {told.hint}" in repr(told)
+    assert not (place / "policy.toml.ledger").exists()
+    assert not (place / "published").exists()
     assert spent(place) == 0
 
 
@@ -349,12 +360,20 @@ def test_a_release_in_rho_is_admitted_as_the_ledger_admits_its_tables(place):
     text = text.replace('"approx"', '"zcdp"').replace('"30"', '"2"').replace("1e-4", "1e-6")
     (place / "policy.toml").write_text(text)
     (place / "plan.toml").write_text(ZCDP.format(rho="5"))
-    with pytest.raises(BudgetExceededError, match=r"up to table 'second'.*nothing was charged"):
+    with pytest.raises(
+        BudgetExceededError, match=r"up to table 'second'.*nothing was charged"
+    ) as refused:
         release.run(place / "plan.toml")
     assert spent(place) == 0
+    fits = re.search(r'\[tables.second\] rho = "([\d.]+)"', str(refused.value.hint))[1]
+    (place / "plan.toml").write_text(ZCDP.format(rho=fits))
+    assert release.preview(place / "plan.toml").refused is None
+    (place / "plan.toml").write_text(ZCDP.format(rho=float(fits) * 1.01))
+    assert release.preview(place / "plan.toml").refused is not None
     (place / "plan.toml").write_text(ZCDP.format(rho="0.02"))
     done = release.run(place / "plan.toml")
     assert done.paid == ["first", "second"]
+    assert "need not add up to the total" in repr(done)
     with dc.open(policy=place / "policy.toml") as curator:
         assert curator.budget.spent["rho"] == Fraction(4, 100)
 

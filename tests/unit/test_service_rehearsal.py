@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import httpx
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 import discreet as dc
 from discreet.cli import app
+from discreet.service._pictures import error_bars
 
 pytestmark = pytest.mark.races
 
@@ -76,8 +81,39 @@ def test_the_page_offers_made_up_data(service):
         token = page.split('name="token" value="')[1].split('"')[0]
         form = {"sql": BY_REGION, "epsilon": "0.5", "token": token, "action": "rehearse"}
         shown = client.post("/ask", data=form).text
-        assert "Made-up data." in shown
+        # said before any number, and the intervals are not about the stored table
+        assert shown.index("Made-up data.") < shown.index("<table>")
+        assert "on made-up rows" in shown
+        assert "stored table" not in shown
         assert "signed by" not in shown
+
+
+def test_the_page_speaks_of_its_own_fields(service):
+    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+        page = client.post("/login", data={"key": service.keys["ana"]}).text
+        token = page.split('name="token" value="')[1].split('"')[0]
+        dear = {"sql": BY_REGION, "epsilon": "1e6", "token": token, "action": "ask"}
+        shown = html.unescape(client.post("/ask", data=dear).text)
+        assert re.search(r"Try: <code>ε [\d.]+</code>", shown), shown
+        assert "epsilon=" not in shown
+        asked = {"table": "visits", "of": "", "token": token, "action": "write"}
+        counted = html.unescape(client.post("/ask", data=asked | {"statistic": "count"}).text)
+        assert "COUNT(*)" in counted
+        mean = html.unescape(client.post("/ask", data=asked | {"statistic": "mean"}).text)
+        assert "choose the column whose mean you want" in mean
+        assert 'AVG("")' not in mean
+
+
+def test_the_last_tick_of_a_chart_ends_inside_it(service):
+    answer = dc.open(
+        {"t": pa.table({"n": [1, 2]})},
+        policy={"budget": {"epsilon": "9"}, "tables": {"t": {"columns": {"n": {
+            "type": "integer", "min": 0, "max": 9}}}}}, ledger=":memory:",
+    ).sql("SELECT SUM(n) AS n FROM t", epsilon=1)  # fmt: skip
+    ((_, svg),) = error_bars(answer, "0.95")
+    assert svg.count('class="tick last"') == 1
+    with httpx.Client(base_url=service.url, timeout=30) as client:
+        assert ".tick.last { text-anchor: end; }" in client.get("/static/style.css").text
 
 
 def test_union_all_is_one_question(service):

@@ -145,7 +145,8 @@ class Answer:
     def covers(self) -> str:
         """What the intervals cover: limits, clamps and choices by noisy numbers included."""
         facts = "".join(f"{', ' * (i > 0)}{fact}" for i, fact in enumerate(self.target))
-        parts = [COVERS + (f" ({facts})" if facts else ""), NOT]
+        about = COVERS.replace("the stored table", "made-up rows") if self.dummy else COVERS
+        parts = [about + (f" ({facts})" if facts else ""), NOT]
         if chosen := self.chosen:
             parts.append(
                 "the rows were chosen by noisy numbers, and the intervals of "

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from discreet.plan import Apply, Formula, OutputExpr, Quantile, StatisticValue
+from discreet.plan import Apply, Formula, OutputExpr, StatisticValue
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps are naive UTC throughout
 
@@ -23,7 +23,7 @@ def kind_of(out: OutputExpr, formulas: Sequence[Formula]) -> str:
     match out:
         case StatisticValue(index):
             formula = formulas[index]
-            return formula.moment if isinstance(formula, Quantile) else ""
+            return str(getattr(formula, "moment", ""))
         case Apply("case", (_, *outs)):
             kinds = {kind_of(o, formulas) for o in outs if o != Apply("null", ())}
             return kinds.pop() if len(kinds) == 1 else ""

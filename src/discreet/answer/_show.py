@@ -48,7 +48,7 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         shown = "NULL" if value is None else str(value)
         return shown if low is high is None else f"{shown} [{low or '?'}, {high or '?'}]"
     if exact:
-        return "NULL" if math.isnan(value) else f"{number(float(value))} (exact)"
+        return "NULL" if value is None or math.isnan(value) else f"{number(float(value))} (exact)"
     if math.isnan(low) or math.isnan(high):
         return "NULL"
     if low == -math.inf and high == math.inf:

@@ -53,8 +53,9 @@ _NOBODY: Final = "(nobody named)"
 _WIDTH: Final = 48
 _LEFT: Final = (
     "left is the largest ε that one more question may have. Many small questions may add up to "
-    "more than the total: together they reveal less than their sum says. Half of the budget's δ "
-    "turns ρ into ε, so the δ total is the other half."
+    "more than the total: together they reveal less than their sum says. Gaussian noise (a price "
+    "in ρ, or with a δ) is counted by ρ alone from then on, so spent and left need not add up to "
+    "the total. Half of the budget's δ turns ρ into ε, so the δ total is the other half."
 )
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _FIELDS: Final = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from discreet._exact import decimal, show
 from discreet._print import number
 from discreet.answer import Answer, cell
-from discreet.cli._console import facts, grid, heading, show_table, working
+from discreet.cli._console import facts, grid, heading, say, show_table, working
 from discreet.cli._outcome import Reply
 from discreet.cli._session import Where, curator, policy_file
 from discreet.curator import HEADER, rows_of, whom
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from discreet.curator import Curator
 
 _MOST_SHARES: Final = 60
+_MOSTLY: Final = 0.8
+"""Share of missing values from which a form that is not read is the likely cause."""
 
 
 def run(path: Path | None, source: str | None, *, schema: bool, spend: str | None = None) -> Reply:
@@ -87,6 +89,23 @@ def _literal(value: object) -> str:
     return f"DATE '{value.isoformat()}'" if isinstance(value, dt.date) else show(value)  # type: ignore[arg-type]  # numbers
 
 
+def unread_columns(table: Table, shares: Answer) -> list[str]:
+    """Say of which columns, by the noisy shares, most is surely missing, and the likely cause."""
+    (ends,) = shares.interval(0.95)
+    found = []
+    for name, column in table.columns.items():
+        low, _ = ends.get(f"{name.replace(chr(34), chr(39))}: missing", (0.0, 0.0))
+        if low <= _MOSTLY:
+            continue
+        cause = "is its type the right one?"
+        if column.type in ("date", "timestamp"):
+            cause = "a CSV file must write dates as 2025-08-31: no other form is read"
+        elif column.type in ("integer", "real"):
+            cause = f'is numbers = "1.234,50" or "1,234.50" to stand in [tables.{table.name}]?'
+        found.append(f"{name}: most values are missing, or not a {column.type}; {cause}")
+    return found
+
+
 def _show_shares(console: Console, shares: dict[str, Answer]) -> None:
     for name, answer in shares.items():
         heading(console, f"{name}: shares of values, bought")
@@ -139,7 +158,14 @@ def _show(
         console.print("The policy is usable. The data were not looked at.", style="green")
     else:
         _show_shares(console, shares)
-        console.print("The policy is usable, and the schema of the data fits it.", style="green")
+        unread = [line for n, a in shares.items() for line in unread_columns(policy.tables[n], a)]
+        fits = "The policy is usable, and the schema of the data fits it"
+        if unread:
+            console.print(f"{fits}, but much of it cannot be read:", style="yellow")
+        else:
+            console.print(f"{fits}.", style="green")
+        for line in unread:
+            say(console, line)
         if not shares:
             console.print(
                 "No value was looked at (views are read through once, to see that they can be): "

@@ -49,7 +49,7 @@ def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None
     _, share = balances
     symbol = "" if share.currency == "epsilon" else f"{_SYMBOLS[share.currency]} "
     fitting = min(balance.remaining for balance in balances)
-    left = f"{symbol}{short_down(fitting)} of {short(share.total)} left"
+    left = f"{symbol}{short_down(fitting)} of {short(share.total, 12)} left"
     counts = [] if cost is None else [balance.more(cost) for balance in balances]
     more = min((n for n in counts if n is not None), default=None)
-    return left if more is None else f"{left} (≈ {more} more like this)"
+    return left if more is None else f"{left} ({f'≈ {more}' if more else 'no'} more like this)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
-from discreet.plan import Cost, Filter, Plan, StatisticValue, Total, describe, expr, level_of_each
+from discreet.plan import Cost, Plan, StatisticValue, Total, describe, level_of_each, possible
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ class Quote:
         if self.choice is not None:
             paid = price(self.choice.cost.to_dict(), self.left)
             said.append(f"{paid} of it chooses the limit; errors are those of the policy's")
-        tests = [n.condition for n in lowered.query.relation.nodes if isinstance(n, Filter)]
-        if any(expr.never(test) for test in tests):
-            said.append("the condition excludes every value that the policy allows: all noise")
+        said += dict.fromkeys(possible(lowered.query))
         for formula in lowered.formulas:
             if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
                 continue
@@ -94,7 +92,8 @@ class Quote:
             lines.append(f"        would be refused: {self.refused}")
         lines += [f"budget  {self.left}", f"noise   {plan.why}"]
         level = f"{100 * self.confidence:.4g} %"
-        lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
+        for name, margin in self.error().items():
+            lines.append(f"error   {name}: {margin}" + f" at {level}" * (margin[:4] != "none"))
         lines += [f"note    {text}" for text in self.warnings]
         limits = query.limits
         unit = plan.lowered.aggregates[0].unit

@@ -106,6 +106,7 @@ from discreet.plan._target import (
     choosing,
     level_of_each,
     outside_windows,
+    possible,
     shares_noise,
     statistics_of,
 )
@@ -236,6 +237,7 @@ __all__ = [
     "outside_windows",
     "parts_of",
     "plain",
+    "possible",
     "price",
     "private_tables",
     "rational",

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box, Numbers
 
 Releases = Sequence[Release]
+ONE_VALUE: Final = "none: one value is possible, if there is any such row"
+"""The margin of a mean where WHERE leaves a single value."""
 R = TypeVar("R", bound=Release)
 
 
@@ -64,6 +66,8 @@ class Formula(ABC):
 
     kinds: ClassVar[dict[str, type[Formula]]] = {}
     """Formulas by the name under which a record holds them."""
+    needs_rows: ClassVar[bool] = False
+    """Whether it has no value where there are no rows."""
 
     def __init_subclass__(cls) -> None:
         Formula.kinds[cls.__name__] = cls
@@ -160,6 +164,7 @@ def _per_row(total: Box, count: Box) -> Box:
 class Mean(Formula):
     """Centre plus centred sum over count, inside the public range."""
 
+    needs_rows = True
     total: int
     count: int
     centre: Fraction
@@ -194,6 +199,8 @@ class Mean(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of sum and count; how it divides depends on private counts."""
+        if self.lo == self.hi:
+            return ONE_VALUE
         both = priced[self.total].noise and priced[self.count].noise
         split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
@@ -216,6 +223,7 @@ class Spread(Formula):
     It does not depend on the centre; a test of the mean behind it does.
     """
 
+    needs_rows = True
     first: int
     second: int
     count: int
@@ -285,6 +293,7 @@ class Spread(Formula):
 class Quantile(Formula):
     """A quantile: a point that was chosen, or read off a noisy tree of counts."""
 
+    needs_rows = True
     tree: int
     at: Fraction
     moment: str = ""
@@ -348,6 +357,7 @@ class Quantile(Formula):
 class Mode(Formula):
     """The labels an exponential mechanism picked."""
 
+    needs_rows = True
     pick: int
 
     @property
@@ -375,3 +385,48 @@ class Mode(Formula):
     def check(self, releases: Releases) -> None:
         """Refuse parts of another kind."""
         read(releases, self.pick, Labels)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows(Formula):
+    """A mean, spread, quantile or mode of rows that the policy rules out: NULL, whatever was drawn.
+
+    `of` is the formula of the same statistic where there may be rows.
+    """
+
+    of: Formula
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Those that were measured all the same."""
+        return self.of.parts
+
+    @property
+    def moment(self) -> str:
+        """What it would be: a date, an instant, or neither."""
+        return str(getattr(self.of, "moment", ""))
+
+    def estimate(self, releases: Releases) -> NDArray[Any]:
+        """NULL in every cell."""
+        values = self.of.estimate(releases)
+        texts = values.dtype == object
+        return np.full(values.shape, None if texts else np.nan, dtype=object if texts else float)
+
+    def box(self, releases: Releases, level: float) -> Box:  # noqa: ARG002 - certain at any level
+        """There is nothing to bound."""
+        nothing = np.full(self.of.estimate(releases).shape, np.nan)
+        return Box(nothing, nothing)
+
+    def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - the same for all
+        """None: it rests on no noise."""
+        return set()
+
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - as above
+        """Say why there is none."""
+        return "none: it will be NULL, as no row can meet the condition"
+
+    def check(self, releases: Releases) -> None:
+        """Refuse what has no formula inside."""
+        if not isinstance(self.of, Formula):
+            raise damaged("a formula is missing")
+        self.of.check(releases)

@@ -28,7 +28,7 @@ from discreet.plan._expr import (
 )
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
-from discreet.plan._formula import Formula, Total
+from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys, by_degree
@@ -52,6 +52,7 @@ from discreet.plan._relation import (
     combinations,
     digest,
 )
+from discreet.plan._scope import no_rows, no_values
 from discreet.plan._stability import (
     Sensitivity,
     form_sensitivity,
@@ -161,6 +162,7 @@ class Lowering:
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
         outputs = tuple(replace(o, expr=fold.output(o.expr)) for o in query.outputs)
+        formulas = self._possible(formulas)
         selector = self._selector()
         self._check_other(selector)
         main = self._aggregate(query.keys, tuple(self.measures))
@@ -176,6 +178,16 @@ class Lowering:
             self.labels,
             frozenset(self.alone),
         )
+
+    def _possible(self, formulas: Sequence[Formula]) -> list[Formula]:
+        """NULL for what has no value where there can be no row; counts and sums stay noisy."""
+        query = self.query
+        empty = no_rows(query.relation)
+        void = {i for i, s in enumerate(query.statistics) if no_values(s.expr)}
+        return [
+            NoRows(f) if f.needs_rows and (empty or i in void) else f
+            for i, f in enumerate(formulas)
+        ]
 
     # -- what statistics ask for ----------------------------------------------------
 

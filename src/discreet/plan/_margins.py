@@ -101,9 +101,9 @@ def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floa
     if isinstance(law, DiscreteGaussian):
         return np.asarray(np.sqrt(2 * squares * float(law.sigma2) * need), dtype=np.float64)
     scale = float(law.scale)
-    r = np.exp(-1 / scale)
     theta = np.linspace(1e-4, 0.999, 400)[:, None] / (scale * largest)
-    u = 4 * r * (np.sinh(theta * largest / 2) / np.expm1(-1 / scale)) ** 2
+    moved = theta * largest  # below 1/s, so that no power overflows: 4 sinh²(x/2) = eˣ(1 − e⁻ˣ)²
+    u = np.exp(moved - 1 / scale) * (np.expm1(-moved) / np.expm1(-1 / scale)) ** 2
     usable = u < 1
     log_mgf = np.where(usable, -np.log1p(-np.where(usable, u, 0)), np.inf)
     bound = (need + squares / largest**2 * log_mgf) / theta

@@ -36,7 +36,7 @@ from fractions import Fraction
 import numpy as np
 
 from discreet._print import number
-from discreet.plan._formula import Combination, Formula, Powers, Releases, read
+from discreet.plan._formula import ONE_VALUE, Combination, Formula, Powers, Releases, read
 from discreet.plan._parts import Floats, Law, Priced
 from discreet.plan._tails import margin, tail
 from discreet.plan._valid import damaged
@@ -118,6 +118,7 @@ class WeightedSum(Linear):
 class Quotient(Linear):
     """A mean: one combination over another, inside the public range."""
 
+    needs_rows = True
     top: tuple[Fraction, ...]
     bottom: tuple[Fraction, ...]
     lo: Fraction
@@ -155,6 +156,8 @@ class Quotient(Linear):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error as far as it is known before: how it divides depends on the private size."""
+        if self.lo == self.hi:
+            return ONE_VALUE
         laws = [priced[i].noise for i in self.cells]
         ends = [self.lo, (self.lo + self.hi) / 2, self.hi]
         halves = [self._about(laws, m, confidence) for m in ends]
@@ -216,6 +219,7 @@ class Dispersion(Linear):
     and is ``width`` wide, in units.
     """
 
+    needs_rows = True
     total: int
     low: Fraction
     width: Fraction

@@ -36,6 +36,7 @@ from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, quote, unknown
 from discreet.plan._expr import (
     Capped,
+    Case,
     Column,
     Compare,
     Constant,
@@ -49,7 +50,7 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
-from discreet.plan._logic import MIRROR, OPPOSITE
+from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._relation import (
@@ -58,6 +59,7 @@ from discreet.plan._relation import (
     LimitRows,
     Relation,
     Scan,
+    Selection,
     base,
 )
 from discreet.plan._types import Kind, Type
@@ -102,6 +104,11 @@ class Range:
         # an empty range means that no row passes: any bounds are true then
         return t.within(lo, hi).not_null()
 
+    @property
+    def empty(self) -> bool:
+        """Whether no code is in it."""
+        return self.codes == () or (None not in (self.lo, self.hi) and self.lo > self.hi)  # type: ignore[operator]  # neither is None
+
 
 def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
     known = [x for x in (a, b) if x is not None]
@@ -130,6 +137,30 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
     if (column := plain_column(condition)) is not None:
         return {column.name: Range(int(truth), int(truth))}
     return {}
+
+
+def no_rows(relation: Relation) -> bool:
+    """Whether the policy and the conditions alone prove that a relation has no rows.
+
+    True only where it is certain: conditions above one another see the same columns, and a
+    row must meet all of them. A left join has rows wherever its left side has.
+    """
+    tests: list[Expr] = []
+    while isinstance(relation, Selection):
+        tests += [relation.condition] if isinstance(relation, Filter) else []
+        relation = relation.below
+    if any(map(never, tests)) or any(r.empty for r in _all([facts(t) for t in tests]).values()):
+        return True
+    left = isinstance(relation, JoinUnit) and relation.how == "left"
+    return any(map(no_rows, relation.inputs[:1] if left else relation.inputs))
+
+
+def no_values(expr: Expr | None) -> bool:
+    """Whether an expression is NULL in every row, as FILTER makes it: no branch can be taken."""
+    match expr:
+        case Case(branches, Constant(None)):
+            return all(never(test) for test, _ in branches)
+    return False
 
 
 def _all(parts: list[dict[str, Range]]) -> dict[str, Range]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Expr, OneOf, columns_of
@@ -33,11 +33,17 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
+from discreet.plan._scope import no_rows, no_values
+from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
     from discreet.plan._lower import Lowered
     from discreet.plan._types import Type
     from discreet.policy import Column
+
+
+NO_ROWS: Final = "no row can meet the condition: it excludes every value that the policy allows"
+"""What an answer says of rows that cannot exist."""
 
 
 def statistics_of(out: OutputExpr) -> set[int]:
@@ -102,7 +108,11 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     nodes = [n for each in aggregates if each.measures for n in each.relation.nodes]
     if any(isinstance(n, LimitRows) and not n.by for n in nodes) and _chooses(query):
         limits["rows kept are chosen after WHERE and before FILTER or CASE"] = None
-    return list(dict.fromkeys([*limits, *_clamps(query), *_weekdays(query), *_left_out(query)]))
+    return list(
+        dict.fromkeys(
+            [*possible(query), *limits, *_clamps(query), *_weekdays(query), *_left_out(query)]
+        )
+    )
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
@@ -122,6 +132,21 @@ def _limits(each: Aggregate) -> Iterator[str]:
                 yield f"at most {n} {', '.join(keys)} per {each.unit} kept"
             case LimitGroups(_, n):
                 yield f"at most {n} group{'s' * (n > 1)} per {each.unit} kept"
+
+
+def possible(query: Query) -> Iterator[str]:
+    """What the policy and the conditions alone say about the rows."""
+    if no_rows(query.relation):
+        yield NO_ROWS
+        return
+    for s in query.statistics:
+        if no_values(s.expr):
+            yield f"{s}: {NO_ROWS}"
+        elif s.expr is not None and s.word in ("avg", "quantile", "mode") and columns_of(s.expr):
+            t = s.expr.type
+            if t.kind is not Kind.TEXT and t.lo == t.hi:
+                only = _words(t.value(t.lo))
+                yield f"{s.expr.describe()} can only be {only} here, if there is any such row"
 
 
 def _chooses(query: Query) -> bool:

@@ -32,6 +32,7 @@ _LONGEST_INTEGER: Final = 4000
 
 _DIGITS: Final = re.compile(r"[0-9_]+")
 _POSITION: Final = re.compile(r" \(at line (\d+), column \d+\)$")
+_NAMED: Final = re.compile(r"^([\w -]*\w)\s*=")
 _UNQUOTED: Final = re.compile(r"=\s*([A-Za-z][\w./:-]*)(?=\s*(?:[,}\]#]|$))")
 _ALIASES: Final = {
     "int": "integer", "bigint": "integer", "count": "integer",
@@ -182,6 +183,8 @@ def _repair(rows: tuple[str, ...], line: int) -> str | None:
     if not row or len(row) > _LINE_LENGTH:
         return None
     quoted = _UNQUOTED.sub(lambda m: m[0] if m[1] in {"true", "false"} else f'= "{m[1]}"', row)
+    # a name with other letters than A to Z is a name in quotes
+    quoted = _NAMED.sub(lambda m: m[0] if m[1].isascii() else f'"{m[1]}" =', quoted)
     try:
         tomllib.loads(quoted)
     except (ValueError, RecursionError):

@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from discreet import __version__
-from discreet import privacy as p
 from discreet._exact import show
 from discreet.policy import Policy
 from discreet.release._declared import Declaration
 from discreet.release._folder import Issue
-from discreet.release._report import after_noise, exact_numbers
+from discreet.release._report import after_noise, exact_numbers, overall
 
 OPEN: Final = "to be filled in"
 """Stands where only the curator knows what to write."""
@@ -42,11 +41,8 @@ class About:
 
 def registry(release: Declaration, issues: Sequence[Issue], whom: Mapping[str, str]) -> str:
     """Return the entry of a release, as YAML."""
-    joint = p.compose([issue.publication.loss for issue in issues])
-    pure = all(issue.publication.plan.price.pure for issue in issues)
-    parameters: dict[str, Any] = {"epsilon": float(joint.epsilon(0 if pure else 1e-6))}
-    if not pure:
-        parameters |= {"delta": 1e-6, "rho": float(joint.zcdp().rho0)}
+    parameters = overall(issues)
+    pure = "delta" not in parameters
     exact = [text for issue in issues for text in exact_numbers(issue)]
     made = any(issue.publication.method == "synthetic" for issue in issues)
     after = [f"{i.declared.name}: {'; '.join(after_noise(i.declared))}" for i in issues
@@ -72,7 +68,7 @@ def registry(release: Declaration, issues: Sequence[Issue], whom: Mapping[str, s
             "privacy_unit": whom["unit"],
             "privacy_unit_details": f"{whom['relation']} {whom['limits']}",
             "privacy_parameters": parameters,
-            "privacy_parameters_details": details,
+            "privacy_parameters_details": f"all tables composed: at most the sum of {details}",
         },
         deployment_model={
             "model_name": "Central",

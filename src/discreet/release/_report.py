@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
 from discreet import meaning
+from discreet import privacy as p
 from discreet.errors import ParameterError
 from discreet.release._declared import MEANINGS, Declaration, Declared
 from discreet.release._folder import Issue
 
+_DELTA: Final = 1e-6
 _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.3rem .6rem;"
     "text-align:left}pre{white-space:pre-wrap}img{max-width:100%}.dummy{color:#b00;"
-    "font-weight:bold}"
+    "font-weight:bold}body,td,p,li{overflow-wrap:anywhere}.wide{overflow-x:auto}.wide td,"
+    ".wide th{overflow-wrap:normal}.method{color:#555;font-size:.9em}"
+    "@media(prefers-color-scheme:dark){body{background:#161616;color:#e6e6e6}a{color:#8ab4f8}"
+    "td,th{border-color:#555}.method{color:#aaa}.dummy{color:#ff8a80}img{background:#fff}}"
 )
 
 
@@ -64,12 +70,18 @@ def after_noise(table: Declared) -> list[str]:
 
 
 def report(
-    release: Declaration, issues: Sequence[Issue], whom: Mapping[str, str], *, dummy: bool
+    release: Declaration,
+    issues: Sequence[Issue],
+    whom: Mapping[str, str],
+    charged: Mapping[str, Fraction],
+    *,
+    dummy: bool,
 ) -> str:
     """Return the report as one HTML page that needs nothing else but the charts."""
     e = html.escape
     lines = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
+        '<meta name=viewport content="width=device-width,initial-scale=1">',
         f"<title>{e(release.title)}</title><style>{_STYLE}</style>",
         f"<h1>{e(release.title)}</h1><p>Edition {e(release.edition)}</p>",
     ]
@@ -77,11 +89,33 @@ def report(
         lines.append("<p class=dummy>Made-up data: a rehearsal, not a release.</p>")
     lines += ["<h2>For whom it protects</h2>", _list(list(whom.values()))]
     lines += ["<h2>What is not protected</h2>", _exposed(release, issues)]
+    lines += ["<h2>What it costs</h2>", f"<p>{e(_together(issues, charged))}</p>"]
     lines += ["<h2>What was published</h2>", _overview(issues)]
     lines += [_section(issue) for issue in issues]
     words = str(meaning.of([issue.publication.loss for issue in issues]))
     lines += [f"<h2>What the price means</h2><pre>{e(words)}</pre>"]
     return "\n".join(lines) + "\n"
+
+
+def overall(issues: Sequence[Issue]) -> dict[str, float]:
+    """Parameters of all tables together: losses composed, with one δ where they need one."""
+    joint = p.compose([issue.publication.loss for issue in issues])
+    if all(issue.publication.plan.price.pure for issue in issues):
+        return {"epsilon": float(joint.epsilon(0))}
+    epsilon = float(joint.epsilon(_DELTA))
+    return {"epsilon": epsilon, "delta": _DELTA, "rho": float(joint.zcdp().rho0)}
+
+
+def _together(issues: Sequence[Issue], charged: Mapping[str, Fraction]) -> str:
+    """Say what all tables cost together, and what the budget was charged."""
+    joint = overall(issues)
+    at = f" at δ = {joint['delta']:g}" if "delta" in joint else ""
+    rho = f", ρ = {joint['rho']:.4g}" if "rho" in joint else ""
+    return (
+        f"All tables together: ε = {joint['epsilon']:.4g}{at}{rho}, by composition of their "
+        f"losses. The budget was charged the sum of their prices: ε = "
+        f"{float(charged['epsilon']):.4g}."
+    )
 
 
 def _list(items: Sequence[str]) -> str:
@@ -108,7 +142,7 @@ def _overview(issues: Sequence[Issue]) -> str:
                  _price(issue), known, _achieved(issue))  # fmt: skip
         rows.append("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>")
     top = "".join(f"<th>{h}</th>" for h in head)
-    return f"<table><tr>{top}</tr>{''.join(rows)}</table>"
+    return f"<div class=wide><table><tr>{top}</tr>{''.join(rows)}</table></div>"
 
 
 def _price(issue: Issue) -> str:
@@ -129,11 +163,14 @@ def _achieved(issue: Issue) -> str:
 
 def _section(issue: Issue) -> str:
     e, name, made = html.escape, issue.declared.name, issue.publication
-    asked = f"{made.plan.workload.describe()}; {made.plan.mechanism.describe()}"
+    columns = " by ".join(map(str, issue.declared.get("columns") or [name]))
+    asked = f"{len(made.answers):,} counts of {columns}, with noise"
+    method = f"{made.plan.workload.describe()}; {made.plan.mechanism.describe()}"
     changed = "; ".join(after_noise(issue.declared)) or "nothing"
     files = [f"tables/{name}.parquet", f"tables/{name}.csv", f"measurements/{name}.parquet"]
     links = ", ".join(f'<a href="{f}">{f}</a>' for f in files)
     return (
         f"<h3>{e(name)}</h3><p>{e(asked)}. After the noise: {e(changed)}.</p>"
+        f"<p class=method>Method: {e(method)}</p>"
         f'<p><img src="charts/{name}.svg" alt="chart of {e(name)}"></p><p>Files: {links}</p>'
     )

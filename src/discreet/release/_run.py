@@ -8,7 +8,7 @@ ledger, and none is paid twice. A new edition pays anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import policy as pol
+from discreet._print import short_down
 from discreet.curator import execute, open_curator
 from discreet.errors import BudgetExceededError, ParameterError
-from discreet.ledger import refusal
+from discreet.ledger import Balance, refusal
 from discreet.plan import Kind, of_column
 from discreet.release import _folder, _registry, _report
 from discreet.release._curated import Proposal, Publishing
@@ -30,8 +31,13 @@ from discreet.release._progress import progress
 if TYPE_CHECKING:
     from discreet.curator import Curator
 
+_MARKER = "release.txt"
 _DUMMY = 2000
 """Rows of made-up data."""
+_LEFT = (
+    "left is the largest price of one more question. Gaussian noise is counted by ρ alone from "
+    "then on, so spent and left need not add up to the total"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +49,8 @@ class Preview:
     left: str
     refused: str | None = None
     """Why the release would be refused, where the budget does not cover it."""
+    hint: str | None = None
+    """What would fit then."""
 
     @property
     def cost(self) -> dict[str, Fraction]:
@@ -63,12 +71,13 @@ class Preview:
                 "price": str(p.plan.price),
                 "rmse": p.plan.rmse,
                 "cost": p.cost,
-                "unprotected": list(self._declared(name).unprotected),
+                "unprotected": list(self.declared(name).unprotected),
             }
             for name, p in self.proposals.items()
         }
 
-    def _declared(self, name: str) -> Declared:
+    def declared(self, name: str) -> Declared:
+        """What the plan says of a table."""
         return next(t for t in self.release.tables if t.name == name)
 
     def __repr__(self) -> str:
@@ -79,13 +88,14 @@ class Preview:
                 f"  {name}: {p.plan.workload.describe()} by {p.plan.method}, {p.plan.price}, "
                 f"expected error {known}"
             )
-            table = self._declared(name)
+            table = self.declared(name)
             lines += [f"    UNPROTECTED: {MEANINGS[what]}" for what in table.unprotected]
         total = self.cost
-        lines.append(f"  cost      ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})")
+        sums = f"ε={float(total['epsilon']):.6g} (ρ={float(total['rho']):.4g})"
+        lines.append(f"  cost      {sums}: the sum of all tables, as the budget is charged")
         lines.append(f"  budget    {self.left}")
         if self.refused is not None:
-            lines.append(f"  would be refused: {self.refused}")
+            lines += [f"  would be refused: {self.refused}", f"  try: {self.hint}"]
         return "\n".join(lines)
 
 
@@ -114,7 +124,10 @@ class Done:
     def __repr__(self) -> str:
         again = len(self.issues) - len(self.paid)
         free = f", {again} had been paid for before" if again else ""
-        return f"{len(self.issues)} tables in {self.folder}{free}; budget left: {self.left}"
+        done = f"{len(self.issues)} tables in {self.folder}{free}; budget left: {self.left}"
+        if all(i.publication.plan.price.pure for i in self.issues) or "made-up" in self.left:
+            return done
+        return f"{done}\n{_LEFT}"
 
 
 def preview(
@@ -130,12 +143,14 @@ def preview(
         As for :func:`discreet.open`.
     """
     release = read(plan)
-    if ledger is None and not Path(f"{release.policy.resolve()}.ledger").exists():
+    if _makes_ledger(release, ledger):
         ledger = ":memory:"  # looking makes no ledger
     with open_curator(source, release.policy, ledger=ledger, analyst=analyst) as curator:
         offered = _preview(curator, release)
         beyond = _beyond(curator, offered, release.output)
-        return replace(offered, refused=None if beyond is None else beyond.message)
+        if beyond is None:
+            return offered
+        return replace(offered, refused=beyond.message, hint=str(beyond.hint))
 
 
 def run(
@@ -164,11 +179,17 @@ def run(
     _folder.renderer()
     folder = Path(output) if output is not None else release.output
     folder = folder.with_name(f"{folder.name}-dummy") if dummy and output is None else folder
-    _claimed(folder, release, dummy=dummy)
+    _check_folder(folder, release, dummy=dummy)
+    if not dummy and _makes_ledger(release, ledger):
+        # a refusal leaves nothing behind, no ledger either
+        first = preview(plan, source=source, analyst=analyst)
+        if first.refused is not None:
+            raise BudgetExceededError(first.refused, hint=first.hint)
     with _opened(release, source, ledger, analyst, dummy=dummy) as curator:
         offered = _preview(curator, release)
         if (beyond := _beyond(curator, offered, folder)) is not None:
             raise beyond
+        _folder.write(folder / _MARKER, _mark(release, dummy=dummy))
         issues = []
         with progress(release.title, len(release.tables)) as bar:
             for table in release.tables:
@@ -177,7 +198,9 @@ def run(
                 _folder.write_issue(folder, issue)
                 issues.append(issue)
         whom = _whom(curator, offered)
-        _folder.write(folder / "report.html", _report.report(release, issues, whom, dummy=dummy))
+        _folder.write(
+            folder / "report.html", _report.report(release, issues, whom, offered.cost, dummy=dummy)
+        )
         _folder.write(folder / "registry.yaml", _registry.registry(release, issues, whom))
         _folder.write(folder / "read_measurements.py", _folder.PYTHON)
         _folder.write(folder / "read_measurements.R", _folder.R_CODE)
@@ -199,18 +222,26 @@ def _opened(
     return open_curator(policy=release.policy, analyst=analyst, dummy=True)
 
 
-def _claimed(folder: Path, release: Declaration, *, dummy: bool) -> None:
+def _check_folder(folder: Path, release: Declaration, *, dummy: bool) -> None:
     """Refuse a folder that holds another release, or is no folder of a release."""
-    marker = folder / "release.txt"
-    mine = f"{release.title}, edition {release.edition}{' (made-up data)' if dummy else ''}\n"
-    if folder.exists() and any(folder.iterdir()):
-        if not marker.is_file() or marker.read_text(encoding="utf-8") != mine:
-            raise ParameterError(
-                f"the folder {folder.name!r} holds something else; nothing was charged",
-                hint="output = a new folder",
-            )
+    marker = folder / _MARKER
+    if not folder.exists() or not any(folder.iterdir()):
         return
-    _folder.write(marker, mine)
+    if not marker.is_file() or marker.read_text(encoding="utf-8") != _mark(release, dummy=dummy):
+        raise ParameterError(
+            f"the folder {folder.name!r} holds something else; nothing was charged",
+            hint="output = a new folder",
+        )
+
+
+def _mark(release: Declaration, *, dummy: bool) -> str:
+    """What a folder says about whose it is."""
+    return f"{release.title}, edition {release.edition}{' (made-up data)' if dummy else ''}\n"
+
+
+def _makes_ledger(release: Declaration, ledger: Any) -> bool:
+    """Whether opening the release's table would make a ledger."""
+    return ledger is None and not Path(f"{release.policy.resolve()}.ledger").exists()
 
 
 def _beyond(curator: Curator, offered: Preview, folder: Path) -> BudgetExceededError | None:
@@ -231,10 +262,20 @@ def _beyond(curator: Curator, offered: Preview, folder: Path) -> BudgetExceededE
                 return BudgetExceededError(
                     f"the budget does not cover the release up to table {name!r}: {said}; "
                     "nothing was charged",
-                    hint=f"discreet release preview {offered.release.file}",
+                    hint=_fitting(offered, name, list(balances.values())),
                 )
         balances = {holder: b.after(cost) for holder, b in balances.items()}
     return None
+
+
+def _fitting(offered: Preview, name: str, balances: Sequence[Balance]) -> str:
+    """The largest price that the budget has left for a table, as a line of the plan."""
+    by_rho = offered.declared(name).get("rho") is not None
+    currency = "rho" if by_rho and all("rho" in b.amounts for b in balances) else "epsilon"
+    rooms = [b.left("rho") if currency == "rho" else b.remaining for b in balances]
+    if min(rooms) <= 0:
+        return f"leave out [tables.{name}], or lower the prices of the tables before it"
+    return f'[tables.{name}] {currency} = "{short_down(min(rooms))}", or lower prices before it'
 
 
 def _published(

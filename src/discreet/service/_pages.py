@@ -20,7 +20,7 @@ from markupsafe import Markup
 from discreet import meaning
 from discreet._exact import show
 from discreet.answer import Answer, cell
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _forms, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
@@ -46,6 +46,8 @@ _STATISTICS: Final = {
     "count": "COUNT", "sum": "SUM", "mean": "AVG", "median": "MEDIAN", "standard deviation":
     "STDDEV_SAMP", "variance": "VAR_SAMP", "minimum": "MIN", "maximum": "MAX",
 }  # fmt: skip
+_FIELDS: Final = {"epsilon": "ε"}
+"""Fields of the page that hold a parameter, by its name."""
 _STATIC: Final = {
     "style.css": "text/css",
     "ask.js": "text/javascript",
@@ -101,7 +103,7 @@ class Pages:
             except DiscreetError as refusal:
                 return self.show(
                     "error.html", request, session, status_of(refusal), title="Refused",
-                    refusal=envelope(refusal),
+                    refusal=_said(refusal),
                 )  # fmt: skip
 
         return serve
@@ -160,7 +162,7 @@ class Pages:
     async def _not_signed_in(self, request: Request, refusal: DiscreetError) -> Response:
         await _api.until_first_tick(request)
         return self.show("login.html", request, None, status_of(refusal), title="Sign in",
-                         refusal=envelope(refusal))  # fmt: skip
+                         refusal=_said(refusal))  # fmt: skip
 
     async def _logout(self, _: Request, session: Session) -> Response:
         self._sessions.end(session.name)
@@ -247,9 +249,9 @@ class Pages:
     async def _asked(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
         desk = self.desk(request, session)
-        if form.get("action") == "write":
-            return self._ask_page(request, session, {**form, "sql": guided(form)})
         try:
+            if form.get("action") == "write":
+                return self._ask_page(request, session, {**form, "sql": guided(form)})
             body = offered(form)
             if (action := form.get("action")) in ("ask", "rehearse"):
                 _api.need(session.actor, Role.ANALYST, Role.OWNER)
@@ -259,7 +261,7 @@ class Pages:
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
-            said, status = envelope(refusal), status_of(refusal)
+            said, status = _said(refusal), status_of(refusal)
             return self._ask_page(request, session, form, refusal=said, status=status)
         return self._ask_page(request, session, form, price=_shown(price))
 
@@ -271,7 +273,7 @@ class Pages:
             body = offered(form)
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as error:
-            refusal = envelope(error)
+            refusal = _said(error)
         shown = None if price is None else _shown(price)
         return self.fragment("price.html", price=shown, refusal=refusal)
 
@@ -383,6 +385,15 @@ def offered(form: Mapping[str, str]) -> dict[str, Any]:
     return {**body, "epsilon": form.get("epsilon", "")}
 
 
+def _said(error: DiscreetError) -> dict[str, Any]:
+    """A refusal as a page says it: what to try is named like the page's own fields."""
+    said = envelope(error)
+    fix = said.get("fix") or {}
+    if fix and fix.keys() <= _FIELDS.keys():
+        said["hint"] = ", ".join(f"{_FIELDS[name]} {value}" for name, value in fix.items())
+    return said
+
+
 def guided(form: Mapping[str, str]) -> str:
     """Write the guided form's question as SQL.
 
@@ -394,6 +405,8 @@ def guided(form: Mapping[str, str]) -> str:
     table, of, by = (_quoted(form.get(n, "")) for n in ("table", "of", "by"))
     name = form.get("statistic", "count")
     called = _STATISTICS.get(name, "COUNT")
+    if called != "COUNT" and not form.get("of"):
+        raise ParameterError(f"choose the column whose {name} you want: rows have none")
     label = "n" if called == "COUNT" else f"{name.split()[0]}_{form.get('of', '')}"
     alias = label if label.isidentifier() else _quoted(label)
     what = f"{called}({'*' if called == 'COUNT' else of}) AS {alias}"

@@ -60,9 +60,9 @@ def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -
         parts.append(f'<text class="label" x="{_LEFT - 8}" y="{y + 4}">{shown}</text>')
         parts.append(f'<line class="bar" x1="{x(start)}" x2="{x(end)}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="4"/>')
-    for value in (low, high):
+    for value, kind in ((low, "tick"), (high, "tick last")):
         shown = escape(number(float(round(value))))
-        parts.append(f'<text class="tick" x="{x(value)}" y="{height - 4}">{shown}</text>')
+        parts.append(f'<text class="{kind}" x="{x(value)}" y="{height - 4}">{shown}</text>')
     return "".join([*parts, "</svg>"])
 
 

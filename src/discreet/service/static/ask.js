@@ -25,6 +25,14 @@ if (form && price) {
       });
     }
   }
+  const statistic = form.querySelector("[name=statistic]");
+  const rows = form.querySelector("[name=of] option[value='']");
+  const offer = () => {
+    // only a count is of rows
+    rows.disabled = statistic.value !== "count";
+  };
+  statistic.addEventListener("change", offer);
+  offer();
   form.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && event.ctrlKey) form.querySelector("button.main").click();
   });
