@@ -243,17 +243,12 @@ def test_a_date_is_compared_with_a_moment_as_its_midnight():
     days = [dt.date.fromisoformat(d) for d, _ in rows] * 2
     moments = [dt.datetime.fromisoformat(f"2020-02-0{k} {t}") for k in (1, 2) for _, t in rows]
     moments_of = pa.table({"d": days, "m": pa.array(moments, pa.timestamp("s"))})
-    for test in ("d > m", "d <= m", "m < d", "m >= d", "NOT d > m"):
+    tests = [f"{a} {op} {b}" for op in ("<", "<=", "=", "<>", ">=", ">") for a, b in ("dm", "md")]
+    for test in [*tests, "NOT d > m"]:
         question = f"SELECT COUNT(*) AS n FROM t WHERE {test}"
         (found,) = audit.measurements(DATED, question, {"t": moments_of}, salt=1)
         truth = duckdb.execute(question.replace("FROM t", "FROM moments_of")).fetchall()
         assert dict(found.exact).get((), 0) == truth[0][0], test
-    for test in ("d < m", "d >= m", "d = m", "m <> d", "m <= d", "m > d"):
-        form = "SELECT COUNT(*) AS n FROM t WHERE {}"
-        with pytest.raises(UnsupportedQueryError, match="the day of a moment") as refused:
-            sql.parse(form.format(test), DATED)
-        assert "CAST(m AS DATE)" in refused.value.hint
-        sql.parse(form.format(refused.value.hint), DATED)
 
 
 @pytest.mark.parametrize("call", ["LAG(age)", "ROW_NUMBER()"])

@@ -77,7 +77,8 @@ def refusal(message: str, hint: str | None) -> None:
     console = stderr()
     console.print(Text.assemble(("refused: ", "bold red"), clean(message, lines=True)))
     if hint:
-        console.print(Text.assemble(("    try: ", "bold"), clean(hint, lines=True)))
+        # a line to paste stays one line
+        console.print(Text.assemble(("    try: ", "bold"), clean(hint, lines=True)), soft_wrap=True)
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -12,15 +12,15 @@ from discreet.ledger._chain import Head
 from discreet.ledger._state import State
 from discreet.ledger._store import Transaction
 
+_SEEN = threading.local()
+"""The state that a thread has read, and of which ledger."""
+
 
 class Glances(ABC):
     """The state of a ledger, read once for whoever asks several times."""
 
     _anchors: tuple[AnyAnchor, ...]
-
-    def __init__(self) -> None:
-        self._glances = threading.local()
-        self._latest: Head | None = None
+    _latest: Head | None = None
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[tuple[Transaction, Head]]:
@@ -29,9 +29,10 @@ class Glances(ABC):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
-        seen: State | None = getattr(self._glances, "state", None)
-        if seen is not None:
-            return seen
+        whose, seen = getattr(_SEEN, "state", (None, None))
+        if whose is self and seen is not None:
+            found: State = seen
+            return found
         with self.reading() as (_, head):
             return head.content
 
@@ -47,8 +48,8 @@ class Glances(ABC):
         if head is None or mark is None or mark.hash != head.hash:
             with self.reading() as (_, head):
                 self._latest = head
-        self._glances.state = head.content
+        _SEEN.state = (self, head.content)
         try:
             yield head
         finally:
-            self._glances.state = None
+            _SEEN.state = (None, None)

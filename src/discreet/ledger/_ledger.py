@@ -137,7 +137,6 @@ class ChainedLedger(Glances, Decisions):
         note: str = "",
     ) -> None:
         self._store = store
-        Glances.__init__(self)
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity

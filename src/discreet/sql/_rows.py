@@ -100,7 +100,7 @@ class Rows:
         """Compare two operands, or compute with two numbers."""
         node.args.pop("safe", None)  # a mark of the parser's about || that changes nothing here
         only(node, "this", "expression")
-        operands = _same_kind(node, self._compared([node.this, node.expression]))
+        operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
         except QueryError as error:
@@ -253,26 +253,6 @@ class Rows:
         near = build.nearest(name, functions.FUNCTIONS)
         given = ", ".join(a.sql() for a in node.expressions)
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
-
-
-def _same_kind(node: exp.Expr, operands: list[Operand]) -> list[Operand]:
-    """Compare a date with the day of a moment, where that decides the same as its midnight."""
-    kinds = [None if not isinstance(o, Expr) else o.type.kind for o in operands]
-    if {*kinds} != {Kind.DATE, Kind.TIMESTAMP} or not isinstance(node, exp.Predicate):
-        return operands
-    moment = kinds.index(Kind.TIMESTAMP)
-    if build.constant_value(build.typed(operands[1 - moment], "a date")) is not None:
-        return operands  # a constant becomes a moment itself
-    if not isinstance(node, (exp.LT, exp.GTE) if moment == 0 else (exp.GT, exp.LTE)):
-        made = node.copy()
-        sides = [made.this, made.expression]
-        sides[moment].replace(exp.cast(sides[moment].copy(), "DATE"))
-        raise UnsupportedQueryError(
-            "a date is compared with the day of a moment: the moment itself is after the date's "
-            "midnight all day long",
-            hint=made.sql(),
-        )
-    return [calendar.as_date(o) for o in operands]
 
 
 def _absent(scope: Scope, node: exp.Expr) -> str | None:
