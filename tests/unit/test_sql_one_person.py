@@ -10,7 +10,7 @@ import pytest
 
 from discreet import audit, sql
 from discreet import policy as pol
-from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 
 POLICY = pol.loads(
     """
@@ -256,4 +256,13 @@ def test_an_order_of_one_persons_rows_has_no_hint_about_something_else(call):
     over = f"{call} OVER (PARTITION BY pid ORDER BY age)"
     with pytest.raises(UnsupportedQueryError, match="OVER") as refused:
         sql.parse(f"SELECT COUNT(*) AS n FROM (SELECT {over} AS k FROM pat) AS s", POLICY)
+    assert refused.value.hint is None
+
+
+@pytest.mark.parametrize("test", ["p.age < z.age", "z.age > p.age"])
+def test_another_alias_is_no_hint_for_the_row_outside(test):
+    """Pasted, it was accepted and another question: no row is below itself."""
+    inner = f"SELECT 1 FROM pat AS z WHERE z.pid = p.pid AND {test}"
+    with pytest.raises(UnknownNameError, match="known by its unit alone") as refused:
+        sql.parse(f"SELECT COUNT(*) AS n FROM pat AS p WHERE EXISTS ({inner})", POLICY)
     assert refused.value.hint is None

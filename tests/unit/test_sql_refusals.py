@@ -53,7 +53,7 @@ def refusal(text):
         ("SELECT COUNT(*) FROM peple", "peple", "people"),
         ("SELECT AVG(incme) FROM people", "incme", "income"),
         ("SELECT AVG(p.incme) FROM people AS p", "incme", "income"),
-        ("SELECT AVG(q.income) FROM people AS p", "q", "p"),
+        ("SELECT AVG(peple.income) FROM people", "peple", "people"),
         ("SELECT COUNT(*) FROM people WHERE sex = 'f'", "f", "sex = 'F'"),
         ("SELECT COUNT(*) FROM people WHERE sex IN ('F', 'W')", "W", None),
         ("SELECT COUNT(DISTINCT persn_id) FROM visits", "persn_id", "age"),

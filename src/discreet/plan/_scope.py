@@ -24,7 +24,7 @@ identity. A guard inside a condition may be looked through for the same reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor
@@ -33,7 +33,7 @@ from typing import Any, Final, TypeGuard
 from discreet import policy as pol
 from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
-from discreet.plan._build import conjunction, quote, unknown
+from discreet.plan._build import conjunction, nearest, quote, unknown
 from discreet.plan._expr import (
     Capped,
     Case,
@@ -250,6 +250,16 @@ class Source:
     left: bool = False  # whether its rows may be missing
 
 
+def _no_table(alias: str, known: Sequence[str]) -> UnknownNameError:
+    """No hint unless the names are alike: another alias in its place would be another question."""
+    error = unknown("table", alias, known)
+    if len(alias) > 2 and nearest(alias, known):
+        return error
+    return UnknownNameError(
+        f"{error.message} (inside a subquery the row outside is known by its unit alone)"
+    )
+
+
 def _names_unit(source: Source, name: str, table: str) -> bool:
     """Whether a name, of a joined table, is that table's unit."""
     own = source.unit is not None and source.unit.casefold() == name.casefold()
@@ -313,7 +323,7 @@ class Scope:
         if table is not None:
             sources = tuple(s for s in sources if s.alias.casefold() == table.casefold())
             if not sources:
-                raise unknown("table", table, [s.alias for s in self.sources])
+                raise _no_table(table, [s.alias for s in self.sources])
         folded = name.casefold()
         matches = [e for s in sources for n, e in s.columns.items() if n.casefold() == folded]
         if len(matches) == 1 or (matches and folded in self.merged):

@@ -37,6 +37,7 @@ from discreet.plan._expr import (
     Trim,
     folded,
     like,
+    plain_column,
 )
 from discreet.plan._texts import LONGEST
 from discreet.plan._types import Kind
@@ -255,9 +256,11 @@ def _pairs(texts: Sequence[Expr | Word], columns: Sequence[Expr], *, skip: bool)
         for c in columns
     ]
     if prod(len(c) for c in choices) > MAX_PAIRS:
+        plain = [plain_column(c) for c in columns]
+        names = [None if c is None else c.name for c in plain]
         raise UnsupportedQueryError(
             f"CONCAT joins listed categories with at most {MAX_PAIRS} combinations of values",
-            hint=f"GROUP BY {', '.join(build.name_of(c) for c in columns)}",
+            hint=f"GROUP BY {', '.join(filter(None, names))}" if all(names) else None,
         )
     found: dict[str, list[Expr]] = {}
     for chosen in product(*choices):
