@@ -37,7 +37,7 @@ from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles
 from discreet.plan._trees import Tree
 from discreet.plan._vectors import Image, Keys, Vector
-from discreet.release._curated import Publishing
+from discreet.release._publishing import Publishing
 
 TOWNS = pol.Table("people", [pol.Text("town"), pol.Integer("age", 0, 100)])
 SALT = plan.Salt(b"fixed")

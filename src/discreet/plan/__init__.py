@@ -91,16 +91,15 @@ from discreet.plan._relation import (
 from discreet.plan._scope import Range, Scope, Source, facts
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
+from discreet.plan._statistic import Fluent, Statistic
 from discreet.plan._statistics import (
     CALLS,
     FLUENT,
     Count,
     CountDistinct,
     CountUnits,
-    Fluent,
     LinearImage,
     SplinesOf,
-    Statistic,
 )
 from discreet.plan._target import (
     choosing,

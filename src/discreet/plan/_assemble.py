@@ -22,7 +22,8 @@ from discreet.plan._query import (
 )
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
-from discreet.plan._statistics import Count, Statistic
+from discreet.plan._statistic import Statistic
+from discreet.plan._statistics import Count
 from discreet.plan._types import Kind
 
 MAX_CELLS: Final = 1_000_000

@@ -29,7 +29,7 @@ from discreet.plan._relation import (
     least,
     rows_of_unit,
 )
-from discreet.plan._statistics import Statistic
+from discreet.plan._statistic import Statistic
 from discreet.plan._types import Kind, Type
 from discreet.privacy import Neighbours
 

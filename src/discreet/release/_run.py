@@ -23,10 +23,11 @@ from discreet.errors import BudgetExceededError, ParameterError
 from discreet.ledger import Balance, refusal
 from discreet.plan import Kind, of_column
 from discreet.release import _folder, _registry, _report
-from discreet.release._curated import Proposal, Publishing
+from discreet.release._curated import Proposal
 from discreet.release._declared import MEANINGS, Declaration, Declared, proposal, read
 from discreet.release._folder import Issue
 from discreet.release._progress import progress
+from discreet.release._publishing import Publishing
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
