@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import discreet as dc
@@ -250,8 +253,6 @@ def test_the_comparison_can_fail(monkeypatch):
     ],
 )
 def test_numbers_are_read_as_the_policy_says_they_are_written(tmp_path, numbers, cells):
-    import discreet as dc
-
     file = tmp_path / "people.csv"
     file.write_text("pay;k\n" + "".join(f"{cell};{i}\n" for i, cell in enumerate(cells)), "utf-8")
     columns = [
@@ -270,11 +271,105 @@ def test_numbers_are_read_as_the_policy_says_they_are_written(tmp_path, numbers,
 
 
 def test_numbers_of_other_sources_are_refused_by_name():
-    import pyarrow as pa
-
-    import discreet as dc
-
     table = dc.policy.Table("people", [dc.policy.Integer("k", 0, 9)], numbers="1.234,50")
     policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="numbers")
     with pytest.raises(dc.errors.SchemaError, match="CSV"):
         dc.open(pa.table({"k": [1]}), policy, ledger=":memory:")
+
+
+FORMATS = {
+    "%d.%m.%Y": "31.08.2025 | 1.8.2025 |  01.02.2024  | 29.02.2024",
+    "%m/%d/%Y": "08/31/2025 | 8/1/2024",
+    "%d.%m.%y": "31.08.25 | 1.1.69 | 31.12.68",
+    "%Y%m%d": "20250831 | 20240229",
+    "%d %b %Y": "31 Aug 2025 | 1 may 2024",
+    "%B %d, %Y": "August 31, 2025 | May 1, 2024",
+    "%d.%m.%Y %H:%M": "31.08.2025 13:05 | 1.2.2024 0:00",
+    "%m/%d/%Y %I:%M:%S %p": "08/31/2025 3:05:09 PM | 1/2/2024 12:00:00 am",
+    "%Y-%m-%dT%H:%M:%S.%f": "2025-08-31T13:05:09.25 | 2024-01-02T00:00:00.000001",
+}
+ODD = (
+    "", " ", "epoch", "infinity", "-infinity", "today", "NULL", "31.02.2025", "29.02.2023", "0.0.0",
+    "00.00.0000", "1.8.25", "01.01.12025", "31/08/2025", "2025-08-31", "31.08.2025 13:05:09",
+    "31.08.2025 24:00", "08/31/2025 13:05:09 PM", "2025111", "202583100", "+1.8.2025", "1.-8.2025",
+    "٣١.08.2025", "31.08.2025\0", "31.08.2025x", "x31.08.2025", "31 Foo 2025", "1e1.08.2025",
+)  # fmt: skip
+
+
+def read_by_format(form, cell):
+    """An oracle of its own: Python's reading of what has the format's digits."""
+    digits = {"Y": r"\d{4}", "y": r"\d\d", "f": r"\d{1,6}", "b": "[A-Za-z]{3}", "B": "[A-Za-z]+"}
+    digits["p"] = "(?i:am|pm)"
+    two = r"\d\d" if form == "%Y%m%d" else r"\d\d?"
+    shape = re.sub("%(.)", lambda m: digits.get(m[1], two), re.sub(r"([.])", r"\\\1", form))
+    if not re.fullmatch(shape, cell.strip(" "), re.ASCII):
+        return None
+    try:
+        return dt.datetime.strptime(cell.strip(" "), form)  # noqa: DTZ007 - moments are naive UTC
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_dates_are_read_as_the_policy_says_they_are_written(tmp_path, form, kind):
+    good = [cell.strip("|") for cell in FORMATS[form].split(" |")]
+    assert all(read_by_format(form, cell.strip()) for cell in good)
+    cells = [
+        *good,
+        *(c for c in ODD if "\n" not in c),
+        *(" | ".join(FORMATS.values()).split(" | ")),
+    ]
+    file = tmp_path / "days.csv"
+    file.write_text("k;d\n" + "".join(f'{i};"{c}"\n' for i, c in enumerate(cells)), "utf-8")
+    column = {"type": kind, "min": "1960-01-01", "max": "2070-01-01", "format": form}
+    columns = {"k": {"type": "integer", "min": 0, "max": 99}, "d": column}
+    policy = dc.policy.load(
+        {
+            "policy": {"name": "days"},
+            "budget": {"epsilon": 1},
+            "tables": {"days": {"columns": columns}},
+        }
+    )
+    assert dc.policy.loads(policy.to_toml()) == policy
+    with dc.open(str(file), policy, ledger=":memory:") as curator:
+        rows = curator._engine._connection.execute('SELECT k, d FROM "days" ORDER BY k').fetchall()
+    wanted = [read_by_format(form, cell) for cell in cells]
+    if kind == "date":
+        wanted = [w and w.date() for w in wanted]
+    assert [d for _, d in rows] == wanted
+    assert sum(w is not None for w in wanted) >= len(good)
+    assert isinstance(wanted[0], dt.date)
+
+
+@pytest.mark.parametrize(
+    ("form", "why", "hint"),
+    [
+        ("DD.MM.YYYY", "has no %Y", '"%d.%m.%Y"'),
+        ("MM/DD/YYYY HH:MM", "has no %Y", '"%m/%d/%Y %H:%M"'),
+        ("%d.%m", "needs a year", '"%d.%m.%Y"'),
+        ("%Y-%m", "needs a year", "%d"),
+        ("%d.%m.%Y %y", "needs a year", "%d"),
+        ("%d.%m.%Y %q", "has %q", "%d"),
+        ("%d.%m.%Y %", "has %;", "%d"),
+        ("%d.%d.%m.%Y", "%d twice", "%d"),
+        ("%d.%m.%Y %I:%M", "%I without %p", "%d"),
+        ("%d.%m.%Y %M", "%M without %H or %I", "%d"),
+        ("%d.%m.%Y %H %I %p", "needs a year", "%d"),
+        ("%d.%m.%Y" * 9, "longer than 40", None),
+        (7, "must be text", None),
+    ],
+)
+def test_formats_that_read_no_date_are_refused(form, why, hint):
+    with pytest.raises(dc.errors.PolicyError, match=re.escape(why)) as refused:
+        dc.policy.Date("d", "2020-01-01", "2030-01-01", format=form)
+    assert hint is None or hint in (refused.value.hint or "")
+
+
+def test_formats_of_other_sources_are_refused_by_name():
+    column = dc.policy.Date("d", "2020-01-01", "2030-01-01", format="%d.%m.%Y")
+    policy = dc.policy.Policy(
+        [dc.policy.Table("people", [column])], dc.policy.Budget("1"), name="formats"
+    )
+    with pytest.raises(dc.errors.SchemaError, match=r"column 'd'.*CSV"):
+        dc.open(pa.table({"d": ["01.01.2025"]}), policy, ledger=":memory:")

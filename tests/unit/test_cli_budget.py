@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from discreet import policy as pol
 from discreet.cli import _options
 from discreet.cli._app import app
+from discreet.cli._check import unread_columns
 
 RUN = CliRunner()
 POLICY = """
@@ -105,8 +107,22 @@ def test_a_paid_check_names_the_likely_cause_of_a_column_that_is_not_read(policy
     done = run("check", policy, "--spend", "2")
     assert done.exit_code == 0, done.output
     words = " ".join(done.stdout.split())
-    assert "but much of it cannot be read: age: most values are missing, or not a integer" in words
+    assert (
+        "but much of it cannot be read: age: most values are missing, or cannot be read as integer"
+    ) in words
     assert "[tables.people]?" in words
+
+
+def test_a_paid_check_names_the_format_of_dates_that_are_not_read():
+    """Shares are stated, not drawn: nothing here depends on noise."""
+    columns = {"day": {"type": "date", "min": "2020-01-01", "max": "2030-01-01"}}
+    for more, words in (({}, 'add format = "%d.%m.%Y"'), ({"format": "%m/%d/%Y"}, '"%m/%d/%Y"?')):
+        table = pol.load(
+            {"budget": {"epsilon": 1}, "tables": {"t": {"columns": {"day": columns["day"] | more}}}}
+        ).table("t")
+        shares = SimpleNamespace(interval=lambda _: [{"day: missing": (0.97, 1.0)}])
+        (said,) = unread_columns(table, shares)
+        assert words in said
 
 
 def test_proposals_that_noise_swamps_are_comments(policy):

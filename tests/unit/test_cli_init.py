@@ -176,19 +176,23 @@ def test_the_interview_completes_a_policy():
         Named("skip", "integer", "int64"),
         Named("wrong", "integer", "int64"),
         Named("guess", None, "not known"),
+        Named("day", None, "not known"),
     ]
     replies = iter(
-        ["", "3", "0", "115", "0", "1e5", "0.01", "F, M", "text", "", "9", "1", "integer", "1", "2"]
-    )
+        ["", "3", "0", "115", "0", "1e5", "0.01", "F, M", "text", "", "9", "1", "integer", "1", "2",
+         "date", "2020-01-01", "2029-12-31", "%d.%m.%Y"]
+    )  # fmt: skip
     told = _Draft(Schema("people", tuple(columns)))
     _interview(told, lambda _: next(replies))
     assert next(replies, None) is None
     text = draft_text([told], "people.parquet", "1", None, None)
     table = pol.loads(text).table("people")
     assert (table.unit, table.max_rows_per_unit) == ("person_id", 3)
-    assert list(table.columns) == ["age", "pay", "sex", "town", "ok", "guess"]
+    assert list(table.columns) == ["age", "pay", "sex", "town", "ok", "guess", "day"]
     assert table.column("sex") == pol.Category("sex", ["F", "M"])
     assert table.column("pay") == pol.Real("pay", 0, 100_000, "0.01")
+    day = pol.Date("day", "2020-01-01", "2029-12-31", format="%d.%m.%Y")
+    assert table.column("day") == day
     assert '# skip = { type = "integer", min = …, max = … }  # int64' in text.splitlines()
 
 
@@ -204,9 +208,9 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(capsys):
     table = pol.loads(draft_text([told], "people.csv", "1", None, None)).table("people")
     assert [type(c) for c in table.columns.values()] == [pol.Text, pol.Real, pol.Category]
     said = " ".join(capsys.readouterr().err.split())
-    assert "'person' is none of person_id, town, pay, sex, row" in said
-    assert "'many' is no whole number of at least 1" in said
-    assert "'4' is none of integer, real, category, text, boolean, date, timestamp" in said
+    assert "'person' is not one of person_id, town, pay, sex, row" in said
+    assert "'many' is not a whole number of at least 1" in said
+    assert "'4' is not one of integer, real, category, text, boolean, date, timestamp" in said
 
 
 def test_what_is_no_source_is_refused(folder):

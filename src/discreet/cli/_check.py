@@ -99,10 +99,15 @@ def unread_columns(table: Table, shares: Answer) -> list[str]:
             continue
         cause = "is its type the right one?"
         if column.type in ("date", "timestamp"):
-            cause = "a CSV file must write dates as 2025-08-31: no other form is read"
+            form = getattr(column, "format", None)
+            cause = f'does the file write it as "{form}"?'
+            if form is None:
+                cause = 'if a CSV file writes 31.08.2025, add format = "%d.%m.%Y" to the column'
         elif column.type in ("integer", "real"):
             cause = f'is numbers = "1.234,50" or "1,234.50" to stand in [tables.{table.name}]?'
-        found.append(f"{name}: most values are missing, or not a {column.type}; {cause}")
+        found.append(
+            f"{name}: most values are missing, or cannot be read as {column.type}; {cause}"
+        )
     return found
 
 

@@ -310,7 +310,7 @@ def _chosen(reply: Callable[[str], str], question: str, known: Mapping[str, str]
         if found is not None:
             return found
         words = ", ".join(dict.fromkeys(known.values()))
-        say(stderr(), f"{answer!r} is none of {words}", "yellow")
+        say(stderr(), f"{answer!r} is not one of {words}", "yellow")
     return None
 
 
@@ -319,7 +319,7 @@ def _count(reply: Callable[[str], str], question: str) -> int:
     while answer := reply(question):
         if answer.isdecimal() and int(answer) > 0:
             return int(answer)
-        say(stderr(), f"{answer!r} is no whole number of at least 1", "yellow")
+        say(stderr(), f"{answer!r} is not a whole number of at least 1", "yellow")
     return 1
 
 
@@ -348,6 +348,9 @@ def _column_interview(
             entry = {"type": kind, "min": _number(low), "max": _number(high)}
             if kind in ("real", "timestamp") and (step := reply(f"{name}: step [default]: ")):
                 entry["step"] = step
+            how = f"{name}: how the file writes it, as in %d.%m.%Y [2025-12-31]: "
+            if own and kind in ("date", "timestamp") and (form := reply(how)):
+                entry["format"] = form
         case _:
             return None
     return _checked(name, entry)

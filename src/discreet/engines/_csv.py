@@ -345,6 +345,13 @@ def _plain(x: str, numbers: str) -> str:
     return bare if point == "." else f"replace({bare}, ',', '.')"
 
 
+def _written(x: str, form: str, pattern: str | None) -> str:
+    """Read a moment by a format; what the format does not write is NULL."""
+    bare = f"trim({x})"
+    moment = f"try_strptime({bare}, {_SQL.text(form)})"
+    return f"CASE WHEN regexp_full_match({bare}, {_SQL.text(pattern or '')}) THEN {moment} END"
+
+
 def _read(column: pol.Column | None, x: str, numbers: str | None = None) -> str:
     if numbers is not None and isinstance(column, pol.Integer | pol.Real):
         x = _plain(x, numbers)
@@ -355,8 +362,12 @@ def _read(column: pol.Column | None, x: str, numbers: str | None = None) -> str:
             return f"TRY_CAST({x} AS DOUBLE)"
         case pol.Boolean():
             return f"TRY_CAST({x} AS BOOLEAN)"
+        case pol.Date(format=str() as form, pattern=pattern):
+            return f"CAST({_written(x, form, pattern)} AS DATE)"
         case pol.Date():
             return f"TRY_CAST({x} AS DATE)"
+        case pol.Timestamp(format=str() as form, pattern=pattern):
+            return _written(x, form, pattern)
         case pol.Timestamp():
             # without an offset the session's zone counts, and that is UTC
             return f"TRY_CAST({x} AS TIMESTAMPTZ)"

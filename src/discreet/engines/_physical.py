@@ -117,6 +117,21 @@ def check(policy: pol.Policy, found: Mapping[str, Mapping[str, Found]]) -> Schem
     return matched
 
 
+def check_spellings(table: pol.Table) -> None:
+    """Refuse spellings of numbers and dates where the source is not a CSV file."""
+    if table.numbers:
+        raise SchemaError(
+            f"table {table.name!r}: numbers = … is for CSV files, and its source is none"
+        )
+    for name, column in table.columns.items():
+        if isinstance(column, pol.Date | pol.Timestamp) and column.format:
+            raise SchemaError(
+                f"column {name!r} of table {table.name!r}: format = … is for CSV files, and the "
+                "table's source is none",
+                hint=f"leave out format, and give {name!r} as a {column.type} in the source",
+            )
+
+
 def _comparable(named: Sequence[tuple[str, str]], matched: Schema, what: str) -> None:
     """See that what a statement compares between tables needs no cast to be compared."""
     ids = [matched[table][column] for table, column in named]

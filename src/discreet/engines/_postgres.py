@@ -23,7 +23,7 @@ from discreet import _unseen
 from discreet import policy as pol
 from discreet._session import pinned
 from discreet.engines._dialect import Postgres
-from discreet.engines._physical import Found, Physical, families
+from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, in_order
 from discreet.engines._statements import Statements
@@ -143,7 +143,7 @@ class PostgresEngine(Statements):
         if not columns:
             raise SchemaError(
                 f"the database has no table {table.name!r} that this connection can see",
-                hint=f"[tables.{table.name!r}] must be named as in the database, schema.table",
+                hint=f'name it as in the database: [tables."schema.{table.name}"]',
             )
         found = {
             name: Found(name, Physical.TEXT if kind == "e" else family(native), native)
@@ -212,8 +212,8 @@ def family(native: str) -> Physical:
 
 def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> PostgresEngine:
     """Open a URL, or use a connection that the caller keeps."""
-    if any(table.numbers for table in policy.tables.values()):
-        raise SchemaError("numbers says how a CSV file writes them; this source is a database")
+    for table in policy.tables.values():
+        check_spellings(table)
     try:
         import psycopg  # noqa: PLC0415 - an optional engine
     except ImportError:

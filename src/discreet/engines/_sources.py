@@ -35,6 +35,7 @@ from discreet._address import is_for_server
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of, is_stored
+from discreet.engines._physical import check_spellings
 from discreet.engines._privately import no_core_dumps, spill_folder
 from discreet.errors import DiscreetError, SchemaError
 
@@ -168,11 +169,8 @@ class _Opener:
     def open(self, table: pol.Table, source: Any) -> str:
         """Return the SQL name under which a table can be read."""
         path = str(source) if isinstance(source, str | Path) else ""
-        if table.numbers and (not path or is_duckdb_file(path) or path.endswith(_PARQUET)):
-            raise SchemaError(
-                f"table {table.name!r}: numbers says how a CSV file writes them, and its source "
-                "is none"
-            )
+        if not path or is_duckdb_file(path) or path.endswith(_PARQUET):
+            check_spellings(table)
         name = _SQL.quote(table.name)
         label = f"{table.name} as given" if table.public else table.name
         view = _SQL.quote(label)

@@ -31,7 +31,7 @@ from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session
 from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
-from discreet.engines._physical import Found, Physical, families
+from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import (
     SERVER,
@@ -168,7 +168,9 @@ def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
     folded = [n.lower() for n in found]
     twice = next((n for n in found if folded.count(n.lower()) > 1), None)
     if twice is not None:
-        raise SchemaError(f"column {twice!r} of table {name!r}: Spark takes its capitals for small")
+        raise SchemaError(
+            f"table {name!r} has several columns {twice!r} but for capitals, which Spark ignores"
+        )
     variable = next((n for n in (*found, sql) if "$" in n), None)
     if variable is not None:
         raise SchemaError(f"the name {variable!r} has a dollar sign, which Spark may replace")
@@ -182,8 +184,8 @@ def family(native: str) -> Physical:
 
 def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) -> SparkEngine:
     """Open tables of the catalogue, folders and data frames of one session."""
-    if any(table.numbers for table in policy.tables.values()):
-        raise SchemaError("numbers says how a CSV file writes them; this source is Spark")
+    for table in policy.tables.values():
+        check_spellings(table)
     session = _session_of(given)
     _understood(session)
     with ExitStack() as stack:
@@ -219,10 +221,12 @@ def _understood(session: Any) -> None:
     """See that the session reads a statement as it is meant."""
     version, sign = collected(session, r"SELECT version(), '\\'")[0]
     if int(version.split(".")[0]) < 4:
-        raise SchemaError(f"Spark {version.split(' ')[0]} is too old; from 4.0 on it is an engine")
+        raise SchemaError(
+            f"Spark {version.split(' ')[0]} is too old: version 4.0 or later is needed"
+        )
     if sign != "\\":
         raise SchemaError(
-            "the Spark session reads backslashes in strings as they stand",
+            "the Spark session does not read backslashes in strings as escapes",
             hint='spark.conf.set("spark.sql.parser.escapedStringLiterals", "false")',
         )
 

@@ -1,4 +1,4 @@
-# ruff: noqa: A002 - min and max are the words of the policy file
+# ruff: noqa: A002 - min, max and format are the words of the policy file
 """Columns of days and of moments, counted from 1970-01-01 00:00 UTC."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from discreet._text import quote
 from discreet.policy._check import choice, number, refusal, settle
 from discreet.policy._check import name as read_name
 from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
+from discreet.policy._formats import date_format, date_pattern
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive means UTC throughout
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -31,6 +32,8 @@ class Date(Shown):
         Public bounds, both included: dates, or text such as ``"2024-12-31"``.
     outside
         ``"clamp"`` or ``"null"``: what a day beyond the bounds becomes.
+    format
+        How a CSV file writes it, as in ``"%d.%m.%Y"``; a time of day is left out.
     nullable, null
         See the module's table.
 
@@ -45,6 +48,7 @@ class Date(Shown):
     min: dt.date
     max: dt.date
     outside: Outside = "clamp"
+    format: str | None = None
     nullable: bool = True
     null: dt.date | None = None
 
@@ -55,6 +59,7 @@ class Date(Shown):
         max: dt.date | str | None = None,
         *,
         outside: Outside = "clamp",
+        format: str | None = None,
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
@@ -69,6 +74,7 @@ class Date(Shown):
 
         settle(self, name=own, min=low, max=high)
         settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
+        settle(self, format=date_format(format, subject))
         settle(self, **null_rule(nullable, null, subject, member, low))
 
     @property
@@ -76,6 +82,11 @@ class Date(Shown):
         """Least and greatest grid integer: days since 1970-01-01."""
         first = _EPOCH.toordinal()
         return (self.min.toordinal() - first, self.max.toordinal() - first)
+
+    @property
+    def pattern(self) -> str | None:
+        """Regular expression of the texts that `format` reads; all others are NULL."""
+        return None if self.format is None else date_pattern(self.format)
 
 
 def _day(value: object, subject: str, key: str) -> dt.date:
@@ -105,6 +116,8 @@ class Timestamp(Shown):
         Seconds between grid points, whole microseconds; one microsecond if left out.
     outside
         ``"clamp"`` or ``"null"``: what a moment beyond the bounds becomes.
+    format
+        How a CSV file writes it, as in ``"%d.%m.%Y %H:%M"``, in UTC.
     nullable, null
         See the module's table.
 
@@ -120,6 +133,7 @@ class Timestamp(Shown):
     max: dt.datetime
     step: Fraction = _MICRO
     outside: Outside = "clamp"
+    format: str | None = None
     nullable: bool = True
     null: dt.datetime | None = None
 
@@ -131,6 +145,7 @@ class Timestamp(Shown):
         step: Number = _MICRO,
         *,
         outside: Outside = "clamp",
+        format: str | None = None,
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
@@ -139,7 +154,9 @@ class Timestamp(Shown):
         both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2100, 1, 1)))
         width = number(step, subject, "step")
         if width <= 0 or (width / _MICRO).denominator != 1:
-            raise refusal(f"{subject}: step must be whole microseconds", "step", fix={"step": 1})
+            raise refusal(
+                f"{subject}: step must be a whole number of microseconds", "step", fix={"step": 1}
+            )
         low = _moment(min, width, subject, "min")
         high = _moment(max, width, subject, "max")
         ordered(low, high, subject, dt.datetime.isoformat)
@@ -150,12 +167,18 @@ class Timestamp(Shown):
 
         settle(self, name=own, min=low, max=high, step=width)
         settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
+        settle(self, format=date_format(format, subject))
         settle(self, **null_rule(nullable, null, subject, member, low))
 
     @property
     def grid(self) -> tuple[int, int]:
         """Least and greatest grid integer: steps since 1970-01-01 00:00 UTC."""
         return (int(_seconds(self.min) / self.step), int(_seconds(self.max) / self.step))
+
+    @property
+    def pattern(self) -> str | None:
+        """Regular expression of the texts that `format` reads; all others are NULL."""
+        return None if self.format is None else date_pattern(self.format)
 
 
 def _seconds(moment: dt.datetime) -> Fraction:
