@@ -443,3 +443,22 @@ def test_a_single_possible_value_is_said_to_hold_only_if_there_is_a_row():
     assert "if there is any such row" in c.preview(sql, epsilon=1).error()["a"]
     assert fact in repr(c.sql(sql, epsilon=1))
     assert "can only be" not in repr(c.sql("SELECT AVG(income) AS a FROM people", epsilon=1))
+
+
+def test_a_stored_answer_speaks_of_the_question_that_is_asked_now():
+    asked, afresh = curator(unit=None), curator(unit=None)
+    asked.sql(
+        "SELECT BIN(income, 50000) AS old, AVG(height) AS m FROM people GROUP BY 1", epsilon=1
+    )
+    text = (
+        "SELECT BIN(income, 50000) AS pay, COUNT(height) AS n, SUM(height) AS s FROM people "
+        "GROUP BY 1"
+    )
+    again, first = asked.sql(text, epsilon=1), afresh.sql(text, epsilon=1)
+    assert again.cached
+    assert "old" not in repr(again)
+    assert "rows without pay in no group" in repr(again)
+    statements = [a.record()["statement"] for a in (again, first)]
+    for statement in statements:
+        del statement["coin"]
+    assert statements[0] == statements[1]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from discreet import noise
 from discreet.answer import Record
+from discreet.curator import _stored
 from discreet.curator._proof import answers, check_statement
 from discreet.engines import Engine
 from discreet.errors import UnprovenStatementError, UnsupportedQueryError
@@ -60,13 +61,10 @@ def _released(
         qualify=query.qualify,
         cost=plan.cost.to_dict(),
         statement={
-            "plan": query.hash,
+            **_stored.statement(plan),
             "noise": plan.noise,
             "neighbours": query.neighbours.value,
             "unit": lowered.aggregates[0].unit or "row",
-            "target": plan.target,
-            "rows_of_one_unit": lowered.rows_of_one_unit,
-            "values_of_one_row": lowered.values_of_one_row,
             # public, and independent of everything: chances that readers must not toss twice
             "coin": noise.random_words(2).tobytes().hex(),
         },

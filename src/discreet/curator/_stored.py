@@ -71,7 +71,19 @@ def _typed(record: Record, plan: Plan) -> Record:
         limit=query.limit,
         levels=query.levels,
         qualify=query.qualify,
+        statement={**record.statement, **statement(plan)},
     )
+
+
+def statement(plan: Plan) -> dict[str, object]:
+    """What a record says of the question itself: names and statistics are the present one's."""
+    lowered = plan.lowered
+    return {
+        "plan": lowered.query.hash,
+        "target": plan.target,
+        "rows_of_one_unit": lowered.rows_of_one_unit,
+        "values_of_one_row": lowered.values_of_one_row,
+    }
 
 
 def _moment(value: object, kind: str) -> object:
