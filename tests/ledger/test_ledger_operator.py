@@ -524,7 +524,7 @@ def test_an_interrupt_after_the_debit_says_that_it_is_paid_and_how_to_go_on(monk
         assert ("with the key 'mine'" in text) == bool(key)
         assert "line 2 has paid" in call(*question, code=130)["message"]
     told = said(*question)
-    assert "paid before; charged ε 0.001 for the restart" in told
+    assert "paid before; ε 0.001 charged for the restart" in told
     spent = call("budget")["result"]["whole"]["epsilon"]["spent"]
     assert Fraction(spent) == Fraction("0.402")  # the run in JSON was metered too
     assert "restart" not in said("ask", COUNT, "-e", "0.5")

@@ -426,5 +426,5 @@ def test_noise_may_be_insisted_on_and_a_delta_is_no_loss(noise, pure):
     assert Fraction(found.cost["epsilon"]) == 1
     assert Fraction(found.cost["delta"]) == (0 if pure else Fraction(1, 10**6))
     for taken in ({"rows": 2}, {"neighbours": "change-one"}):
-        with pytest.raises(ParameterError, match="the policy says that"):
+        with pytest.raises(ParameterError, match="from the policy here"):
             asked.publication("people", **VECTOR, epsilon=1, **taken)

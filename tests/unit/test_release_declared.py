@@ -399,7 +399,7 @@ def test_what_a_release_leaves_is_said_without_more_like_this(done):
         ('title = "People of the district"', "", ParameterError, "needs a title"),
         ("groups = 100", "", PrivacyError | ParameterError, "public number of groups"),
         ("[tables.ages]", "[tables.ages", ParameterError, "not TOML"),
-        ("[tables.ages]", '[tables."../x"]', ParameterError, "file names"),
+        ("[tables.ages]", '[tables."../x"]', ParameterError, "names of files"),
     ],
 )  # fmt: skip
 def test_bad_plans_are_refused_before_anything_is_paid(place, old, new, error, match):

@@ -213,7 +213,7 @@ def test_what_cannot_start_in_time_is_refused_before_it_is_paid_for(tmp_path):
     async def main(desk):
         for _ in range(5):
             desk.turns.put(Run("ana", b"", 100.0, 256.0, None, None))
-        with pytest.raises(DiscreetError, match="takes all places"):
+        with pytest.raises(DiscreetError, match="take all places"):
             await desk.ask("ana", None, body)
         assert desk.ledger.balance().amounts["epsilon"][0] == 0
         return await desk.ask("ben", None, body)  # his turn comes after one of hers

@@ -466,7 +466,7 @@ def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
     except DiscreetError:
         yield "private fan-out", ""
     else:
-        yield "private fan-out", "how often keys of a private table repeat is told"
+        yield "private fan-out", "how often keys of a private table repeat is disclosed"
     told = engine.values(region, "label", 3)
     yield "values", "" if told == ["four", "one", "three"] else f"public texts are {told}"
     try:
@@ -474,7 +474,7 @@ def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
     except DiscreetError:
         yield "private values", ""
     else:
-        yield "private values", "texts of a private table are told"
+        yield "private values", "texts of a private table are disclosed"
     join = aggregate(JoinPublic(private, region, (("sex", "code"),)), (), (ONE,), ROWS)
     try:
         engine.execute(join, SALT)

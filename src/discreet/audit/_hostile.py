@@ -430,7 +430,7 @@ def _doors(_rng: random.Random) -> Probe:
         table = curator.table("people")
         told: Any = table.public_fanout
         if _accepted(lambda: told("people", ("age",))):
-            yield "how often keys of a private table repeat is told for free"
+            yield "how often keys of a private table repeat is disclosed for free"
         if _accepted(lambda: curator.preview(f"{count}@elsewhere", epsilon=1)):
             yield "the name of another database is accepted and ignored"
         query: Any = table.agg(n=frame.count()).query

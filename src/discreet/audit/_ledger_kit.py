@@ -204,7 +204,7 @@ def _failures(opener: Open) -> None:
     receipt = desk.book.debit(entry)
     need(desk.book.settle(receipt, None) is None, "a failure gives an outcome")
     need(desk.book.settle(receipt, '["late"]') is None, "a failure is undone")
-    need(desk.book.debit(entry).failed, "a failed run is not told as one")
+    need(desk.book.debit(entry).failed, "a failed run is not reported as failed")
     need(desk.left() == Fraction("0.4"), "a failure is refunded")
     refuses(lambda: desk.spend("0.6"), errors.BudgetExceededError, "a failed run is taken up")
 

@@ -345,7 +345,7 @@ def meaning(
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,
     table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a ledger, this table only.")
+        str | None, typer.Option(metavar="NAME", help="Only this table of the ledger.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one page with sliders, no network.")
@@ -460,7 +460,7 @@ def register(
         str | None, typer.Option(metavar="YYYY-MM-DD", help="First publication.")
     ] = None,
     statement: Annotated[
-        bool, typer.Option("--statement", help="Instead: what holds, layer by layer.")
+        bool, typer.Option("--statement", help="Print instead what holds, layer by layer.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.")

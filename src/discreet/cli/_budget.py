@@ -440,7 +440,7 @@ def raise_totals(
     """Put new totals of the budget on record."""
     changes: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
     if not changes:
-        raise UsageError("say the new total", hint="discreet budget raise --epsilon 3")
+        raise UsageError("no new total was stated", hint="discreet budget raise --epsilon 3")
     ledger = ledger_of(where, "decide")
     ledger.raise_budget(**changes, lower=lower, by=by, note=note)
     return decided(ledger, "new totals are on record")
@@ -451,7 +451,9 @@ def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Rep
     portions = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
     ledger = ledger_of(where, "decide")
     ledger.set_shares(portions, by=by, note=note)
-    return decided(ledger, "new shares are on record" if portions else "shares are abolished")
+    return decided(
+        ledger, "new shares are on record" if portions else "there are no shares any more"
+    )
 
 
 def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:

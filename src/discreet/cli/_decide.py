@@ -53,7 +53,9 @@ def plan_(
         str, typer.Option("--within", "-w", metavar="NUMBER", help="Margin of each count.")
     ],
     months: Annotated[int, typer.Option(min=1, max=1200, help="Months to plan for.")] = 12,
-    confidence: Annotated[str, typer.Option(metavar="NUMBER", help="Of the margin.")] = "0.95",
+    confidence: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Level of the margin.")
+    ] = "0.95",
     table: TableName = None,
     policy: PolicyFile = None,
     ledger: LedgerPlace = None,

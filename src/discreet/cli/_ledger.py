@@ -182,7 +182,9 @@ def consent(
 @ledger_app.command()
 def vouch(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As the refusal names it.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="The source, as the refusal names it.")
+    ],
     *,
     note: Note = "",
     by: By = "owner",

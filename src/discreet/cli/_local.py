@@ -28,8 +28,8 @@ Values = Annotated[
     str | None, typer.Option(metavar="A,B,…", help="All values that may occur, in a fixed order.")
 ]
 Domain = Annotated[int | None, typer.Option(min=2, help="Instead: values are 0, …, DOMAIN − 1.")]
-Low = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: the public range.")]
-High = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: the public range.")]
+Low = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: least value.")]
+High = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: greatest value.")]
 SpecFile = Annotated[
     Path | None,
     typer.Option("--spec", metavar="FILE", help="Instead of all that: a saved specification."),
@@ -43,7 +43,7 @@ def _work(name: str, *args: Any, **options: Any) -> Any:
 @local_app.command("demo")
 def demo(
     people: Annotated[
-        int, typer.Option(min=1000, max=2_000_000, help="Scale of the data.")
+        int, typer.Option(min=1000, max=2_000_000, help="How many people are made up.")
     ] = 20_000,
     epsilon: Annotated[
         str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one donated emoji.")
@@ -61,7 +61,8 @@ def randomize(
     ],
     *,
     column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column with the values; of one: that one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Column with the values, if there are several."),
     ] = None,
     protocol: Protocol = None,
     epsilon: Epsilon = None,

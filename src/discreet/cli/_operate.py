@@ -139,7 +139,7 @@ def _loss(price: dict[str, str | None]) -> PrivacyLoss:
 
     epsilon, delta, rho = (price[name] for name in ("epsilon", "delta", "rho"))
     if (epsilon is None) == (rho is None):
-        raise UsageError("say the loss: ε (with δ), or ρ", hint="--epsilon 1 --delta 1e-6")
+        raise UsageError("state the loss: ε (with δ), or ρ", hint="--epsilon 1 --delta 1e-6")
     if not any(decimal(x, "the loss") for x in (epsilon, rho) if x is not None):
         raise UsageError("a loss of 0 is no loss: there is nothing to enter", hint="--epsilon 1")
     if rho is not None:

@@ -577,7 +577,7 @@ class Curator(Fits):
         left = describe_balance(self._balances, cost)
         if outcome.again is not None:
             again = show(outcome.again.epsilon)
-            left = f"{left} · paid before; charged ε {again} for the restart"
+            left = f"{left} · paid before; ε {again} charged for the restart"
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()

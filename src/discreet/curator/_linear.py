@@ -43,7 +43,10 @@ def linear_query(
     cells = 1
     for key in query.keys:
         if key.codes is None:
-            raise ParameterError(f"{key.name!r} has no public values to make cells of")
+            raise ParameterError(
+                f"{key.name!r} has no public values, so its cells are not known",
+                hint="list its values in the policy",
+            )
         cells *= len(key.codes)
     rows, denominator = _integers(matrix, cells)
     names = _numbered(len(rows))

@@ -322,12 +322,12 @@ def _table(curator: Curator, name: str | None) -> str:
     table = curator.policy.table(name) if name is not None else private[0]
     if table.public or table.unit is not None or table.owner is not None:
         raise PolicyError(
-            f"rows of {table.name!r} cannot be divided: only where every row is a unit of its own "
-            "is each unit in one part"
+            f"rows of {table.name!r} cannot be divided into parts: one unit may have rows in "
+            "several of them"
         )
     if table.neighbours is not p.Neighbours.ADD_REMOVE:
         raise PolicyError(
-            "under change-one a row that changes may leave one part and enter another: parts add up"
+            "under change-one a row may leave one part and enter another, so prices of parts add up"
         )
     return table.name
 

@@ -108,7 +108,7 @@ def _assign(source: Any, policy: pol.Policy) -> dict[str, Any]:
         private = [name for name, table in tables.items() if not table.public]
         if len(private) > 1:
             raise SchemaError(
-                f"one source, but the policy has {len(private)} private tables",
+                f"one source was given, but the policy has {len(private)} private tables",
                 hint=_listed(policy),
             )
         sources = {private[0]: source}

@@ -98,7 +98,7 @@ class Fanouts:
         own = self._policy.tables.get(scan.table.name)
         if own is None or not own.public or not _part(scan.table, own):
             raise SchemaError(
-                f"table {scan.table.name!r} is not public: how often its keys repeat is not told"
+                f"table {scan.table.name!r} is not public: how often its keys repeat is private"
             )
 
 

@@ -393,5 +393,7 @@ def inverse_variance(estimates: Any) -> Estimate:
         for e in estimates
     ]
     if not items or any(i.size != 1 for i in items):
-        raise ParameterError("give one or more single numbers", hint="[(2, law), (7, law + law)]")
+        raise ParameterError(
+            "give one or more numbers, not arrays", hint="[(2, law), (7, law + law)]"
+        )
     return combine(items, np.ones((len(items), 1))).estimate([1])

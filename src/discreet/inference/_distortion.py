@@ -72,7 +72,7 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
     used = set() if out is None else statistics_of(out)
     if out is None or len(used) != 1 or windows_of(out) or record.levels:
         raise ParameterError(
-            f"{column!r} is no column that follows from one count or sum",
+            f"{column!r} is not a column that follows from one count or sum",
             hint="SELECT GREATEST(COUNT(*), 0) AS n …",
         )
     (index,) = used

@@ -112,8 +112,8 @@ def sampled(*items: Noisy, across: bool = False) -> None:
         rows = item.rows_in_all if across and item.rows_in_all is not None else item.rows
         if rows is not None and rows > 1:
             raise ParameterError(
-                f"one {item.unit or 'unit'} may stand behind {rows} rows of this number, and rows "
-                "of one are no independent sample of a population",
+                f"one {item.unit or 'unit'} may stand behind {rows} rows of this number, and such "
+                "rows are not an independent sample of a population",
                 hint="ask for one row of each: SELECT WITH DIFFERENTIAL_PRIVACY "
                 "OPTIONS(max_rows_contributed=1) …, or count units: COUNT(DISTINCT …)",
             )
@@ -350,7 +350,7 @@ def of_formula(record: Record, formula: Formula, what: str, cell: int | None) ->
         formula = WeightedSum((formula.vector,), (formula.step,))
     if not isinstance(formula, WeightedSum) or len(set(map(abs, formula.weights))) > 1:
         raise ParameterError(
-            f"column {what} is no plain count or sum; its interval comes with the answer",
+            f"column {what} is not a plain count or sum; its interval comes with the answer",
             hint="answer.interval(0.95)",
         )
     first, *others = formula.cells

@@ -395,11 +395,13 @@ def read_formula(formula: str) -> tuple[str, list[str]]:
     bad = [n for n in [left, *names] if not n.isidentifier()]
     if bad:
         raise ParameterError(
-            f"{bad[0]!r} is no column's name; products and functions are not read here",
+            f"{bad[0]!r} is not a column's name; products and functions are not supported here",
             hint='"pay ~ age + sex"',
         )
     if len(set(names)) != len(names) or left in names:
-        raise ParameterError("each column stands in a regression once", hint='"pay ~ age + sex"')
+        raise ParameterError(
+            "a column can stand in a regression only once", hint='"pay ~ age + sex"'
+        )
     return left, names
 
 

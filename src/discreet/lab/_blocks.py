@@ -100,7 +100,7 @@ def reconstruct_block(
     else:
         solved = linprog(goal, A_eq=system, b_eq=b, bounds=(0, None), method="highs")
     if solved.x is None:
-        raise ParameterError("no people were found in time; leave out some columns")
+        raise ParameterError("no people were found in the time given: leave out some columns")
     people = np.rint(solved.x[:kinds]) if whole else solved.x[:kinds]
     misfit = float(np.abs(a @ people - b).sum())
     certain = _certain(a, b, people) if certainty else None

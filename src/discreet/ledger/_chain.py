@@ -31,7 +31,7 @@ GENESIS: Final = "0" * 64
 KINDS: Final = ("open", "debit", "budget", "close", "reopen", "period", "adopt", "settle",
                 "format", "consent", "key", "vouch")  # fmt: skip
 
-RESTORE: Final = "mv the ledger away, then: discreet ledger restore FILE (the latest backup)"
+RESTORE: Final = "move the ledger away, then: discreet ledger restore FILE (the latest backup)"
 """What to do with a ledger that cannot be trusted; anchors stay where they are."""
 
 

@@ -66,7 +66,7 @@ class Decisions(ABC):
             changes["accounting"] = accounting
         if not changes:
             raise ParameterError(
-                "raise_budget needs a new total",
+                "no new total was stated",
                 hint=Hint.call("raise_budget", "discreet budget raise", epsilon="3"),
             )
 

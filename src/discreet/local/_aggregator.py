@@ -92,7 +92,7 @@ class Aggregator:
         cells = math.prod(protocol.state_shape)
         if cells > _MOST:
             raise ParameterError(
-                f"an aggregator of this protocol would keep {cells} integers",
+                f"an aggregator of this protocol would keep {cells} integers, more than {_MOST}",
                 hint="local.LocalHashing with 4096 seeds, read for candidates",
             )
         self.n = 0
@@ -150,7 +150,7 @@ class Aggregator:
             self._arrow(reports)
         elif isinstance(reports, Iterable) and not isinstance(reports, np.ndarray):
             if depth > _DEEPEST:
-                raise ParameterError("reports are nested too deep", hint="a flat iterable")
+                raise ParameterError("reports are nested too deeply", hint="a flat iterable")
             self._stream(iter(reports), depth + 1)
         else:
             raise ForeignReportError(
@@ -360,7 +360,7 @@ class Aggregator:
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
             raise ParameterError("this is not the state of an aggregator") from None
         if cells.shape != made._state.shape or not refused.keys() <= REASONS:
-            raise ParameterError("the state has not the shape of its protocol")
+            raise ParameterError("the state does not have the shape of its protocol")
         small = all(type(v) is int and abs(v) <= _MOST_SUM for v in cells.flat)
         state = cells.astype(np.int64) if small else made._state
         if not small or not made.protocol.possible(state, made.n):

@@ -136,7 +136,7 @@ class HeavyHitters(LocalProtocol):
         ]
         if self.bits % 8 or any(len(r) > width or b"\0" in r for r in raw):
             raise ParameterError(
-                f"texts must be of at most {width} bytes of UTF-8, and bits a multiple of 8"
+                f"texts must have at most {width} bytes of UTF-8, and bits a multiple of 8"
             )
         # the end of a text is a symbol of its own: zero bytes
         numbers = [int.from_bytes(r.ljust(width, b"\0"), "big") for r in raw]

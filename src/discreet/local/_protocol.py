@@ -100,7 +100,7 @@ class LocalProtocol(ABC):
         """Build a protocol from the parameters of its spec."""
         given = dict(parameters)
         if "hash" in cls.stated and given.pop("hash", HASH) != HASH:
-            raise ParameterError(f"the hash is {HASH!r}, not another one", hint=f'"hash":"{HASH}"')
+            raise ParameterError(f"the hash must be {HASH!r}", hint=f'"hash":"{HASH}"')
         return cls(**given)
 
     # -- client -----------------------------------------------------------------

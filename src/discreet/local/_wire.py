@@ -358,7 +358,7 @@ def read_arrow(protocol: LocalProtocol, table: Any) -> Iterator[Columns | Refusa
     if table.schema.names != [f.name for f in protocol.fields]:
         raise ParameterError("the columns of the reports are not those of the protocol")
     if table.schema.types != arrow_schema(protocol).types:
-        raise ParameterError("the columns of the reports have not the types of the protocol")
+        raise ParameterError("the types of the reports' columns are not those of the protocol")
     try:
         if table.num_rows > _MOST_ROWS:
             raise pa.ArrowInvalid

@@ -108,7 +108,8 @@ class Assembly:
         """Close the question, under the limits that :meth:`limits` gives."""
         if other is not None and all(key.codes is not None for key in self.keys):
             raise QueryError(
-                "only keys selected from the data leave others behind", hint="GROUP BY city"
+                "a label for other keys needs a key whose values the policy does not list",
+                hint="GROUP BY city",
             )
         levels = tuple(self.levels)
         if len(levels) == 1 and set(levels[0]) == {key.name for key in self.keys}:
@@ -142,7 +143,7 @@ class Assembly:
         for asked in self.statistics:
             if not asked.adds_up:
                 raise UnsupportedQueryError(
-                    f"{asked} of several groups does not follow from that of each",
+                    f"{asked} of several groups together does not follow from that of each group",
                     hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
                 )
 

@@ -230,7 +230,10 @@ def fit(operand: Operand, like: Expr) -> Expr:
             hint=f"{name_of(like)} = TRUE" if kind is Kind.BOOLEAN else bare,
         )
     if isinstance(operand, Span):
-        raise QueryError("an interval is not compared with a value", hint="INTERVAL 30 DAY")
+        days = f"{name_of(like)} >= 30" if like.type.is_numeric else None
+        raise QueryError(
+            f"{name_of(like)} is a {kind} and cannot be compared with an interval", hint=days
+        )
     if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
@@ -352,7 +355,7 @@ def condition(operand: Operand) -> Expr:
     expr = typed(operand, "a condition")
     if expr.type.kind is not Kind.BOOLEAN:
         raise QueryError(
-            f"a condition is needed here, got a {expr.type.kind}",
+            f"a condition is needed here, but {name_of(expr)} is a {expr.type.kind}",
             hint=f"{name_of(expr)} IS NOT NULL",
         )
     return expr
@@ -529,7 +532,7 @@ def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
     values = [o for o in operands if not isinstance(o, Null)]
     exprs = [o for o in values if isinstance(o, Expr)]
     if not values:
-        raise QueryError(f"{where} has no value but NULL")
+        raise QueryError(f"every value of {where} is NULL: write at least one other")
     ordered = (Kind.DATE, Kind.TIMESTAMP)
     if exprs and exprs[0].type.kind in ordered:
         settled = [fit(o, exprs[0]) for o in values]
@@ -579,7 +582,7 @@ def _relabelled(operand: Operand, labels: tuple[str | int | bool, ...]) -> Expr:
         return label(labels.index(old.labels[expr.code]), labels)
     if old.size > MAX_RELABELLED:
         raise UnsupportedQueryError(
-            f"text cannot join {name_of(expr)}: more than {MAX_RELABELLED} values"
+            f"text cannot stand beside {name_of(expr)}, which has more than {MAX_RELABELLED} values"
         )
     codes = range(old.lo, old.hi + 1)
     pairs = tuple((OneOf(expr, (c,)), label(labels.index(old.labels[c]), labels)) for c in codes)

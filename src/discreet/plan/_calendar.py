@@ -242,7 +242,7 @@ def shifted(expr: Expr, span: Span) -> Expr:
         moved = build.arithmetic("+", seconds(expr), build.number(span.seconds))
         return Moment(moved, Kind.TIMESTAMP)
     if (span.seconds / _DAY).denominator != 1:
-        raise QueryError("a date moves by whole days", hint="INTERVAL 1 DAY")
+        raise QueryError("a date can be moved by whole days only", hint="INTERVAL 1 DAY")
     return Moment(_plus(days(expr), int(span.seconds / _DAY)), Kind.DATE)
 
 
@@ -251,7 +251,7 @@ def _by_months(expr: Expr, months: int) -> Expr:
     low, high = (_place(day, "month") for day in _edges(expr.type))
     if high - low > _MOST_MONTHS or not 12 <= low + months <= high + months < 119_987:
         raise UnsupportedQueryError(
-            "only a column that spans at most a few centuries moves by months",
+            "months can be added only to a column whose bounds span at most a few centuries",
             hint="INTERVAL 30 DAY",
         )
     place = index("month", expr)
@@ -399,7 +399,11 @@ def named(operand: Operand, pattern: str) -> Expr:
     number, moment = _numbered(expr, fields)
     t = number.type
     if t.size > MAX_LISTED:
-        raise UnsupportedQueryError(f"the format has {t.size} values; a coarser one has fewer")
+        raise UnsupportedQueryError(
+            f"the date format {build.quote(pattern)} has {t.size} different values, at most "
+            f"{MAX_LISTED} can be listed",
+            hint="'%Y-%m'",
+        )
     return Labelled(number, tuple(_written(moment(c), pattern) for c in range(t.lo, t.hi + 1)))
 
 
@@ -425,7 +429,10 @@ def _numbered(expr: Expr, fields: set[str]) -> tuple[Expr, Callable[[int], dt.da
     if "H" in fields:
         return index("hour", expr), lambda c: EPOCH_TIME + dt.timedelta(hours=c)
     if fields & {"G", "V"} and fields != {"G", "V"}:
-        raise UnsupportedQueryError("weeks are named by their own year", hint="'%G-W%V'")
+        raise UnsupportedQueryError(
+            "a week (%V) may begin in one year and end in the next: name it by its own year (%G)",
+            hint="'%G-W%V'",
+        )
     unit = next(unit for unit, letters in _FINEST if letters & fields)
     unit = "day" if fields & {"a", "A"} else unit
     return index(unit, expr), _BEGIN[unit]

@@ -103,7 +103,7 @@ def read(text: str, *, fold: bool = False) -> Pattern:
     (True, False)
     """
     if len(text) > LONGEST_PATTERN:
-        raise wrong(f"is longer than {LONGEST_PATTERN} signs")
+        raise wrong(f"is longer than {LONGEST_PATTERN} characters")
     begins, ends = text.startswith("^"), text.endswith("$") and not _escaped(text)
     reader = _Reader(text[begins : len(text) - ends], fold)
     tree = reader.either()
@@ -167,7 +167,7 @@ class _Reader:
         if found is None:
             return part
         if self.text[self.at : self.at + 1] in ("?", "*", "+", "{"):
-            raise wrong("repeats a repetition (lazy and possessive signs do not exist here)")
+            raise wrong("repeats a repetition (lazy and possessive forms are not supported)")
         return found
 
     def counts(self) -> tuple[int, int | None]:
@@ -324,7 +324,7 @@ def _set(ranges: Ranges) -> str:
     plain = [r for r in shown if _safe(r)]
     signs = [c for low, high in shown if not _safe((low, high)) for c in range(low, high + 1)]
     if len(signs) > 64 or negated:
-        raise wrong("has a class with signs that engines read in different ways")
+        raise wrong("has a class with characters that engines read in different ways")
     parts = [_sign(c) for c in signs]
     parts += [f"[{''.join(map(_range, plain))}]"] if plain else []
     return f"(?:{'|'.join(parts)})"

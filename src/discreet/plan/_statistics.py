@@ -331,7 +331,9 @@ class ModeOf(Statistic):
     def parameter(cls, value: Fraction) -> object:
         """How many values are listed."""
         if value.denominator != 1 or value < 1:
-            raise ParameterError("MODE lists a whole number of values, from 1", hint="MODE(sex, 2)")
+            raise ParameterError(
+                "MODE takes a whole number of values, at least 1", hint="MODE(sex, 2)"
+            )
         return int(value)
 
     def lower(self, low: Lowering) -> Formula:

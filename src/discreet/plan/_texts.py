@@ -32,7 +32,9 @@ def folded(text: str, *, upper: bool = False) -> str:
 
 def _bounded(value: int, least: int) -> None:
     if not least <= value <= LONGEST:
-        raise ParameterError(f"places in a text go from {least} to {LONGEST}, got {value}")
+        raise ParameterError(
+            f"a place in a text must lie between {least} and {LONGEST}, got {value}"
+        )
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class Like(Unary):
     def _infer(self) -> Type:
         need(self.arg.type.kind is Kind.TEXT, "LIKE needs text", self.arg.type)
         if not re.fullmatch(r"(?:[^!]|![!%_])*", self.pattern, re.DOTALL):
-            raise ParameterError("the pattern escapes a sign that needs no escape")
+            raise ParameterError("the pattern escapes a character that needs no escape")
         _bounded(len(self.pattern), 0)
         return Type.boolean(null=self.arg.type.nullable)
 

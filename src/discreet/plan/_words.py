@@ -315,7 +315,7 @@ def _rewritten(pattern: str, escape: str | None) -> str:
         if sign == escape:
             sign = next(signs, "")  # noqa: PLW2901 - the escaped sign stands for itself
             if not sign:
-                raise QueryError("the pattern ends in its escape sign")
+                raise QueryError("the pattern ends in its escape character")
             written.append("!" + sign if sign in "!%_" else sign)
         else:
             written.append("!!" if sign == "!" else sign)

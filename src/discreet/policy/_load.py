@@ -122,8 +122,8 @@ def _values_of(given: Mapping[str, Any], tables: Any, path: tuple[str, ...]) -> 
     if set(given) != {"table", "column"} or table.get("public") is not True:
         found = None
     if not isinstance(found, list):
-        raise refusal(f"column {quote(path[-1])}: values are a list, a file with one on each line, "
-                      "or a column of a public table that lists its own", *path,
+        raise refusal(f"column {quote(path[-1])}: values must be a list, a file with one on each "
+                      "line, or a column of a public table whose values are listed", *path,
                       hint='values = { file = "codes.txt" }')  # fmt: skip
     return list(found)
 

@@ -95,7 +95,7 @@ def _linked(tables: Mapping[str, Table], name: str, below: tuple[str, ...]) -> T
     if name in below or len(below) >= LONGEST:
         raise refusal(f"{subject}: its chain of owners is a loop, or longer than {LONGEST}", *where)
     if table.owner.name not in tables:
-        message = f"{subject}: its owner {quote(table.owner.name)} is no table"
+        message = f"{subject}: its owner {quote(table.owner.name)} is not a table of this policy"
         near = nearest(table.owner.name, tables) or "visits"
         example = f'owner = {{ table = "{near}", column = "{table.owner.column}" }}'
         raise refusal(message, *where, hint=example)
@@ -105,7 +105,7 @@ def _linked(tables: Mapping[str, Table], name: str, below: tuple[str, ...]) -> T
         raise refusal(f"{subject}: {owner} has no unit of its own beside the key, so the rows "
                       "name their unit themselves", *where, hint=f'unit = "{column}"')  # fmt: skip
     if above.key is None:
-        raise refusal(f"{subject}: {owner} does not say which column its rows are named by",
+        raise refusal(f"{subject}: {owner} does not say which column names its rows",
                       *where, hint=f'key = "{column}" in [tables.{above.name}]')  # fmt: skip
     if above.unit in table.columns:
         message = f"{subject} has a column {quote(above.unit)}, the owner's unit: make it the unit"

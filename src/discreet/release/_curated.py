@@ -123,10 +123,11 @@ def question(
     """
     given = dict(options or {})
     if given.keys() & {"rows", "neighbours"}:
-        raise ParameterError("rows and neighbours: the policy says that here")
+        raise ParameterError("rows= and neighbours= are read from the policy here: leave them out")
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
-            "count-of-counts, and nothing else, needs the column that names a row's group",
+            "count-of-counts needs group=, the column that names a row's group; no other method "
+            "takes it",
             hint=Hint.of({"method": "count-of-counts", "group": "household_id", "groups": 1000}),
         )
     numbers: tuple[int, ...] = ()

@@ -144,7 +144,10 @@ def read(plan: Any) -> Declaration:
     for name, content in tables.items():
         _known(content, _TABLE, f"[tables.{name}]")
         if not name.replace("-", "_").isidentifier():
-            raise ParameterError(f"a table's name makes file names: {name!r} does not")
+            raise ParameterError(
+                f"a table's name is used in names of files, and {name!r} cannot be",
+                hint="[tables.ages]",
+            )
         declared.append(Declared(name, content))
     title = str(said["title"])
     found = Declaration(

@@ -221,8 +221,8 @@ def follow(
     if part.sensitivity.l1 > sides * stream.bound:
         most = -(-part.sensitivity.l1 // sides)
         raise ParameterError(
-            f"one {'unit' if held.unit else 'row'} adds up to {most} steps to a sum, the stream "
-            f"allows for {stream.bound}",
+            f"one {'unit' if held.unit else 'row'} may add {most} steps to a sum, but the stream "
+            f"allows for {stream.bound} only",
             hint=Hint("bound", most),
         )
     width = _DAYS[stream.every] if kind is Kind.DATE else 1

@@ -146,7 +146,7 @@ class OriginDestination(Mechanism):
         each = [draws] * rows if isinstance(draws, int) else list(draws)
         if len(each) != rows or any(type(m) is not int or m < 1 for m in each):
             raise ParameterError(
-                "draws is the public number of records made up for each destination",
+                "draws= must be the public number of records to draw for each destination",
                 hint=Hint("draws", 1000),
             )
         if not job.price.pure:

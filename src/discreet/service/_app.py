@@ -100,7 +100,7 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_shape(request: Request, _: Exception) -> Response:
-    return await _refuse(request, RequestError("this request is not what the address takes"))
+    return await _refuse(request, RequestError("this address does not take such a request"))
 
 
 async def _fail(_: Request, __: Exception) -> Response:

@@ -233,7 +233,7 @@ class Desk:
         before = self.turns.before(order.analyst) / max(1, len(self.places))
         if before > _PATIENCE:
             raise BusyError(
-                f"what waits already takes all places for the next {before:.0f} s",
+                f"the questions that wait already take all places for the next {before:.0f} s",
                 hint="ask again when some of it is answered; nothing was charged",
             )
 

@@ -39,7 +39,7 @@ def wanted(accept: str) -> str:
     for quality, _, media in sorted(weighed):
         if quality < 0 and media in offered:
             return offered[media]
-    raise RequestError("none of these forms is known here", hint=f"Accept: {JSON}")
+    raise RequestError("answers are not made in any of these forms", hint=f"Accept: {JSON}")
 
 
 def answers_of(order: Order) -> list[Answer]:

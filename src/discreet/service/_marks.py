@@ -101,7 +101,7 @@ class Marks:
 
 
 def _not_held() -> StateError:
-    return StateError("this mark is not held, or no longer")
+    return StateError("this mark is not held, or is held no longer")
 
 
 class MarkRoutes:

@@ -151,7 +151,7 @@ def statement(
          "enforced by the ledger"),
         ("algorithms", "exact integer noise; sensitivities come from the plan, as integers",
          "proved, and tested"),
-        ("composition", "a filter that allows parameters to be chosen as one goes", "proved"),
+        ("composition", "a filter: parameters may be chosen after earlier answers", "proved"),
         ("statements", "each is proved to enforce its limits before it runs",
          "proved by a verifier of its own"),
         ("utility", "every number has an interval; its error is known before paying", "tested"),

@@ -245,7 +245,7 @@ class _Reader:
     def select(self) -> Select:
         self.selects += 1
         if self.selects > _SELECTS:
-            raise Unproven("nested too deep")
+            raise Unproven("nested too deeply")
         self.need(self.take("SELECT"))
         items = [self.item()]
         while self.take(","):
@@ -300,7 +300,7 @@ class _Reader:
     def expression(self) -> Node:
         self.depth += 1
         if self.depth > _DEPTH:
-            raise Unproven("nested too deep")
+            raise Unproven("nested too deeply")
         found = [self.conjunction()]
         while self.take("OR"):
             found.append(self.conjunction())
