@@ -77,6 +77,9 @@ COUNT( SUM( AVG( MEDIAN( QUANTILE( MODE( ROUND( ABS( FLOOR( COALESCE( WIDTH_BUCK
 LEAST( POWER( NULLIF( IF( DATE TIMESTAMP INTERVAL YEAR DIFFERENTIAL_PRIVACY OPTIONS( epsilon
 ROLLUP( CUBE( GROUPING( SETS QUALIFY PARTITION ROWS PRECEDING EXISTS RANK() LAG( NTILE( BIN( LN(
 REGEXP_LIKE( SQRT( EXP( ~ ~* RLIKE
+PIVOT( FOR INTERSECT EXCEPT LATERAL( TOP PERCENT FETCH FIRST ONLY ROW_NUMBER() MIN_BY( MAX_BY(
+COUNTIF( IFF( DECODE( NVL( SAFE_DIVIDE( QUANTILE(age,[0.5]) APPROX_QUANTILES( value_counts( dbo.
+WITH(NOLOCK) && r'x' [sex] .mean()
 people regions sex age income married joined seen city person_id n t contribution_bounds_per_row
 => ( ) ( ) , , . * + - / % = <> < >= :: || ; ' " ` [ ] { } ? $1 @x
 0 1 -1 0.5 1e9 1e999 'F' 'Q' '2020-01-01' 'x' -- /* */ é \x01
@@ -143,6 +146,8 @@ AGGREGATES = st.one_of(
     st.builds("QUANTILE({}, {})".format, VALUES, VALUES),
     st.builds("COUNT(DISTINCT {})".format, VALUES),
     st.builds("SUM({}) FILTER (WHERE {})".format, VALUES, VALUES),
+    st.builds("COUNT(DISTINCT CASE WHEN {} THEN person_id END)".format, VALUES),
+    st.builds("COUNTIF({}) OVER (PARTITION BY {})".format, VALUES, VALUES),
     st.builds("SUM({}, contribution_bounds_per_row => ({}, {}))".format, VALUES, VALUES, VALUES),
 )
 SELECTS = st.builds(
@@ -161,13 +166,19 @@ SELECTS = st.builds(
             "regions",
             "people LEFT JOIN regions r ON people.sex = r.sex",
             "(SELECT *, age AS x FROM people WHERE age > 3) AS people",
+            "[dbo].[people] WITH (NOLOCK)",
+            "(SELECT sex, age FROM people) AS t PIVOT (COUNT(*) FOR sex IN ('F', 'M')) AS people",
+            "people LEFT JOIN people AS o ON people.person_id = o.person_id AND o.age > 3",
+            "(SELECT person_id, MIN_BY(sex, joined) AS sex, COUNT(*) AS age FROM people "
+            "GROUP BY person_id) AS people",
+            "(SELECT person_id FROM people INTERSECT SELECT person_id FROM people) AS people",
         ]
     ),
     st.one_of(st.just(""), st.builds(" WHERE {}".format, VALUES)),
     st.one_of(st.just(""), st.just(" GROUP BY 1"), st.builds(" GROUP BY 1, {}".format, VALUES)),
     st.one_of(st.just(""), st.builds(" HAVING {} > {}".format, AGGREGATES, VALUES)),
     st.one_of(st.just(""), st.sampled_from([" ORDER BY a", " ORDER BY 2 DESC", " ORDER BY sex"])),
-    st.sampled_from(["", " LIMIT 3", " LIMIT -1"]),
+    st.sampled_from(["", " LIMIT 3", " LIMIT -1", " LIMIT 1, 2", " OFFSET 2", " QUALIFY a = 1"]),
 )
 
 

@@ -117,6 +117,68 @@ PAIRS = [
         people.group_by(f.col("odd name")).agg(n=f.count()),
         'SELECT "odd name", COUNT(*) AS n FROM people GROUP BY 1',
     ),
+    # what people did, before what is asked about them
+    (
+        people.where("age >= 18")
+        .per_unit(n=f.count(), first=f.min("joined"), pay=f.sum("income"))
+        .where("n >= 2")
+        .group_by(month="DATE_TRUNC('month', first)")
+        .agg(people=f.count(), pay=f.mean("pay")),
+        """SELECT DATE_TRUNC('month', first) AS month, COUNT(*) AS people, AVG(pay) AS pay FROM (
+        SELECT person_id, COUNT(*) AS n, MIN(joined) AS first, SUM(income) AS pay FROM people
+        WHERE age >= 18 GROUP BY person_id) AS people WHERE n >= 2 GROUP BY 1""",
+    ),
+    (
+        people.group_by("sex").per_unit(n=f.count()).group_by("sex").agg(m=f.mean("n")),
+        """SELECT sex, AVG(n) AS m FROM (SELECT person_id, sex, COUNT(*) AS n FROM people
+        GROUP BY person_id, sex) AS people GROUP BY sex""",
+    ),
+    (
+        people.per_unit(first="MIN_BY(sex, joined)").group_by("first").agg(n=f.count()),
+        """SELECT first, COUNT(*) AS n FROM (SELECT person_id, sex AS first, ROW_NUMBER() OVER (
+        PARTITION BY person_id ORDER BY joined) AS rn FROM people) AS people WHERE rn = 1
+        GROUP BY first""",
+    ),
+    # shapes of other databases
+    (
+        people.group_by("sex").agg(n=f.count()).order_by("n").limit(1, offset=1),
+        "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex ORDER BY n LIMIT 1, 1",
+    ),
+    (
+        people.where(f.col("age") > 3).agg(n=f.count_distinct("person_id")),
+        "SELECT COUNT(DISTINCT CASE WHEN age > 3 THEN person_id END) AS n FROM people",
+    ),
+    (
+        people.group_by("region").agg(F=f.count(where="sex = 'F'"), M=f.count(where="sex = 'M'")),
+        """SELECT * FROM (SELECT region, sex FROM people) AS t
+        PIVOT (COUNT(*) FOR sex IN ('F', 'M')) AS p""",
+    ),
+    (
+        people.group_by("sex").agg(m=f.mean("age")),
+        "SELECT DISTINCT sex, AVG(age) OVER (PARTITION BY sex) AS m FROM people",
+    ),
+    (
+        people.group_by("sex").agg(count=f.count()),
+        "SELECT value_counts(sex) FROM people",
+    ),
+    (
+        people.agg(q_25=f.quantile("age", 0.25), q_75=f.quantile("age", 0.75)),
+        "SELECT QUANTILE(age, [0.25, 0.75]) AS q FROM people",
+    ),
+    (
+        people.where("joined LIKE '2024-03%'").agg(
+            n="COUNTIF(age >= 65)", s="SUMIF(income, age > 9)"
+        ),
+        """SELECT COUNT(*) FILTER (WHERE age >= 65) AS n, SUM(income) FILTER (WHERE age > 9) AS s
+        FROM people WHERE joined LIKE '2024-03%'""",
+    ),
+    (
+        people.where("person_id NOT IN (SELECT person_id FROM people WHERE age > 60)").agg(
+            n=f.count()
+        ),
+        """SELECT COUNT(*) AS n FROM people LEFT JOIN people AS o ON people.person_id = o.person_id
+        AND o.age > 60 WHERE o.person_id IS NULL""",
+    ),
 ]
 
 

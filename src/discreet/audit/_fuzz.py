@@ -24,11 +24,11 @@ from typing import Any
 from discreet import engines, sql
 from discreet import policy as pol
 from discreet.audit import _debit, _hostile
+from discreet.audit._habits import habit
 from discreet.audit._oracle import (
     Question,
     Tables,
     World,
-    amiss,
     choice,
     most,
     question,
@@ -177,6 +177,10 @@ def _cases(
     drawn = choice(other, chosen), choice(other, chosen), renamed(other, chosen)
     picks = [q for q in drawn if q is not None]
     yield from _judged(chosen, picks, connect, seed, count)
+    foreign = random.Random(f"habits {seed}")  # noqa: S311 - cases must repeat
+    elsewhere = world(foreign, policy)
+    habits = [q for _ in range(2) if (q := habit(foreign, elsewhere)) is not None]
+    yield from _judged(elsewhere, habits, connect, seed, count)
     if connect is None:
         for probe in _hostile.probes(rng, policy, w):
             count[0] += 1
@@ -251,7 +255,7 @@ def differences(
     for part in low.parts:
         yield from _distances(part, *(side[part.aggregate] for side in sides))
     for tables, side in zip((q.world.left, q.world.right), sides, strict=True):
-        yield from amiss(q, tables, [*_answers(low, side)])
+        yield from q.amiss(tables, [*_answers(low, side)])
 
 
 def _answers(low: Lowered, side: Sequence[Groups]) -> Iterator[Exact]:
@@ -264,7 +268,8 @@ def _answers(low: Lowered, side: Sequence[Groups]) -> Iterator[Exact]:
             found += [{k[:-1]: v for k, v in exact.items() if k[-1] == j} for j in several]
         else:
             found.append(exact)
-    for formula, asked in zip(low.formulas, low.query.statistics, strict=True):
+    # formulas of whole outputs follow those of the statistics
+    for formula, asked in zip(low.formulas, low.query.statistics, strict=False):
         if isinstance(formula, WeightedSum):
             step = asked.expr.type.step if asked.word == "sum" and asked.expr else Fraction(1)
             terms = [*zip(formula.cells, formula.weights, strict=True)]

@@ -360,6 +360,26 @@ class Question:
             f" GROUP BY {', '.join(self._name(k) for k in self.keys)}" if self.keys else ""
         )
 
+    def amiss(
+        self, tables: Tables, found: Sequence[Mapping[tuple[Any, ...], int]]
+    ) -> Iterator[str]:
+        """Compare measured integers, one mapping for each statistic, with what is meant."""
+        free = not exceeded(self, tables)
+        rows, groups, each = bounds(self)
+        top = min(n for n in (rows, groups and each and groups * each) if n is not None)
+        people = {u for u, _ in joined(self, tables)}
+        for (kind, _), truth, exact in zip(self.asked, meaning(self, tables), found, strict=True):
+            if kind == "median":
+                continue
+            got, true = ({k: v for k, v in m.items() if v} for m in (exact, truth))
+            if free and got != true:
+                yield f"{kind} is {got}, the oracle says {true}"
+            if kind in ("count", "units"):
+                if any(n > truth[k] for k, n in got.items()):
+                    yield f"{kind} exceeds the truth"
+                if sum(got.values()) > top * len(people):
+                    yield f"{kind} of {sum(got.values())} exceeds the limits"
+
 
 _NUMBERS = pol.Integer | pol.Real
 
@@ -559,24 +579,3 @@ def _crowded(q: Question, table: pol.Table, tables: Tables) -> bool:
     units = [row[str(table.unit)] for row in tables[table.name]
              if row[str(table.unit)] is not None and passes(q, _cleaned(table, row))]  # fmt: skip
     return max(Counter(units).values(), default=0) > most(table)
-
-
-def amiss(
-    q: Question, tables: Tables, found: Sequence[Mapping[tuple[Any, ...], int]]
-) -> Iterator[str]:
-    """Compare measured integers, one mapping for each statistic, with what is meant."""
-    free = not exceeded(q, tables)
-    rows, groups, each = bounds(q)
-    top = min(n for n in (rows, groups and each and groups * each) if n is not None)
-    people = {u for u, _ in joined(q, tables)}
-    for (kind, _), truth, exact in zip(q.asked, meaning(q, tables), found, strict=True):
-        if kind == "median":
-            continue
-        got, true = ({k: v for k, v in m.items() if v} for m in (exact, truth))
-        if free and got != true:
-            yield f"{kind} is {got}, the oracle says {true}"
-        if kind in ("count", "units"):
-            if any(n > truth[k] for k, n in got.items()):
-                yield f"{kind} exceeds the truth"
-            if sum(got.values()) > top * len(people):
-                yield f"{kind} of {sum(got.values())} exceeds the limits"

@@ -147,13 +147,17 @@ def init(
             "--spend", metavar="NUMBER", help="ε for private proposals; FILE is then a policy."
         ),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", "-c", metavar="NAME", help="With --spend: only for this column."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draft a policy from a schema, without reading a single value."""
     if spend is not None:
         deliver(
             "init",
-            lambda: module("_propose").run(source, spend=spend, delta=delta),
+            lambda: module("_propose").run(source, spend=spend, delta=delta, columns=column or []),
             as_json=as_json,
         )
         return

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,7 +73,7 @@ class _Purchase:
     def _bounds(self, row: dict[str, Any], ends: dict[str, Any], epsilon: Fraction) -> str:
         column: Any = self.column
         low, high = _outward(row["low"], row["high"], column)
-        spec = toml.value({"type": column.type, "min": low, "max": high} | _step(column))
+        spec = toml.value({"type": column.type, "min": low, "max": high} | _kept(column))
         told = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
         line = f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
         unsure = max(_length(*ends[name]) for name in ("low", "high"))
@@ -81,8 +81,8 @@ class _Purchase:
         return _judged(line, unsure, _length(row["low"], row["high"]), allowed, epsilon)
 
 
-def run(path: str, *, spend: str, delta: str | None) -> Reply:
-    """Buy proposals for the columns of a policy's private tables."""
+def run(path: str, *, spend: str, delta: str | None, columns: Sequence[str] = ()) -> Reply:
+    """Buy proposals for the columns of a policy's private tables: for all, or for those named."""
     if not path.endswith(".toml"):
         raise UsageError(
             "proposals are bought under a policy: draft one first, with generous bounds",
@@ -91,7 +91,7 @@ def run(path: str, *, spend: str, delta: str | None) -> Reply:
     where = Where(Path(path), None, None, None)
     lines: list[str] = []
     with curator(where, spend=True) as opened:
-        bought = list(_purchases(opened, text=delta is not None))
+        bought = _chosen(list(_purchases(opened, text=delta is not None)), columns)
         declared = any(t.columns for t in opened.policy.tables.values() if not t.public)
         if not bought or not declared:
             raise UsageError(
@@ -114,11 +114,24 @@ def run(path: str, *, spend: str, delta: str | None) -> Reply:
     if swamped:
         lines.append(
             f"\n# mostly noise: {swamped} of {len(bought)} proposals; --spend {spend} was split "
-            "evenly over them"
+            "evenly over them. With --column NAME it is spent on that column alone"
         )
     text = "\n".join([f"# bought for ε {float(paid):.4g}; {left}", *lines])
     data = {"proposal": text, "spent": f"{float(paid):.4g}", "swamped": swamped}
     return Reply(data, lambda console: _print(console, text))
+
+
+def _chosen(purchases: list[_Purchase], columns: Sequence[str]) -> list[_Purchase]:
+    """Purchases of the named columns, which share the whole price; all, if none is named."""
+    known = {p.column.name for p in purchases if p.column is not None}
+    unknown = next((name for name in columns if name not in known), None)
+    if unknown is not None:
+        raise UsageError(
+            f"there are no bounds of {unknown!r} to narrow; there are those of "
+            f"{', '.join(sorted(known)) or 'no column'}",
+            hint=f"--column {min(known)}" if known else None,
+        )
+    return [p for p in purchases if not columns or (p.column and p.column.name in columns)]
 
 
 def _tried(
@@ -187,8 +200,11 @@ def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
                 yield _Purchase(table, column, f"{asked} GROUP BY 1 ORDER BY n DESC")
 
 
-def _step(column: Any) -> dict[str, object]:
-    return {"step": column.step} if isinstance(column, Real) else {}
+def _kept(column: Any) -> dict[str, object]:
+    """What else the policy says of a column: a line that is copied must not lose it."""
+    said = {"step": column.step} if isinstance(column, Real) else {}
+    own = {f.name: f.default for f in fields(column) if f.name in ("outside", "format", "null")}
+    return said | {k: v for k, default in own.items() if (v := getattr(column, k)) != default}
 
 
 def _outward(low: Any, high: Any, column: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from discreet._text import plain_str
 from discreet.errors import Hint, QueryError
+from discreet.frame._terms import col
 
 if TYPE_CHECKING:
     from discreet import policy as pol
@@ -59,7 +60,9 @@ class Table:
     tests: tuple[Given, ...] = ()
     order: tuple[tuple[Given, bool], ...] = ()
     most: int | None = None
+    skipped: int = 0
     rest: str | None = None
+    inner: Table | None = None
 
     def where(self, *conditions: Given) -> Table:
         """Keep the rows for which all conditions are true."""
@@ -85,11 +88,28 @@ class Table:
         """Sort by outputs or keys, after the noise."""
         return replace(self, order=(*self.order, *((i, descending) for i in items)))
 
-    def limit(self, rows: int) -> Table:
-        """Keep the first rows, after the noise."""
-        if isinstance(rows, bool) or not isinstance(rows, int):
-            raise QueryError("limit takes a whole number", hint=".limit(10)")
-        return replace(self, most=rows)
+    def limit(self, rows: int, *, offset: int = 0) -> Table:
+        """Keep the first rows after the noise, or as many after the first `offset`."""
+        for number in (rows, offset):
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise QueryError("limit takes whole numbers", hint=".limit(10)")
+        return replace(self, most=rows, skipped=offset)
+
+    def per_unit(self, **outputs: Given) -> Table:
+        """Make one row of each unit (and key): what follows asks about units, not about rows.
+
+        >>> from discreet import frame as f, policy as p
+        >>> visits = p.Table("visits", [p.Integer("cost", 0, 9)], unit="id", max_rows_per_unit=9)
+        >>> table = f.Table("visits", p.Policy([visits], p.Budget("1")))
+        >>> often = table.per_unit(n=f.count()).where("n >= 5").agg(people=f.count())
+        >>> f.to_sql(often).partition(" FROM ")[2]
+        '(SELECT "id", COUNT(*) AS "n" FROM "visits" GROUP BY 1) AS "visits" WHERE n >= 5'
+        """
+        unit = self.policy.table(self.name).unit
+        if unit is None:
+            raise QueryError(f"each row of table {self.name!r} is a unit of its own already")
+        whole = replace(self, keys=((None, col(unit)), *self.keys), outputs=tuple(outputs.items()))
+        return Table(self.name, self.policy, self.asker, self.public_fanout, inner=whole)
 
     def join(
         self,

@@ -145,7 +145,11 @@ def to_text(table: Table) -> str:
 def _select(table: Table) -> exp.Select:
     measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
     root = exp.Select(expressions=[*(_key(name, g) for name, g in table.keys), *measured])
-    root.set("from_", exp.From(this=exp.Table(this=_name(table.name))))
+    source: exp.Expr = exp.Table(this=_name(table.name))
+    if table.inner is not None:
+        as_ = exp.TableAlias(this=_name(table.name))
+        source = exp.Subquery(this=_select(table.inner), alias=as_)
+    root.set("from_", exp.From(this=source))
     if table.joins:
         root.set("joins", [_join(table.name, *j) for j in table.joins])
     if table.conditions:
@@ -160,6 +164,8 @@ def _select(table: Table) -> exp.Select:
         root.set("order", exp.Order(expressions=items))
     if table.most is not None:
         root.set("limit", exp.Limit(expression=exp.Literal.number(table.most)))
+    if table.skipped:
+        root.set("offset", exp.Offset(expression=exp.Literal.number(table.skipped)))
     return root
 
 

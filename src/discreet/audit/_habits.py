@@ -1,0 +1,297 @@
+"""Questions in shapes that people bring along from other databases, and what they mean.
+
+Rows in a first place, people who have no row elsewhere, tests inside COUNT(DISTINCT …), PIVOT,
+DISTINCT beside windows, shares of people. Planners rewrite such questions, and a rewrite can
+change a number in silence; so each is drawn with its meaning in plain Python over raw rows,
+which knows nothing of the rewrite.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from discreet import policy as pol
+from discreet.audit._oracle import (
+    Question,
+    Tables,
+    World,
+    condition,
+    exceeded,
+    few,
+    joined,
+    literal,
+    quoted,
+)
+
+Cleaned = Mapping[tuple[str, str], Any]
+Test = tuple[tuple[str, str], str, Any]
+Found = Counter[tuple[Any, ...]]
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b, ">": lambda a, b: a > b, "=": lambda a, b: a == b,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Habit(Question):
+    """A question in somebody else's words; `truth` gives one mapping for each statistic, or None.
+
+    `alike` says whether every answer is one number for each person, so that no limit of rows
+    binds; otherwise limits are those of the plain question that a habit is based on.
+    """
+
+    said: str = ""
+    truth: Callable[[Tables], list[Found] | None] = lambda _: None
+    alike: bool = True
+
+    @property
+    def text(self) -> str:
+        """The question in SQL."""
+        return self.said
+
+    def amiss(
+        self, tables: Tables, found: Sequence[Mapping[tuple[Any, ...], int]]
+    ) -> Iterator[str]:
+        """Compare measured integers with what is meant."""
+        meant = None if not self.alike and exceeded(self, tables) else self.truth(tables)
+        if meant is not None and len(found) != len(meant):
+            yield f"{len(found)} numbers are measured, {len(meant)} are meant"
+        for i, (exact, truth) in enumerate(zip(found, meant or (), strict=False)):
+            got, true = ({k: v for k, v in m.items() if v} for m in (exact, truth))
+            if got != true:
+                yield f"column {i} is {got}, the oracle says {true}"
+
+
+def habit(rng: random.Random, w: World) -> Habit | None:
+    """Draw a question in one of the shapes that this world has room for."""
+    shapes = [_pivot, _windows, _tests] if w.unit else [_pivot, _windows]
+    shapes += [_first_rows] if w.unit else []
+    shapes += [_absent, _sets, _of_one, _share] if w.unit and w.other is not None else []
+    return rng.choice(shapes)(rng, w)
+
+
+def _base(w: World, keys: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+    return {"world": w, "join": False, "public": None, "where": None, "keys": tuple(keys),
+            "asked": (("count", None),), "rows": None, "groups": None}  # fmt: skip
+
+
+def _written(w: World, test: Test, alias: str) -> str:
+    (_, name), op, code = test
+    return f"{alias}{quoted(name)} {op} {literal(w.column(test[0]), code)}"
+
+
+def _holds(test: Test, row: Cleaned) -> bool:
+    name, op, code = test
+    return row[name] is not None and _OPERATORS[op](row[name], code)
+
+
+def _drawn(rng: random.Random, w: World, table: pol.Table) -> Test | None:
+    names = [(table.name, n) for n, c in table.columns.items() if not isinstance(c, pol.Timestamp)]
+    return condition(rng, w, rng.choice(names)) if names else None
+
+
+def _rows(w: World, table: pol.Table, tables: Tables) -> list[tuple[Any, Cleaned]]:
+    """Rows of people, with the person: those of nobody are left out."""
+    plain = Question(**(_base(w) | {"world": _turned(w, table)}))
+    return [*joined(plain, tables)]
+
+
+def _turned(w: World, table: pol.Table) -> World:
+    return w if table is w.main else World(
+        w.policy, table, None, None, "", 0, w.left, w.right
+    )  # fmt: skip
+
+
+def _keys(rng: random.Random, w: World, most: int) -> list[tuple[str, str]]:
+    names = [(w.main.name, n) for n, c in w.main.columns.items() if few(c)]
+    return rng.sample(names, rng.randint(0, min(most, len(names))))
+
+
+# -- rows: limits are those of the plain question -----------------------------------------------
+
+
+def _pivot(rng: random.Random, w: World) -> Habit | None:
+    """PIVOT of a subquery: a count for each value that is named, by all other columns."""
+    listed = [(w.main.name, n) for n, c in w.main.columns.items()
+              if isinstance(c, pol.Category) and isinstance(c.values[0], str)]  # fmt: skip
+    if not listed:
+        return None
+    by = rng.choice(listed)
+    keys = [k for k in _keys(rng, w, 1) if k != by]
+    column = w.column(by)
+    assert isinstance(column, pol.Category)
+    codes = rng.sample(range(len(column.values)), min(2, len(column.values)))
+    inner = ", ".join(quoted(n) for _, n in (*keys, by))
+    values = ", ".join(f"{literal(column, c)} AS v{i}" for i, c in enumerate(codes))
+    said = (
+        f"SELECT * FROM (SELECT {inner} FROM {quoted(w.main.name)}) AS t "  # noqa: S608 - ours
+        f"PIVOT (COUNT(*) FOR {quoted(by[1])} IN ({values})) AS p"
+    )
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = joined(Question(**_base(w, keys)), tables)
+        return [Counter(tuple(r[k] for k in keys) for _, r in rows if r[by] == c) for c in codes]
+
+    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
+
+
+def _windows(rng: random.Random, w: World) -> Habit | None:
+    """DISTINCT beside windows over rows: one row for each key."""
+    keys = _keys(rng, w, 2) or _keys(rng, w, 1)
+    if not keys:
+        return None
+    names = ", ".join(quoted(n) for _, n in keys)
+    test = _drawn(rng, w, w.main)
+    assert test is not None
+    said = (
+        f"SELECT DISTINCT {names}, COUNT(*) OVER (PARTITION BY {names}) AS n "  # noqa: S608 - ours
+        f"FROM {quoted(w.main.name)} WHERE {_written(w, test, '')}"
+    )
+    base = _base(w, keys) | {"where": test}
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = joined(Question(**base), tables)
+        return [Counter(tuple(r[k] for k in keys) for _, r in rows)]
+
+    return Habit(**base, said=said, truth=truth, alike=False)
+
+
+# -- people: each is one row, whatever limits there are ------------------------------------------
+
+
+def _tests(rng: random.Random, w: World) -> Habit | None:
+    """COUNT(DISTINCT CASE WHEN test THEN unit END), with one test or with two."""
+    drawn = [t for _ in range(rng.choice([1, 2])) if (t := _drawn(rng, w, w.main)) is not None]
+    tests = [*dict.fromkeys(drawn)]
+    unit = quoted(str(w.main.unit))
+    if not tests:
+        return None
+    items = ", ".join(
+        f"COUNT(DISTINCT CASE WHEN {_written(w, t, '')} THEN {unit} END) AS a{i}"
+        for i, t in enumerate(tests)
+    )
+    said = f"SELECT {items} FROM {quoted(w.main.name)}"  # noqa: S608 - ours
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = _rows(w, w.main, tables)
+        return [Counter({(): len({u for u, r in rows if _holds(t, r)})}) for t in tests]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _first_rows(rng: random.Random, w: World) -> Habit | None:
+    """The row of a person with ROW_NUMBER() = 1, where no other row has its place.
+
+    Databases differ in where NULL stands: whose places are all NULL is in no group.
+    """
+    named = [n for n, c in w.main.columns.items() if isinstance(c, pol.Category) and few(c)]
+    ranked = [n for n, c in w.main.columns.items() if isinstance(c, pol.Integer | pol.Date)]
+    if not named or not ranked:
+        return None
+    what, by, down = rng.choice(named), rng.choice(ranked), rng.random() < 0.5
+    unit, order = quoted(str(w.main.unit)), f"{quoted(by)}{' DESC' * down}"
+    said = (
+        f"SELECT {quoted(what)}, COUNT(*) AS n FROM (SELECT {unit}, {quoted(what)}, "  # noqa: S608 - ours
+        f"ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY {order}) AS place "
+        f"FROM {quoted(w.main.name)}) AS t WHERE place = 1 GROUP BY {quoted(what)}"
+    )
+
+    def truth(tables: Tables) -> list[Found] | None:
+        rows, found = defaultdict(list), Counter[tuple[Any, ...]]()
+        for u, r in _rows(w, w.main, tables):
+            rows[u].append((r[w.main.name, by], r[w.main.name, what]))
+        for listed in rows.values():
+            known = [place for place, _ in listed if place is not None]
+            best = (max if down else min)(known, default=None)
+            labels = {label for place, label in listed if place == best and known}
+            if len(labels) > 1:
+                return None  # whichever of them comes first
+            found.update((label,) for label in labels if label is not None)
+        return [found]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _absent(rng: random.Random, w: World) -> Habit | None:
+    """LEFT JOIN … WHERE the other side's unit IS NULL: people without such a row."""
+    assert w.other is not None
+    test = _drawn(rng, w, w.other) if rng.random() < 0.5 else None
+    mine, theirs = quoted(str(w.main.unit)), quoted(str(w.other.unit))
+    more = "" if test is None else f" AND {_written(w, test, 'o.')}"
+    said = (
+        f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m "  # noqa: S608 - ours
+        f"LEFT JOIN {quoted(w.other.name)} AS o ON m.{mine} = o.{theirs}{more} "
+        f"WHERE o.{theirs} IS NULL"
+    )
+
+    def truth(tables: Tables) -> list[Found]:
+        assert w.other is not None
+        there = {u for u, r in _rows(w, w.other, tables) if test is None or _holds(test, r)}
+        return [Counter({(): len({u for u, _ in _rows(w, w.main, tables)} - there)})]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _sets(rng: random.Random, w: World) -> Habit | None:
+    """People of two sets, by INTERSECT, EXCEPT or UNION."""
+    assert w.other is not None
+    sides = [(t, _drawn(rng, w, t)) for t in (w.main, w.other)]
+    word = rng.choice(["INTERSECT", "EXCEPT", "UNION"])
+    selects = [
+        f"SELECT {quoted(str(t.unit))} FROM {quoted(t.name)}"  # noqa: S608 - ours
+        + ("" if test is None else f" WHERE {_written(w, test, '')}")
+        for t, test in sides
+    ]
+    said = f"SELECT COUNT(*) AS n FROM ({selects[0]} {word} {selects[1]}) AS t"  # noqa: S608 - ours
+
+    def truth(tables: Tables) -> list[Found]:
+        a, b = (
+            {u for u, r in _rows(w, t, tables) if test is None or _holds(test, r)}
+            for t, test in sides
+        )
+        return [Counter({(): len({"INTERSECT": a & b, "EXCEPT": a - b, "UNION": a | b}[word])})]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _of_one(rng: random.Random, w: World) -> Habit | None:
+    """People who have any row that passes, by a subquery about the person of the row."""
+    assert w.other is not None
+    test, none = _drawn(rng, w, w.other), rng.random() < 0.5
+    mine, theirs = quoted(str(w.main.unit)), quoted(str(w.other.unit))
+    more = "" if test is None else f" AND {_written(w, test, 'o.')}"
+    inner = f"{quoted(w.other.name)} AS o WHERE o.{theirs} = m.{mine}{more}"
+    said = (
+        f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m "  # noqa: S608 - ours
+        f"WHERE (SELECT COUNT(*) FROM {inner}) {'=' if none else '>'} 0"
+    )
+
+    def truth(tables: Tables) -> list[Found]:
+        assert w.other is not None
+        there = {u for u, r in _rows(w, w.other, tables) if test is None or _holds(test, r)}
+        people = {u for u, _ in _rows(w, w.main, tables)}
+        return [Counter({(): len(people - there if none else people & there)})]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _share(rng: random.Random, w: World) -> Habit | None:
+    """A share of people, with a subquery for all of them below the line."""
+    test = _drawn(rng, w, w.main)
+    if test is None:
+        return None
+    unit, main = quoted(str(w.main.unit)), quoted(w.main.name)
+    said = (
+        f"SELECT COUNT(DISTINCT {unit}) * 1.0 / (SELECT COUNT(DISTINCT {unit}) FROM {main}) AS s "  # noqa: S608 - ours
+        f"FROM {main} WHERE {_written(w, test, '')}"
+    )
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = _rows(w, w.main, tables)
+        people = ({u for u, r in rows if _holds(test, r)}, {u for u, _ in rows})
+        return [Counter({(): len(each)}) for each in people]
+
+    return Habit(**_base(w), said=said, truth=truth)
