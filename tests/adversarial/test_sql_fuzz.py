@@ -169,8 +169,7 @@ SELECTS = st.builds(
             "[dbo].[people] WITH (NOLOCK)",
             "(SELECT sex, age FROM people) AS t PIVOT (COUNT(*) FOR sex IN ('F', 'M')) AS people",
             "people LEFT JOIN people AS o ON people.person_id = o.person_id AND o.age > 3",
-            "(SELECT person_id, MIN_BY(sex, joined) AS sex, COUNT(*) AS age FROM people "
-            "GROUP BY person_id) AS people",
+            "(SELECT person_id, MIN_BY(sex, joined) AS sex FROM people GROUP BY 1) AS people",
             "(SELECT person_id FROM people INTERSECT SELECT person_id FROM people) AS people",
         ]
     ),

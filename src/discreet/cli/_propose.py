@@ -184,6 +184,9 @@ def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
         if table.public:
             continue
         source = _quoted(table.name)
+        # one row of each unit says where values lie, with the least noise
+        limited = table.unit is not None or table.owner is not None
+        one_each = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=1) " * limited
         if table.unit is not None:
             inner = f"SELECT {_quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
             asked = f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
@@ -194,7 +197,7 @@ def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
                 continue
             if isinstance(column, Integer | Real | Date):
                 asked = f"QUANTILE({x}, {_ENDS[0]}) AS low, QUANTILE({x}, {_ENDS[1]}) AS high"
-                yield _Purchase(table, column, f"SELECT {asked} FROM {source}")  # noqa: S608 - likewise
+                yield _Purchase(table, column, f"SELECT {one_each}{asked} FROM {source}")  # noqa: S608 - likewise
             elif isinstance(column, Text) and text:
                 asked = f"SELECT {x} AS value, COUNT(*) AS n FROM {source}"  # noqa: S608 - likewise
                 yield _Purchase(table, column, f"{asked} GROUP BY 1 ORDER BY n DESC")
