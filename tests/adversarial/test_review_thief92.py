@@ -88,7 +88,7 @@ def test_a_file_with_the_name_of_a_pattern_is_no_way_to_another_file(place):
 def test_a_place_that_is_no_file_here_is_refused():
     engine = engines.connect(pa.table({"age": [31]}), people())
     engine.places = ("dbname=people password=secret",)
-    with pytest.raises(errors.LedgerIntegrityError, match="no file here") as no:
+    with pytest.raises(errors.LedgerIntegrityError, match="not a file here") as no:
         spend(None, "first", engine=engine)
     assert "secret" not in str(no.value)
 

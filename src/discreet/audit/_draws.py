@@ -65,7 +65,7 @@ def _callable(mechanism: Mechanism) -> None:
         return
     except TypeError:
         raise ParameterError(
-            "a mechanism is called as mechanism(data, n) and returns n outputs; this one is no "
+            "a mechanism is called as mechanism(data, n) and returns n outputs; this one is not a "
             "function of two arguments",
             hint="lambda data, n: np.array([release(data) for _ in range(n)])",
         ) from None

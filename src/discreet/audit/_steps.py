@@ -153,7 +153,7 @@ def _vector(left: Call, right: Call) -> _Found:
     if left.public.get("monotone") and min(moves, default=0) < 0 < max(moves, default=0):
         faults.append(f"{left.mechanism} is called monotone, but cells moved both ways")
     if left.public.get("integer") and any(x.denominator != 1 for x in (*a, *b)):
-        faults.append(f"{left.mechanism} is called on integers, but a cell is none")
+        faults.append(f"{left.mechanism} is called on integers, but a cell is not an integer")
     moved = _length(left.norm, sizes)
     # the double nearest to a root such as √3 may lie below it
     if left.norm == "l2" and sum(d * d for d in sizes) <= bound * bound * (1 + _ULP):

@@ -158,8 +158,8 @@ def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:
             found = os.stat(place)  # noqa: PTH116 - the path is text everywhere here
         except OSError:
             raise LedgerIntegrityError(
-                "a private table is read from something that is no file here, so nobody can tell "
-                "whether it has a budget already; it is not shown, as it may hold a password",
+                "a private table is read from something that is not a file here, so nobody can "
+                "tell whether it has a budget already; it is not shown, as it may hold a password",
                 hint="open the file itself, or the server by its postgresql:// URL",
             ) from None
         names.append(os.path.realpath(place))

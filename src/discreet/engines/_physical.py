@@ -121,13 +121,13 @@ def check_spellings(table: pol.Table) -> None:
     """Refuse spellings of numbers and dates where the source is not a CSV file."""
     if table.numbers:
         raise SchemaError(
-            f"table {table.name!r}: numbers = … is for CSV files, and its source is none"
+            f"table {table.name!r}: numbers = … is for CSV files, and its source is not one"
         )
     for name, column in table.columns.items():
         if isinstance(column, pol.Date | pol.Timestamp) and column.format:
             raise SchemaError(
                 f"column {name!r} of table {table.name!r}: format = … is for CSV files, and the "
-                "table's source is none",
+                "table's source is not one",
                 hint=f"leave out format, and give {name!r} as a {column.type} in the source",
             )
 

@@ -574,4 +574,4 @@ def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
         return found[name]
     near = nearest(name, found)
     names = ", ".join(quote(n) for n in list(found)[:10]) or "none"
-    raise refusal(f"there is no {kind} called {quote(name)}; there is {names}", hint=near)
+    raise refusal(f"there is no {kind} called {quote(name)}; known: {names}", hint=near)

@@ -258,7 +258,7 @@ class Products(Workload):
                     product = np.multiply.outer(product, axis.row(int(i)))
                 return product
             index -= math.prod(sizes)
-        raise ParameterError("there is no such query")
+        raise ParameterError(f"queries are counted from 0 to {self.queries - 1}")
 
     def diagonal(self) -> Array:
         """Return Σ weight² ⊗ diagonals."""
@@ -370,7 +370,7 @@ class Marginals(Workload):
                 out[tuple(at)] = 1.0
                 return out
             index -= math.prod(sizes)
-        raise ParameterError("there is no such query")
+        raise ParameterError(f"queries are counted from 0 to {self.queries - 1}")
 
     @property
     def _copies(self) -> int:

@@ -173,7 +173,7 @@ def read(fields: Mapping[str, Field], data: Any) -> dict[str, Any]:
     for name in data:
         if name not in fields:
             raise RequestError(
-                f"there is no field {quote(name[:60])} here; there is {', '.join(fields)}"
+                f"there is no field {quote(name[:60])} here; known: {', '.join(fields)}"
             )
     missing = next((n for n, f in fields.items() if f.required and data.get(n) is None), None)
     if missing is not None:
