@@ -231,9 +231,7 @@ def fit(operand: Operand, like: Expr) -> Expr:
         )
     if isinstance(operand, Span):
         days = f"{name_of(like)} >= 30" if like.type.is_numeric else None
-        raise QueryError(
-            f"{name_of(like)} is a {kind} and cannot be compared with an interval", hint=days
-        )
+        raise QueryError(f"{name_of(like)} is a {kind}, not an interval", hint=days)
     if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
