@@ -321,3 +321,23 @@ def test_the_mean_of_moments_is_hinted_at_in_days(column, first):
         sql.parse(f"SELECT AVG({column}) FROM visits", MOMENTS)
     assert refused.value.hint == f"AVG(DATEDIFF('day', DATE '{first}', {column}))"
     sql.parse(f"SELECT {refused.value.hint} AS days FROM visits", MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("time", "instead"),
+    [
+        ("< TIMESTAMP '2024-02-29 00:00:00'", "< DATE '2024-02-29'"),
+        ("< TIMESTAMP '2024-02-29 10:00:00'", "< DATE '2024-03-01'"),
+        ("<= TIMESTAMP '2024-02-29 10:00:00'", "<= DATE '2024-02-29'"),
+        ("> TIMESTAMP '2024-02-29 10:00:00'", "> DATE '2024-02-29'"),
+        (">= TIMESTAMP '2024-02-29 10:00:00'", ">= DATE '2024-03-01'"),
+        (">= TIMESTAMP '2024-02-29 00:00:00'", ">= DATE '2024-02-29'"),
+        ("= TIMESTAMP '2024-02-29 00:00:00'", "= DATE '2024-02-29'"),
+        ("<> TIMESTAMP '2024-02-29 00:00:00'", "<> DATE '2024-02-29'"),
+        ("= TIMESTAMP '2024-02-29 10:00:00'", "IN (DATE '1900-01-01')"),
+    ],
+)
+def test_a_date_beside_a_constant_time_is_its_midnight(time, instead):
+    asked = [f"SELECT COUNT(*) AS n FROM people WHERE day {t}" for t in (time, instead)]
+    one, two = (sql.parse(text, POLICY).query for text in asked)
+    assert one == two

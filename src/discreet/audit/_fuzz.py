@@ -178,7 +178,8 @@ def _cases(
     picks = [q for q in drawn if q is not None]
     yield from _judged(chosen, picks, connect, seed, count)
     foreign = random.Random(f"habits {seed}")  # noqa: S311 - cases must repeat
-    elsewhere = world(foreign, policy)
+    day = pol.Date("day", "2024-02-27", "2024-03-02")
+    elsewhere = world(foreign, policy or random_policy(foreign, day))
     habits = [q for _ in range(2) if (q := habit(foreign, elsewhere)) is not None]
     yield from _judged(elsewhere, habits, connect, seed, count)
     if connect is None:

@@ -67,7 +67,7 @@ class Habit(Question):
 
 def habit(rng: random.Random, w: World) -> Habit | None:
     """Draw a question in one of the shapes that this world has room for."""
-    shapes = [_pivot, _windows, _tests] if w.unit else [_pivot, _windows]
+    shapes = [_pivot, _windows, _spelled, *([_tests] if w.unit else [])]
     shapes += [_first_rows] if w.unit else []
     shapes += [_absent, _sets, _of_one, _share] if w.unit and w.other is not None else []
     return rng.choice(shapes)(rng, w)
@@ -79,8 +79,13 @@ def _base(w: World, keys: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
 
 
 def _written(w: World, test: Test, alias: str) -> str:
+    """Write a test; an even day is compared as the midnight that it is."""
     (_, name), op, code = test
-    return f"{alias}{quoted(name)} {op} {literal(w.column(test[0]), code)}"
+    column = w.column(test[0])
+    value = literal(column, code)
+    if isinstance(column, pol.Date) and code % 2 == 0:
+        value = f"TIMESTAMP '{value[6:-1]} 00:00:00'"
+    return f"{alias}{quoted(name)} {op} {value}"
 
 
 def _holds(test: Test, row: Cleaned) -> bool:
@@ -157,6 +162,30 @@ def _windows(rng: random.Random, w: World) -> Habit | None:
         return [Counter(tuple(r[k] for k in keys) for _, r in rows)]
 
     return Habit(**base, said=said, truth=truth, alike=False)
+
+
+_SPELLINGS = (
+    "COUNTIF({})", "COUNT_IF({})", "SUM(IFF({}, 1, 0))", "SUM(IF({}, 1, 0))",
+    "SUM(CASE WHEN {} THEN 1 ELSE 0 END)", "COUNT(CASE WHEN {} THEN 1 END)", "SUMIF(1, {})",
+    "COUNT(*) FILTER (WHERE {})", "SUM(ZEROIFNULL(CASE WHEN {} THEN 1 END))",
+)  # fmt: skip
+
+
+def _spelled(rng: random.Random, w: World) -> Habit | None:
+    """Rows that pass a test, counted in the words of one database or another."""
+    keys, test, how = _keys(rng, w, 1), _drawn(rng, w, w.main), rng.choice(_SPELLINGS)
+    if test is None:
+        return None
+    names = "".join(f"{quoted(n)}, " for _, n in keys)
+    item = how.format(_written(w, test, ""))
+    grouped = f" GROUP BY {names[:-2]}" if keys else ""
+    said = f"SELECT {names}{item} AS n FROM [dbo].{quoted(w.main.name)}{grouped}"  # noqa: S608 - ours
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = joined(Question(**_base(w, keys)), tables)
+        return [Counter(tuple(r[k] for k in keys) for _, r in rows if _holds(test, r))]
+
+    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
 
 
 # -- people: each is one row, whatever limits there are ------------------------------------------
@@ -238,8 +267,9 @@ def _absent(rng: random.Random, w: World) -> Habit | None:
 def _sets(rng: random.Random, w: World) -> Habit | None:
     """People of two sets, by INTERSECT, EXCEPT or UNION."""
     assert w.other is not None
-    sides = [(t, _drawn(rng, w, t)) for t in (w.main, w.other)]
     word = rng.choice(["INTERSECT", "EXCEPT", "UNION"])
+    second = w.main if word == "UNION" else w.other  # people of two tables are not one set
+    sides = [(t, _drawn(rng, w, t)) for t in (w.main, second)]
     selects = [
         f"SELECT {quoted(str(t.unit))} FROM {quoted(t.name)}"  # noqa: S608 - ours
         + ("" if test is None else f" WHERE {_written(w, test, '')}")

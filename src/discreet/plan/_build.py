@@ -23,7 +23,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Final, TypeAlias, cast
 
 from discreet import _text
@@ -34,7 +33,6 @@ from discreet.plan._expr import (
     Abs,
     Arithmetic,
     AsNumber,
-    Bucket,
     Capped,
     Case,
     Clamp,
@@ -59,7 +57,6 @@ from discreet.plan._normal import junction, negation
 from discreet.plan._numbers import ARITHMETIC
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
 
-MAX_BUCKETS: Final = 10_000
 MAX_RELABELLED: Final = 256
 _QUOTIENT_CELLS: Final = 2**20
 _MICRO: Final = Fraction(1, 1_000_000)
@@ -256,8 +253,12 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     if left.type.kind is Kind.BOOLEAN and isinstance(right, Constant) and right.code in (0, 1):
         # x = TRUE is x, also when x is NULL
         return left if (right.code == 1) is (op == "=") else negate(left)
-    if isinstance(right, Constant) and right.code is not None and right.type.kind is left.type.kind:
-        return _compare_place(op, left, right.code * right.type.step / left.type.step)
+    if isinstance(right, Constant) and right.code is not None:
+        pair = left.type.kind, right.type.kind
+        midnight = pair == (Kind.DATE, Kind.TIMESTAMP)
+        if midnight or pair[0] is pair[1]:
+            unit = Fraction(86_400) if midnight else left.type.step
+            return _compare_place(op, left, right.code * right.type.step / unit)
     return Compare(op, left, right)
 
 
@@ -585,25 +586,6 @@ def _relabelled(operand: Operand, labels: tuple[str | int | bool, ...]) -> Expr:
     codes = range(old.lo, old.hi + 1)
     pairs = tuple((OneOf(expr, (c,)), label(labels.index(old.labels[c]), labels)) for c in codes)
     return Case(pairs, Constant.null(pairs[0][1].type))
-
-
-# --- buckets -------------------------------------------------------------------------------
-
-
-def width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) -> Expr:
-    """Number of the bucket: 1 to `count` over ``[low, high)``, 0 below, count + 1 above."""
-    expr = as_number(operand, "WIDTH_BUCKET")
-    hint = "WIDTH_BUCKET(age, 0, 100, 10)"
-    if not 1 <= count <= MAX_BUCKETS:
-        raise QueryError(f"WIDTH_BUCKET takes between 1 and {MAX_BUCKETS} buckets", hint=hint)
-    if low >= high:
-        raise QueryError("WIDTH_BUCKET needs a lower bound below the upper one", hint=hint)
-    width = (high - low) / count
-    # code >= ceil(edge / step) says exactly value >= edge
-    edges = [math.ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
-    if any(a >= b for a, b in pairwise(edges)):
-        raise QueryError(f"the buckets are narrower than the step of {name_of(expr)}", hint=hint)
-    return Bucket(expr, tuple(edges))
 
 
 def _number_hint(where: str, expr: Expr) -> str | None:

@@ -7,10 +7,12 @@ exists will do, an operator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from discreet.errors import QueryError, UnsupportedQueryError
@@ -19,9 +21,10 @@ from discreet.plan import _calendar as calendar
 from discreet.plan import _curves as curves
 from discreet.plan import _words as words
 from discreet.plan._build import Null, Operand, Span, Word
-from discreet.plan._expr import Expr, common_step
+from discreet.plan._expr import Bucket, Expr, common_step
 from discreet.plan._types import Kind
 
+_MOST_BUCKETS: Final = 10_000
 Take = Literal["value", "moment", "text", "format", "unit", "number", "whole", "word", "values"]
 """What an argument is: an operand, a constant of some kind, or all that are left."""
 
@@ -188,6 +191,23 @@ def _cut(x: Operand, digits: int = 0) -> Operand:
     return build.case([(build.compare("<", number, build.number(Fraction(0))), up)], down)
 
 
+def _width_bucket(operand: Operand, low: Fraction, high: Fraction, count: int) -> Expr:
+    """Number of the bucket: 1 to `count` over ``[low, high)``, 0 below, count + 1 above."""
+    expr = build.as_number(operand, "WIDTH_BUCKET")
+    hint = "WIDTH_BUCKET(age, 0, 100, 10)"
+    if not 1 <= count <= _MOST_BUCKETS:
+        raise QueryError(f"WIDTH_BUCKET takes between 1 and {_MOST_BUCKETS} buckets", hint=hint)
+    if low >= high:
+        raise QueryError("WIDTH_BUCKET needs a lower bound below the upper one", hint=hint)
+    width = (high - low) / count
+    # code >= ceil(edge / step) says exactly value >= edge
+    edges = [math.ceil((low + i * width) / expr.type.step) for i in range(count + 1)]
+    if any(a >= b for a, b in pairwise(edges)):
+        name = build.name_of(expr)
+        raise QueryError(f"the buckets are narrower than the step of {name}", hint=hint)
+    return Bucket(expr, tuple(edges))
+
+
 def _bin(x: Operand, width: Fraction) -> Operand:
     """Lower end of the bin of a width in which a number falls: histograms by GROUP BY."""
     if width <= 0:
@@ -215,7 +235,7 @@ _ALL: Final = (
     Function(("LOG", "LOG10"), ("value", "value"), curves.log, optional=1),
     Function(("LOG2",), ("value",), lambda x: curves.log(build.number(Fraction(2)), x)),
     Function(("EXP",), ("value",), curves.exp),
-    Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), build.width_bucket),
+    Function(("WIDTH_BUCKET",), ("value", "number", "number", "whole"), _width_bucket),
     Function(("SIGN",), ("value",), _sign),
     Function(("BIN", "BUCKET"), ("value", "number"), _bin),
     Function(("SQUARE",), ("value",), lambda x: _power(x, Fraction(2))),
@@ -249,5 +269,6 @@ _ALL: Final = (
     ),
     Function(("CONCAT",), ("values",), partial(words.concat, skip=True)),
 )
+
 FUNCTIONS: Final = {name: function for function in _ALL for name in function.names}
 """Row functions by their SQL names."""
