@@ -65,7 +65,7 @@ CRITICAL = {
 FILES = tuple(f for files in CRITICAL.values() for f in files)
 
 _NO_FUNCTION = 77
-_MOST = 30.0
+_MOST = 120.0
 """Seconds of tests that a mutant meets at most, the nearest first."""
 TESTS = ("tests/unit", "tests/ledger", "tests/adversarial", "tests/conformance",
          "tests/statistical", "src")  # fmt: skip

@@ -14,6 +14,7 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.plan import expr as ex
 from discreet.plan._joins import rows_let_in
+from discreet.plan._relation import rows_of_unit
 from discreet.plan._stability import linear_sensitivity
 from discreet.privacy import Neighbours
 
@@ -216,3 +217,23 @@ def test_the_sum_of_a_unit_stays_within_what_engines_add_up(lo, hi):
     total = pl.Fold(pl.FoldKind.SUM, x).type
     assert (total.lo, total.hi) == (min(lo, lo * rows), hi * rows)
     assert -(2**62) < total.lo <= total.hi < 2**62
+
+
+def test_rows_of_a_unit_follow_from_its_parents():
+    people = pol.Table("v", [pol.Text("visit")], unit="id", key="visit", max_rows_per_unit=3)
+    owner = {"table": "v", "column": "of"}
+    for limits, most in (
+        ({"max_rows_per_parent": 4}, 12),
+        ({"max_rows_per_parent": 4, "max_rows_per_unit": 7}, 7),
+        ({"max_rows_per_parent": 4, "max_rows_per_unit": 12}, 12),
+        ({"max_rows_per_parent": 4, "max_rows_per_unit": 13}, 12),
+        ({"max_rows_per_parent": 2, "max_groups_per_unit": 2, "max_rows_per_group": 5}, 6),
+        ({"max_rows_per_parent": 2, "max_groups_per_unit": 1, "max_rows_per_group": 5}, 5),
+        ({"max_rows_per_unit": 7}, 7),
+        ({"max_groups_per_unit": 2, "max_rows_per_group": 5}, 10),
+    ):
+        own = pol.Table("m", [pol.Integer("x", 0, 9)], owner=owner, **limits)
+        linked = pol.Policy(tables=[people, own], budget=pol.Budget("1")).tables["m"]
+        assert rows_of_unit(linked) == most, limits
+        if "max_rows_per_unit" in limits:  # no policy has found the owner yet
+            assert rows_of_unit(own) == limits["max_rows_per_unit"]

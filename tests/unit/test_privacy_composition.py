@@ -342,3 +342,14 @@ def test_composition_renyi_and_rho_are_sums():
     assert loss.renyi(4) == pytest.approx(parts, rel=1e-14)
     rho = 3 * p.Laplace("0.1").rho + float(p.Gaussian("0.2").rho)
     assert float(loss.rho) == pytest.approx(rho, rel=1e-14)
+
+
+@pytest.mark.parametrize("terms", [["0.5", "0.5"], ["0.25", "1"], ["1e-3"] * 3])
+def test_nothing_is_lost_beyond_the_sum_of_the_largest_losses(terms):
+    loss = p.compose([p.Pure(e) for e in terms])
+    top = float(loss.top)
+    assert loss.delta(top) == 0
+    assert loss.delta(math.nextafter(top, 0)) >= 0
+    assert loss.delta(0.999 * top) > 0
+    failing = p.compose([*[p.Pure(e) for e in terms], p.Approx(0, "1e-6")])
+    assert failing.delta(top) == 1e-6

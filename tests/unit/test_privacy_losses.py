@@ -525,3 +525,21 @@ def test_a_divergence_is_never_stated_above_what_every_mechanism_keeps(eps, alph
     e, a = Fraction(eps), Fraction(alpha)
     stated = pure_to_renyi(e, a)
     assert 0 < stated <= min(float(e), float(a) * pure_to_rho(e))
+
+
+@pytest.mark.parametrize(
+    ("eps", "k"), [("0", 2), ("0", 10**6), ("1e-7", 3), ("1e-5", 10**6), ("0.01", 1000), ("2", 5)]
+)
+@pytest.mark.parametrize("delta", ["1e-12", "1e-90"])
+def test_a_groups_delta_keeps_the_room_for_rounding_that_its_analysis_asks_for(eps, delta, k):
+    """δ·(e^{kε} − 1)/(e^ε − 1), and at least 2^-48 for each unit of the exponents above it."""
+    loss = p.group(p.Approx(eps, delta), k)
+    with mpmath.workdps(60):
+        e = mpmath.mpf(Fraction(eps).numerator) / Fraction(eps).denominator
+        growth = mpmath.expm1(k * e) / mpmath.expm1(e) if e else mpmath.mpf(k)
+        true = mpmath.mpf(delta) * growth
+        stated = mpmath.mpf(loss.delta0.numerator) / loss.delta0.denominator
+        above = float((stated / true - 1) * 2**48)
+        room = float(1 + abs(mpmath.log(true)) + 2 * mpmath.log(growth))
+    assert loss.eps0 == k * Fraction(eps)
+    assert 0.8 * (room + 1) < above < 1.2 * (room + 1)
