@@ -149,7 +149,9 @@ def test_probabilities_too_small_to_write_down_are_not_zero(script):
 
 
 @pytest.mark.parametrize(
-    "law", [DiscreteLaplace("7.3"), DiscreteGaussian(1000), Geometric(10**9)], ids=repr
+    "law",
+    [DiscreteLaplace("7.3"), DiscreteGaussian(1000), Geometric(10**9), DiscreteLaplace(2**58)],
+    ids=repr,
 )
 @pytest.mark.parametrize("above", [False, True])
 def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
@@ -161,7 +163,7 @@ def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
             continue
         factor = Fraction(1 << log) / Fraction(heap.area)
         offset = (1 << log) // 2
-        x = int(heap.edge_low[cell]) + offset
+        x = (int(heap.edge_low[cell]) << heap.unit) + offset
         with mpmath.workprec(400):
             y = law._kernel.exponent(x)
             t = mpmath.exp(-mpmath.mpf(y.numerator) / y.denominator)
@@ -177,7 +179,7 @@ def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
         trial = _cells._try(heap, np.array([cell]), source)
         assert not source.left
         assert bool(trial.kept[0]) is not above
-        assert int(trial.low[0]) + int(trial.offset[0]) == x
+        assert (int(trial.low[0]) << heap.unit) + int(trial.offset[0]) == x
     assert tried > 3
 
 

@@ -353,3 +353,10 @@ def test_nothing_is_lost_beyond_the_sum_of_the_largest_losses(terms):
     assert loss.delta(0.999 * top) > 0
     failing = p.compose([*[p.Pure(e) for e in terms], p.Approx(0, "1e-6")])
     assert failing.delta(top) == 1e-6
+
+
+def test_mechanisms_that_fail_more_often_than_allowed_have_no_epsilon():
+    for k, each, target in ((10, "1e-6", "9e-6"), (10, "1e-6", "1e-6"), (2, "0.1", "0.18")):
+        assert p.kov_epsilon("0.1", k, each, target) == math.inf
+    assert p.kov_epsilon("0.1", 10, "1e-6", "1.1e-5") <= 1
+    assert p.kov_epsilon("0.1", 2, "0.1", "0.19") == pytest.approx(0.2)

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError, RelationError
+from discreet.privacy._additive import _sum_profile
 from discreet.privacy._convert import pure_to_renyi, pure_to_rho, zcdp_to_log_delta
+from discreet.privacy._pair import Atoms
 
 LOSSES = [
     p.Pure("0.3"),
@@ -543,3 +545,23 @@ def test_a_groups_delta_keeps_the_room_for_rounding_that_its_analysis_asks_for(e
         room = float(1 + abs(mpmath.log(true)) + 2 * mpmath.log(growth))
     assert loss.eps0 == k * Fraction(eps)
     assert 0.8 * (room + 1) < above < 1.2 * (room + 1)
+
+
+def test_failures_alone_compose_and_are_sampled_as_failures():
+    """A (0, δ) loss is an atom at zero beside its mass at infinity."""
+    failing = p.Approx(0, "1e-3")
+    both = p.compose([failing, failing])
+    assert both.delta(0) == pytest.approx(1 - 0.999**2, rel=1e-9)
+    mixed = p.compose([failing, p.Gaussian(1)])
+    assert mixed.delta(1) == pytest.approx(1e-3 + 0.999 * p.Gaussian(1).delta(1), rel=1e-4)
+    sampled = p.sample(failing, "0.1")
+    assert sampled.mass_at_infinity == Fraction(1, 10**4)
+    assert sampled.delta(0) == pytest.approx(1e-4, rel=1e-9)
+
+
+def test_what_a_sum_cuts_off_is_counted():
+    atoms = Atoms(Fraction(-1), Fraction(1), np.array([0.2, 0.3, 0.4]), 0.1)
+    found = np.exp(_sum_profile(atoms, np.array([0.0, 0.5, 2.0])))
+    exact = [0.4 * (1 - math.exp(-1)) + 0.1, 0.4 * (1 - math.exp(-0.5)) + 0.1, 0.1]
+    assert found == pytest.approx(exact, rel=1e-12)
+    assert (found >= exact).all()

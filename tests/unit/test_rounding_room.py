@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from discreet import privacy as p
-from discreet.privacy import _additive, _convert, _kov, _pld
+from discreet.privacy import _additive, _convert, _kov, _pair, _pld
 from discreet.privacy._loss import ULP
 
 ULPS = Fraction(1, 2**52)
@@ -71,10 +71,11 @@ def test_delta_of_a_divergence(x, divergence, epsilon):
 def test_delta_of_many_equal_losses(e, k, total):
     step, goal = mp(e), mp(total)
     whole = (1 + mpmath.exp(step)) ** k
+    above_goal = [n for n in range(k + 1) if (k - 2 * n) * Fraction(e) > Fraction(total)]
     exact = sum(
-        mpmath.binomial(k, lost) * (mpmath.exp((k - lost) * step) - mpmath.exp(goal + lost * step)) / whole
-        for lost in range(k + 1) if (k - 2 * lost) * Fraction(e) > Fraction(total)
-    )  # fmt: skip
+        mpmath.binomial(k, n) * (mpmath.exp((k - n) * step) - mpmath.exp(goal + n * step)) / whole
+        for n in above_goal
+    )
     room = 2.0**-48 * (k * (1 + float(Fraction(e))) + k * math.log(k + 1))
     has_room(above(_kov.kov_delta(e, k, total), exact), room, 0.2 * room)
 
@@ -316,3 +317,41 @@ def test_error_of_convolutions_in_blocks():
         assert found == pytest.approx(row, abs=1e-14)
     whole, _ = _pld._convolve([(f, 1) for f in factors], 64)
     assert whole[:21] == pytest.approx([math.comb(20, i) / 2**20 for i in range(21)], abs=1e-14)
+
+
+@pytest.mark.parametrize("step", [Fraction(1, 10), Fraction(1, 3), Fraction(7, 100)])
+def test_a_grid_asks_for_the_profile_no_higher_than_its_points(step, monkeypatch):
+    asked = []
+
+    def log_profile(epsilon):
+        asked.extend(epsilon.tolist())
+        return p.Gaussian(1).log_delta(epsilon)
+
+    monkeypatch.setattr(_pair, "_reach", lambda *_: 400)
+    _pair._masses(log_profile, math.inf, float(step), convex=True)
+    assert len(asked) == 401
+    assert all(Fraction(x) <= i * step for i, x in enumerate(asked))
+
+
+def test_a_profile_that_is_convex_is_its_own_minorant():
+    grid = np.arange(3000) * 0.01
+    heights = np.exp(p.Gaussian(2).log_delta(grid))
+    assert (_pair._convex_minorant(heights, grid) == heights).all()
+    bumped = heights.copy()
+    bumped[100] *= 1.01
+    assert _pair._convex_minorant(bumped, grid)[100] == pytest.approx(heights[100], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [p.Gaussian(1), p.sample(p.Gaussian(1), "0.2"), p.BoundedRange(2),
+     p.sample(p.Approx("0.5", "0.01"), "0.3")],
+    ids=repr,
+)  # fmt: skip
+def test_masses_of_a_grid_add_up_to_one(loss):
+    infinite = []
+    for pair in loss.pairs():
+        grid = pair.on_grid(Fraction(1, 50))
+        assert grid.masses.sum() + grid.infinite == pytest.approx(1, abs=1e-6)
+        infinite.append(grid.infinite)
+    assert max(infinite) >= loss.mass_at_infinity
