@@ -1,0 +1,210 @@
+"""Parts of a plan against plain definitions: rules and their losses, trees of counts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from discreet import noise
+from discreet.errors import ParameterError
+from discreet.plan._margins import tail_margin
+from discreet.plan._parts import LARGEST_SCALE, Cells, GaussianRule, LaplaceRule, loss_of
+from discreet.plan._picks import Labels
+from discreet.plan._stability import Sensitivity
+from discreet.plan._trees import Levels, _squares
+
+MOVES = Sensitivity(l1=6, l2_squared=14, linf=3)
+
+
+# -- rules ---------------------------------------------------------------------------
+
+
+def test_laplace_noise_is_the_first_norm_over_epsilon():
+    rule = LaplaceRule(Fraction(1, 4), Fraction(1, 10**6), flip=False)
+    assert rule.law(MOVES) == noise.DiscreteLaplace(24)
+    assert rule.times(3) == LaplaceRule(Fraction(3, 4), Fraction(1, 10**6), flip=False)
+    assert rule.rho is None
+    assert loss_of(rule.law(MOVES), MOVES, 2).top == Fraction(1, 4)
+
+
+def test_gaussian_noise_is_the_second_norm_over_rho():
+    rule = GaussianRule(Fraction(8), delta=Fraction(1, 10**6))
+    assert rule.law(MOVES) == noise.DiscreteGaussian.from_variance(112)
+    assert rule.rho == Fraction(1, 16)
+    loss = loss_of(rule.law(MOVES), MOVES, 2)
+    assert (loss.rho, loss.dimension) == (Fraction(1, 16), 2)
+    assert rule.times(4) == GaussianRule(Fraction(2), delta=Fraction(1, 10**6))
+    both = GaussianRule(Fraction(2), Fraction(5))
+    assert both.law(MOVES) == noise.DiscreteGaussian.from_variance(33)
+    assert both.times(2) == GaussianRule(Fraction(1), Fraction(5, 2))
+    assert both.rho is None
+    assert GaussianRule(constant=Fraction(5)).rho is None
+
+
+def test_noise_is_refused_only_beyond_what_is_drawn():
+    one = Sensitivity(1, 1, 1)
+    widest = Fraction(LARGEST_SCALE)
+    assert LaplaceRule(1 / widest).law(one).scale == widest
+    assert GaussianRule(widest**2).law(one).sigma2 == widest**2
+    for rule in (LaplaceRule(1 / (widest + 1)), GaussianRule(widest**2 + 1)):
+        with pytest.raises(ParameterError, match="60 bits"):
+            rule.law(one)
+
+
+def test_a_bucket_gathers_what_is_not_shown():
+    groups = {("a",): (1, 10), ("b",): (2, 20), ("c",): (4, 40)}
+    assert Cells([("b",), ("z",)]).totals(groups, 0).tolist() == [2, 0]
+    assert Cells([("b",), ("z",)], "others").totals(groups, 1).tolist() == [20, 0, 50]
+    assert [len(Cells([("b",)])), len(Cells([("b",)], "others"))] == [1, 2]
+
+
+def test_labels_of_a_cell_are_shown_together():
+    assert Labels((("a",), ("b", "c"), ("d", "e", "f"))).shown.tolist() == ["a", "b, c", "d, e, f"]
+
+
+# -- trees ---------------------------------------------------------------------------
+
+
+def tree(levels, branching, law=None, **shape):
+    shape = {
+        "lo": Fraction(0),
+        "width": Fraction(2),
+        "hi": Fraction(100),
+        "step": Fraction(1),
+    } | shape
+    return Levels(levels, law or noise.DiscreteLaplace(3), branching, **shape)
+
+
+def random_tree(depth, branching, cells=2, seed=5, spread=9):
+    rng = np.random.default_rng(seed)
+    levels = [rng.integers(-2, spread, (cells, branching**d)) for d in range(1, depth + 1)]
+    return tree(tuple(tuple(map(tuple, level.tolist())) for level in levels), branching)
+
+
+SHAPES = [(1, 4), (2, 2), (2, 3), (3, 2), (2, 4)]
+
+
+def left_of(levels, cell, boundary):
+    """Noisy count left of a boundary: whole nodes first, then parts of the node that is cut."""
+    depth, b = len(levels.levels), levels.branching
+    total, begin = 0, 0
+    for d, level in enumerate(levels.levels, start=1):
+        cut = boundary // b ** (depth - d)  # the node of this level in which the boundary lies
+        total += sum(level[cell][i] for i in range(begin, cut))
+        begin = cut * b
+    return total
+
+
+@pytest.mark.parametrize(("depth", "branching"), SHAPES)
+def test_counts_left_of_a_boundary_are_sums_of_few_nodes(depth, branching):
+    levels = random_tree(depth, branching)
+    found = levels._cumulative()
+    for cell in range(2):
+        for j in range(branching**depth + 1):
+            assert found[cell, j] == left_of(levels, cell, j)
+
+
+@pytest.mark.parametrize(("depth", "branching"), SHAPES)
+def test_the_fit_is_least_squares_then_isotonic(depth, branching):
+    levels = random_tree(depth, branching, spread=30)
+    leaves = branching**depth
+    rows = [[float(i * branching**d // leaves == node) for i in range(leaves)]
+            for d in range(1, depth + 1) for node in range(branching**d)]  # fmt: skip
+    for cell in range(2):
+        measured = [x for level in levels.levels for x in level[cell]]
+        fit = np.linalg.lstsq(np.array(rows), np.array(measured, float), rcond=None)[0]
+        rising = optimize.isotonic_regression(np.concatenate([[0], np.cumsum(fit)])).x
+        assert levels._fitted[cell] == pytest.approx(rising, abs=1e-9)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.25, 0.9])
+@pytest.mark.parametrize(("depth", "branching"), SHAPES)
+def test_noise_of_a_rank_is_that_of_the_nodes_it_adds(depth, branching, q):
+    """Coefficients of each node in D(j) = left(j) − q·all, one node after the other."""
+    squares, largest = _squares(depth, branching, q)
+    zero = [[0] * branching**d for d in range(1, depth + 1)]
+    exact, most = np.zeros(branching**depth + 1), np.zeros(branching**depth + 1)
+    for d in range(depth):
+        for node in range(branching ** (d + 1)):
+            zero[d][node] = 1
+            one = tree(tuple((tuple(level),) for level in zero), branching)._cumulative()[0]
+            move = np.abs(one - q * one[-1])
+            exact, most = exact + move**2, np.maximum(most, move)
+            zero[d][node] = 0
+    assert squares == pytest.approx(exact, abs=1e-12)
+    assert (largest >= most - 1e-12).all()
+    assert largest.max() == pytest.approx(max(most.max(), 1.0 if depth > 1 else 0.0))
+
+
+def test_sizes_are_the_first_level_and_its_noise():
+    levels = random_tree(2, 3)
+    box = levels.sizes(0.9)
+    total = np.array([sum(row) for row in levels.levels[0]], float)
+    off = tail_margin(levels.law, np.array([3.0]), np.array([1.0]), 0.05)[0]
+    assert box.low == pytest.approx(total - off, rel=1e-12)
+    assert box.high == pytest.approx(total + off, rel=1e-12)
+    assert off > 0
+    assert levels.whole.low.tolist() == [0, 0]
+    assert levels.whole.high.tolist() == [100, 100]
+    assert (levels.leaves, levels.size) == (9, 2 * (3 + 9))
+
+
+def exact_tree(counts, branching, law=None, **shape):
+    """A tree without noise over one cell."""
+    leaves = np.array(counts)
+    depth = round(math.log(len(counts), branching))
+    levels = tuple(
+        (tuple(leaves.reshape(branching**d, -1).sum(axis=1).tolist()),) for d in range(1, depth + 1)
+    )
+    return tree(levels, branching, law or noise.DiscreteLaplace("1e-3"), **shape)
+
+
+@pytest.mark.parametrize(
+    ("counts", "at", "value"),
+    [
+        # leaf 2 holds the middle of ten: 3 of its 6 lie below rank 5, its values are 4 and 5
+        ([1, 1, 6, 2], "0.5", 4 + (3 / 6) * 1),
+        ([1, 1, 6, 2], "0.1", 1.0),  # the last value of leaf 0
+        ([1, 1, 6, 2], "0.95", 6 + 0.75),
+        ([0, 0, 8, 0], "0.25", 4 + 0.25),
+        ([0, 0, 0, 0], "0.5", 2.5),
+        ([4, 0, 0, 4], "0.5", 2.5),
+    ],
+)
+def test_a_quantile_lies_where_the_fit_crosses_its_rank(counts, at, value):
+    levels = exact_tree(counts, 2)
+    leaf, share = levels._crossing(float(Fraction(at)))
+    found = levels.quantile(Fraction(at))[0]
+    assert found == 2 * leaf[0] + share[0] * 1
+    assert found == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("counts", "at", "ends"),
+    [([1, 1, 6, 2], "0.5", (4, 6)), ([1, 1, 6, 2], "0.05", (0, 2)), ([0, 0, 0, 9], "0.5", (6, 7)),
+     ([1, 1, 6, 2], "0.2", (2, 6)), ([9, 0, 0, 0], "1", (0, 7))],
+)  # fmt: skip
+def test_an_interval_reaches_over_every_leaf_that_the_noise_allows(counts, at, ends):
+    box = exact_tree(counts, 2, hi=Fraction(7)).interval(Fraction(at), 0.9)
+    assert (box.low[0], box.high[0]) == ends
+    assert exact_tree(counts, 2, hi=Fraction(7)).ranked(0, Fraction(0), Fraction(at), 0.9) == ends
+
+
+def test_an_interval_uses_the_margin_of_each_boundary():
+    """By definition: a leaf is possible unless noise rules out one of its ends."""
+    law, q = noise.DiscreteLaplace(2), 0.4
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        levels = exact_tree(rng.integers(0, 12, 9).tolist(), 3, law, hi=Fraction(18))
+        squares, largest = _squares(2, 3, q)
+        margin = tail_margin(law, squares, largest, 0.05)
+        d = [left_of(levels, 0, j) - q * left_of(levels, 0, 9) for j in range(10)]
+        possible = [i for i in range(9) if d[i] <= margin[i] and d[i + 1] >= -margin[i + 1]]
+        leaf = levels._crossing(q)[0][0]
+        box = levels.interval(Fraction(2, 5), 0.9)
+        first, last = (possible[0], possible[-1]) if possible else (0, 8)
+        assert (box.low[0], box.high[0]) == (2 * min(first, leaf), 2 * max(last, leaf) + 2)
