@@ -10,12 +10,25 @@ import pytest
 from scipy import optimize
 
 from discreet import noise
-from discreet.errors import ParameterError
+from discreet import privacy as p
+from discreet.errors import NotProvedError, ParameterError
 from discreet.plan._margins import tail_margin
-from discreet.plan._parts import LARGEST_SCALE, Cells, GaussianRule, LaplaceRule, loss_of
+from discreet.plan._parts import (
+    LARGEST_SCALE,
+    Cells,
+    Cost,
+    GaussianRule,
+    LaplaceRule,
+    Priced,
+    charge,
+    distance,
+    fits,
+    loss_of,
+)
 from discreet.plan._picks import Labels
 from discreet.plan._stability import Sensitivity
 from discreet.plan._trees import Levels, _squares
+from discreet.plan._vectors import Vector
 
 MOVES = Sensitivity(l1=6, l2_squared=14, linf=3)
 
@@ -208,3 +221,78 @@ def test_an_interval_uses_the_margin_of_each_boundary():
         box = levels.interval(Fraction(2, 5), 0.9)
         first, last = (possible[0], possible[-1]) if possible else (0, 8)
         assert (box.low[0], box.high[0]) == (2 * min(first, leaf), 2 * max(last, leaf) + 2)
+
+
+# -- distances and costs -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("moves", "within"),
+    [([3, 2, 1], True), ([3, 2, 1, 1], False), ([3, 2, -1], True), ([4], False), ([2, 2, 2], True),
+     ([3, 3], False), ([-3, -2, -1], True), ([], True)],
+)  # fmt: skip
+def test_a_move_is_seen_in_whichever_norm_it_exceeds(moves, within):
+    """Declared: L1 6, L2² 14, L∞ 3; the groups stand in either table, or in both."""
+    part = Vector(0, MOVES, 4, 0)
+    left = {(i,): (10, 99) for i in range(5)}
+    right = left | {(i,): (10 + by, 0) for i, by in enumerate(moves)}
+    assert bool(part.moved(left, right)) is not within
+    alone = {(i,): (abs(by), 0) for i, by in enumerate(moves)}
+    for sides in ((alone, {}), ({}, alone)):
+        assert bool(part.moved(*sides)) is not within
+    assert distance({0: 5, 1: -2}, {1: 1, 2: 4}) == Sensitivity(12, 50, 5)
+    assert distance({}, {}) == Sensitivity(0, 0, 0)
+
+
+def test_bounded_losses_cost_their_sum_unless_less_is_claimed_and_proved():
+    losses = [p.Pure("0.3"), p.Pure("0.2"), p.Approx(0, "1e-6")]
+    rho = sum(Fraction(loss.zcdp().rho0) for loss in losses)
+    half, small = Fraction(1, 2), Fraction(1, 10**6)
+    plain = Cost(half, small, rho, small)
+    for claim in (None, (half, small), (half + small, 2 * small)):
+        assert charge(losses, claim) == plain
+    many = [p.Pure("0.1")] * 60
+    claim = (Fraction(5), small)
+    composed = charge(many, claim)
+    assert (composed.epsilon, composed.delta) == claim
+    for wrong in ((half - small, small), (half, small / 2)):
+        with pytest.raises(NotProvedError):
+            charge(losses, wrong)
+    with pytest.raises(NotProvedError):
+        charge([p.Gaussian(1)])
+    assert charge([]) == Cost(*[Fraction(0)] * 4)
+
+
+def test_failures_are_set_aside_before_the_rest_is_composed():
+    small = Fraction(1, 10**6)
+    failing = p.Approx(0, small)
+    assert fits([failing], Fraction(0), small)
+    assert not fits([failing], Fraction(9), small * Fraction(999, 1000))
+    assert fits([failing, failing], Fraction(0), 2 * small)
+    assert fits([p.Pure(1), failing], Fraction(1), small)
+    assert not fits([p.Pure(1), failing], Fraction(1), small / 2)
+    assert not fits([p.Pure(1), failing], Fraction(99, 100), small)
+    gauss = p.DiscreteGaussian(20, 1)
+    exact = Fraction(gauss.epsilon("1e-6"))
+    assert fits([gauss], exact, small)
+    assert fits([gauss, failing], exact, 2 * small)
+    assert not fits([gauss], exact * Fraction(99, 100), small)
+    # the sum of ρ proves it alone, where the price was stated in ρ
+    assert fits([gauss], Fraction(p.Zcdp(gauss.rho).epsilon("1e-6")), small)
+
+
+def test_the_least_price_is_the_larger_of_each_currency():
+    one, two = Cost(*map(Fraction, (1, 2, 3, 4))), Cost(*map(Fraction, (4, 1, 5, 2)))
+    assert one.at_least(two) == two.at_least(one) == Cost(*map(Fraction, (4, 2, 5, 4)))
+
+
+def test_a_part_is_never_priced_without_the_loss_of_each_draw():
+    law = noise.DiscreteLaplace(3)
+    with pytest.raises(NotProvedError, match="without the loss of each draw"):
+        Priced(Vector(0, MOVES, 4, 0), law, ())
+    still = Vector(0, Sensitivity(0, 0, 0), 1, 0)
+    assert Priced(still, None, ()).noise is None
+    assert (still.private, still.draws) == (False, 0)
+    assert list(still.drawn(None)) == []
+    drawn = list(Vector(0, MOVES, 4, 0).drawn(law))
+    assert [(d.law, d.moves) for d in drawn] == [(law, MOVES)]
