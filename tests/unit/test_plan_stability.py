@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.errors import ParameterError
 from discreet.plan import expr as ex
 from discreet.plan._joins import rows_let_in
 from discreet.plan._relation import rows_of_unit
@@ -237,3 +238,67 @@ def test_rows_of_a_unit_follow_from_its_parents():
         assert rows_of_unit(linked) == most, limits
         if "max_rows_per_unit" in limits:  # no policy has found the owner yet
             assert rows_of_unit(own) == limits["max_rows_per_unit"]
+
+
+def facts(relation, columns=("g", "x")):
+    """Most rows, rows by g, values of g, of x, of both."""
+    g, x = columns
+    return (relation.m, relation.most({g}), relation.spread({g}), relation.spread({x}),
+            relation.spread({g, x}))  # fmt: skip
+
+
+def test_limits_say_what_is_certain_of_one_unit():
+    """g has 3 values and x has 6, either may be NULL: 4 and 7 in all."""
+    scan = pl.Scan(table("id", max_rows_per_unit=9))
+    assert facts(scan) == (None, None, 4, 7, 28)
+    three = pl.LimitRows(scan, 3)
+    assert facts(three) == (3, 3, 3, 3, 3)
+    each = pl.LimitRows(scan, 2, ("g",))
+    assert facts(each) == (8, 2, 4, 7, 8)
+    assert each.most({"x"}) == 8
+    few = pl.LimitGroups(each, 3, ("g",))
+    assert facts(few) == (6, 2, 3, 6, 6)
+    both = pl.LimitGroups(pl.LimitRows(scan, 100, ("g",)), 2, ("g",))
+    assert facts(both) == (200, 100, 2, 7, 14)
+    assert both.spread({"x"}) == 7
+    assert pl.LimitRows(both, 5).m == 5
+    pair = pl.LimitGroups(pl.LimitRows(scan, 1, ("g", "x")), 5, ("g", "x"))
+    assert facts(pair) == (5, 5, 4, 5, 5)
+    row = pl.Scan(table())
+    assert facts(row) == (1, 1, 1, 1, 1)
+    positive = ex.Compare(">", ex.Column("x", scan.schema["x"]), ex.Constant.number(Fraction(0)))
+    assert facts(pl.Filter(few, positive)) == facts(few)
+    renamed = pl.Project(few, (("a", ex.Column("g", scan.schema["g"])), ("b", positive)))
+    assert (renamed.m, renamed.most({"a"}), renamed.most({"b"})) == (6, 2, 6)
+    assert (renamed.spread({"a"}), renamed.spread({"b"}), renamed.spread({"a", "b"})) == (4, 3, 6)
+
+
+@pytest.mark.parametrize(("fanout", "factor"), [(0, 1), (1, 1), (4, 4)])
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_rows_of_a_join_with_a_public_table(fanout, factor, how):
+    public = pl.Scan(pol.Table("p", [pol.Category("k", ["a", "b"])], public=True))
+    below = pl.LimitRows(pl.Scan(table("id", max_rows_per_unit=9)), 3)
+    joined = pl.JoinPublic(below, public, (("g", "k"),), how, fanout)
+    assert (joined.m, joined.most({"g"}), joined.most({"k"})) == (3 * factor,) * 3
+    assert rows_let_in(joined) == 3 * factor
+    assert rows_let_in(pl.JoinPublic(pl.Scan(table("id", max_rows_per_unit=9)), public,
+                                     (("g", "k"),), how, fanout)) == 9 * factor  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "on", "rows"), [("inner", (), 6), ("left", (), 6),
+                                                 ("inner", (("x", "y"),), 6)])  # fmt: skip
+def test_rows_of_a_join_with_another_table_of_the_unit(how, on, rows):
+    other = pl.Scan(pol.Table("o", [pol.Integer("y", -2, 3)], unit="id", max_rows_per_unit=4))
+    mine = pl.LimitRows(pl.Scan(table("id", max_rows_per_unit=9)), 3)
+    joined = pl.JoinUnit(mine, pl.LimitRows(other, 2), "", how, on)
+    assert (joined.m, joined.most({"g"}), joined.most({"y"})) == (rows,) * 3
+    assert (joined.single, rows_let_in(joined)) == (False, 6)
+    single = pl.JoinUnit(mine, pl.LimitRows(other, 1), "", how, on)
+    assert (single.m, single.single, rows_let_in(single)) == (3, True, 3)
+    apart = pl.LimitGroups(pl.LimitRows(other, 1, ("y",)), 2, ("y",))
+    keyed = pl.JoinUnit(mine, apart, "", how, on)
+    assert (keyed.m, keyed.single) == ((3, True) if on else (6, False))
+    assert keyed.most({"y"}) == 3
+    for wrong in (other, pl.Scan(table())):
+        with pytest.raises(ParameterError):
+            pl.JoinUnit(mine, wrong)
