@@ -18,6 +18,7 @@ from discreet.plan._parts import (
     Cells,
     Cost,
     GaussianRule,
+    Hidden,
     LaplaceRule,
     Priced,
     charge,
@@ -27,8 +28,8 @@ from discreet.plan._parts import (
 )
 from discreet.plan._picks import Labels
 from discreet.plan._stability import Sensitivity
-from discreet.plan._trees import Levels, _squares
-from discreet.plan._vectors import Vector
+from discreet.plan._trees import Levels, Tree, _squares
+from discreet.plan._vectors import Keys, Threshold, Vector
 
 MOVES = Sensitivity(l1=6, l2_squared=14, linf=3)
 
@@ -92,10 +93,10 @@ def tree(levels, branching, law=None, **shape):
     return Levels(levels, law or noise.DiscreteLaplace(3), branching, **shape)
 
 
-def random_tree(depth, branching, cells=2, seed=5, spread=9):
+def random_tree(depth, branching, cells=2, seed=5, spread=9, law=None):
     rng = np.random.default_rng(seed)
     levels = [rng.integers(-2, spread, (cells, branching**d)) for d in range(1, depth + 1)]
-    return tree(tuple(tuple(map(tuple, level.tolist())) for level in levels), branching)
+    return tree(tuple(tuple(map(tuple, level.tolist())) for level in levels), branching, law)
 
 
 SHAPES = [(1, 4), (2, 2), (2, 3), (3, 2), (2, 4)]
@@ -209,18 +210,22 @@ def test_an_interval_reaches_over_every_leaf_that_the_noise_allows(counts, at, e
 
 def test_an_interval_uses_the_margin_of_each_boundary():
     """By definition: a leaf is possible unless noise rules out one of its ends."""
-    law, q = noise.DiscreteLaplace(2), 0.4
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        levels = exact_tree(rng.integers(0, 12, 9).tolist(), 3, law, hi=Fraction(18))
-        squares, largest = _squares(2, 3, q)
-        margin = tail_margin(law, squares, largest, 0.05)
+    q, beyond = 0.4, [0, 0, 0]
+    squares, largest = _squares(2, 3, q)
+    for seed in range(60):
+        levels = random_tree(2, 3, 1, seed, law=noise.DiscreteLaplace("0.2"))
+        margin = tail_margin(levels.law, squares, largest, 0.495)
         d = [left_of(levels, 0, j) - q * left_of(levels, 0, 9) for j in range(10)]
         possible = [i for i in range(9) if d[i] <= margin[i] and d[i + 1] >= -margin[i + 1]]
         leaf = levels._crossing(q)[0][0]
-        box = levels.interval(Fraction(2, 5), 0.9)
+        box = levels.interval(Fraction(2, 5), 0.01)
         first, last = (possible[0], possible[-1]) if possible else (0, 8)
         assert (box.low[0], box.high[0]) == (2 * min(first, leaf), 2 * max(last, leaf) + 2)
+        beyond = [
+            n + yes
+            for n, yes in zip(beyond, (leaf < first, leaf > last, not possible), strict=True)
+        ]
+    assert min(beyond[:2]) > 0, beyond
 
 
 # -- distances and costs -------------------------------------------------------------
@@ -296,3 +301,44 @@ def test_a_part_is_never_priced_without_the_loss_of_each_draw():
     assert list(still.drawn(None)) == []
     drawn = list(Vector(0, MOVES, 4, 0).drawn(law))
     assert [(d.law, d.moves) for d in drawn] == [(law, MOVES)]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [({"a": 1}, {}, []), ({"a": 1, "b": 1}, {}, []), ({"a": 1, "b": 1, "c": 1}, {}, ["3 keys"]),
+     ({"a": 2}, {}, ["several units"]), ({"a": 1, "b": 5}, {"b": 5}, [])],
+)  # fmt: skip
+def test_keys_of_one_table_only_are_few_and_of_one_unit(mine, theirs, said):
+    part = Keys(0, Sensitivity(9, 99, 9), 2, 0, "town", touched=2)
+    sides = [{(key,): (n,) for key, n in groups.items()} for groups in (mine, theirs)]
+    for left, right in (sides, sides[::-1]):
+        found = part.moved(left, right)
+        assert len(found) == len(said)
+        assert all(word in what for word, what in zip(said, found, strict=True))
+
+
+def test_keys_are_priced_by_their_draws_and_by_delta():
+    rule, moves = LaplaceRule(Fraction(1, 2), Fraction(1, 10**6)), Sensitivity(2, 2, 1)
+    law = noise.DiscreteLaplace(4)
+    at = p.key_threshold(law, Fraction(1, 10**6), 2)
+    for rest, draws in ((None, 1), ("others", 2)):
+        part = Keys(0, moves, 2, 0, "town", touched=2, rest=rest)
+        priced = part.price(rule)
+        assert priced.law == Threshold(law, at)
+        assert [loss.top for loss in priced.losses] == [Fraction(1, 2)] * draws + [0]
+        assert priced.losses[-1].mass_at_infinity == Fraction(1, 10**6)
+        drawn = list(part.drawn(priced.law))
+        assert len(drawn) == draws + 1
+        assert drawn[-1] == Hidden(law, at, 2, 1)
+        assert (part.gaussian, part.draws, part.groups) == (rest is None, draws, 2)
+
+
+def test_a_tree_releases_every_node_of_every_level():
+    shape = {"lo": Fraction(0), "width": Fraction(1), "hi": Fraction(256), "step": Fraction(1)}
+    part = Tree(0, MOVES, 2, levels=2, leaves=256, **shape)
+    assert (part.numbers, part.draws) == (16 + 256, 2)
+    priced = part.price(LaplaceRule(Fraction(1, 4)))
+    assert [loss.top for loss in priced.losses] == [Fraction(1, 4)] * 2
+    groups = {(17,): (5,), (18,): (2,), (255,): (1,)}
+    exact = dict(part.measurements(groups))
+    assert exact == {" level 1": {(1,): 7, (15,): 1}, " level 2": {(17,): 5, (18,): 2, (255,): 1}}

@@ -302,3 +302,33 @@ def test_rows_of_a_join_with_another_table_of_the_unit(how, on, rows):
     for wrong in (other, pl.Scan(table())):
         with pytest.raises(ParameterError):
             pl.JoinUnit(mine, wrong)
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+def test_a_unit_counts_once_in_a_group_however_many_rows_it_has_there(neighbours):
+    """Beside a sum of its rows, so that the rows themselves are not limited to one."""
+    scan = pl.Scan(table("id", max_groups_per_unit=2, max_rows_per_group=3))
+    g, x = (ex.Column(n, scan.schema[n]) for n in ("g", "x"))
+    measures = tuple(pl.Measure(kind, arg) for kind, arg in (
+        (pl.MeasureKind.UNITS, None), (pl.MeasureKind.SUM, x), (pl.MeasureKind.DISTINCT, x),
+    ))  # fmt: skip
+    keys = (pl.Key("g", g, (0, 1, 2)),)
+    agg = pl.aggregate(scan, keys, measures, pl.Limits(None, 2, 3), neighbours)
+    found = [pl.sensitivity(agg, m) for m in measures]
+    if neighbours is Neighbours.ADD_REMOVE:
+        exact = [(2, 2, 1), (18, 162, 9), (6, 18, 3)]
+    else:  # three cells in all; sums from −2 to 3 move by at most 15 in each
+        exact = [(3, 3, 1), (36, 450, 15), (9, 27, 3)]
+    assert [(s.l1, s.l2_squared, s.linf) for s in found] == exact
+
+
+def test_limits_become_nodes_only_where_they_bind():
+    scan = pl.Scan(table("id", max_rows_per_unit=9))
+    g = ex.Column("g", scan.schema["g"])
+    key, units = (pl.Key("g", g, (0, 1, 2)),), (pl.Measure(pl.MeasureKind.UNITS),)
+    for rows, groups, limits in ((3, 3, 0), (2, 3, 1), (3, 2, 1), (2, 1, 1), (9, 9, 0)):
+        agg = pl.aggregate(scan, key, units, pl.Limits(rows, groups))
+        # one row of a unit in a group is a limit of its own
+        nodes = [n for n in agg.relation.nodes if isinstance(n, pl.LimitRows | pl.LimitGroups)]
+        assert len(nodes) == 1 + limits, (rows, groups)
+        assert agg.relation.m == min(rows, groups, 3)
