@@ -28,7 +28,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._picks import Labels
 from discreet.plan._stability import Sensitivity
-from discreet.plan._trees import Levels, Tree, _squares
+from discreet.plan._trees import Levels, Tree, _squares, rank_error, typical
 from discreet.plan._vectors import Keys, Threshold, Vector
 
 MOVES = Sensitivity(l1=6, l2_squared=14, linf=3)
@@ -93,7 +93,7 @@ def tree(levels, branching, law=None, **shape):
     return Levels(levels, law or noise.DiscreteLaplace(3), branching, **shape)
 
 
-def random_tree(depth, branching, cells=2, seed=5, spread=9, law=None):
+def random_tree(depth, branching, cells=2, seed=5, spread=9, *, law=None):
     rng = np.random.default_rng(seed)
     levels = [rng.integers(-2, spread, (cells, branching**d)) for d in range(1, depth + 1)]
     return tree(tuple(tuple(map(tuple, level.tolist())) for level in levels), branching, law)
@@ -342,3 +342,15 @@ def test_a_tree_releases_every_node_of_every_level():
     groups = {(17,): (5,), (18,): (2,), (255,): (1,)}
     exact = dict(part.measurements(groups))
     assert exact == {" level 1": {(1,): 7, (15,): 1}, " level 2": {(17,): 5, (18,): 2, (255,): 1}}
+
+
+def test_errors_of_ranks_are_those_of_an_average_boundary():
+    shape = {"lo": Fraction(0), "width": Fraction(1), "hi": Fraction(256), "step": Fraction(1)}
+    part, law = Tree(0, MOVES, 2, levels=2, leaves=256, **shape), noise.DiscreteLaplace(3)
+    squares, largest = _squares(2, 16, 0.25)
+    normal, reach = rank_error(part, law, 0.25, 0.9)
+    assert normal == pytest.approx(1.6448536269514722 * math.sqrt(squares.mean() * law.variance))
+    wide = tail_margin(law, np.array([squares.mean()]), largest[:1], 0.05)[0]
+    assert reach == pytest.approx(wide)
+    median = _squares(2, 16, 0.5)[0].mean()
+    assert typical(part, law) == pytest.approx(0.6 * math.sqrt(median * law.variance))

@@ -16,7 +16,7 @@ from discreet.errors import ParameterError
 from discreet.plan import expr as ex
 from discreet.plan._joins import rows_let_in
 from discreet.plan._relation import rows_of_unit
-from discreet.plan._stability import linear_sensitivity
+from discreet.plan._stability import form_sensitivity, linear_sensitivity, partition_sensitivity
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -332,3 +332,65 @@ def test_limits_become_nodes_only_where_they_bind():
         nodes = [n for n in agg.relation.nodes if isinstance(n, pl.LimitRows | pl.LimitGroups)]
         assert len(nodes) == 1 + limits, (rows, groups)
         assert agg.relation.m == min(rows, groups, 3)
+
+
+@pytest.mark.parametrize(("limits", "ends", "added", "changed"), [
+    # groups hold 2 and 1: counts (2, 1) against (1, 2) move both by 5
+    ((3, 2, 2), (-1, 2), (6, 20, 4), (12, 50, 6)),
+    # nearly full groups: filling the last one up is the better bound
+    ((39, 2, 20), (-4, 10), (390, 76_100, 200), (780, 160_000, 280)),
+    # one sign: nothing is lost to the other
+    ((3, 2, 2), (0, 3), (9, 45, 6), (18, 90, 6)),
+    ((3, 2, 2), (-3, 0), (9, 45, 6), (18, 90, 6)),
+    # full groups
+    ((4, 2, 2), (-1, 2), (8, 32, 4), (16, 72, 6)),
+    # all three cells
+    ((6, 3, 2), (-2, 2), (12, 48, 4), (24, 192, 8)),
+    ((6, 3, 2), (0, 2), (12, 48, 4), (12, 48, 4)),
+    ((2, 3, 2), (-2, 3), (6, 36, 6), (12, 100, 10)),
+])  # fmt: skip
+def test_norms_of_a_sum_by_hand(limits, ends, added, changed):
+    """Rows of a unit, its groups and rows in each, of three cells; what one row adds."""
+    rows, groups, each = limits
+    scan = pl.Scan(table("id", max_rows_per_unit=99))
+    key = (pl.Key("g", ex.Column("g", scan.schema["g"]), (0, 1, 2)),)
+    number = pl.Measure(pl.MeasureKind.SUM, ex.Column("x", scan.schema["x"]))
+    for neighbours, exact in zip(Neighbours, (added, changed), strict=True):
+        agg = pl.aggregate(scan, key, (number,), pl.Limits(rows, groups, each), neighbours)
+        found = form_sensitivity(agg, *ends)
+        assert (found.l1, found.l2_squared, found.linf) == exact
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_norms_of_shares_of_one_total(turned):
+    """A row adds shares of 5 to the integers of its group; rows (2, 1) in two groups."""
+    scan = pl.Scan(table("id", max_rows_per_unit=99))
+    key = () if turned else (pl.Key("g", ex.Column("g", scan.schema["g"]), (0, 1, 2)),)
+    number = pl.Measure(pl.MeasureKind.SUM, ex.Column("x", scan.schema["x"]))
+    for neighbours in Neighbours:
+        agg = pl.aggregate(scan, key, (number,), pl.Limits(3, 2, 2), neighbours)
+        if neighbours is Neighbours.ADD_REMOVE:
+            found, exact = partition_sensitivity(agg, 5, turned=False), (15, 125, 10)
+        else:
+            found, exact = partition_sensitivity(agg, 5, turned=turned), (30, 250, 10)
+        if turned:  # one group of two rows
+            exact = (10, 100, 10) if neighbours is Neighbours.ADD_REMOVE else (20, 400, 20)
+        assert (found.l1, found.l2_squared, found.linf) == exact
+
+
+def test_nodes_refuse_columns_that_are_not_below():
+    scan = pl.Scan(table("id", max_rows_per_unit=9))
+    x = ex.Column("x", scan.schema["x"])
+    gone = ex.Column("gone", scan.schema["x"])
+    condition = ex.Compare(">", gone, ex.Constant.number(Fraction(0)))
+    fold = ("n", pl.Fold(pl.FoldKind.COUNT, x))
+    for build in (
+        lambda: pl.Filter(scan, condition),
+        lambda: pl.Project(scan, (("a", gone),)),
+        lambda: pl.Project(scan, (), (pl.Key("k", gone, (0,)),)),
+        lambda: pl.PerUnit(scan, (("k", gone),), (fold,)),
+        lambda: pl.PerUnit(scan, (), (("n", pl.Fold(pl.FoldKind.COUNT, gone)),)),
+    ):
+        with pytest.raises(ParameterError, match="gone"):
+            build()
+    assert pl.PerUnit(scan, (("k", x),), (fold,)).schema.keys() == {"k", "n"}
