@@ -394,3 +394,64 @@ def test_nodes_refuse_columns_that_are_not_below():
         with pytest.raises(ParameterError, match="gone"):
             build()
     assert pl.PerUnit(scan, (("k", x),), (fold,)).schema.keys() == {"k", "n"}
+
+
+def test_folds_have_the_bounds_of_what_they_count():
+    """x from −2 to 3, NULL or not; t is text; one to MANY rows of a unit."""
+    many = 2**40
+    x, sure = (ex.Column("x", pl.Type.number(-2, 3, null=null)) for null in (True, False))
+    text = ex.Column("t", pl.Scan(pol.Table("t", [pol.Text("t")])).schema["t"])
+    kinds = pl.FoldKind
+    for kind, arg, ends, within in (
+        (kinds.COUNT, x, (0, many), (0, 5)),
+        (kinds.COUNT, sure, (1, many), (1, 5)),
+        (kinds.DISTINCT, x, (0, 6), (0, 5)),
+        (kinds.DISTINCT, sure, (1, 6), (1, 5)),
+        (kinds.DISTINCT, text, (0, many), (0, 5)),
+        (kinds.SUM, x, (-2 * many, 3 * many), (-10, 15)),
+        (kinds.SUM, sure, (-2 * many, 3 * many), (-10, 15)),
+        (kinds.MIN, x, (-2, 3), None),
+        (kinds.MAX, x, (-2, 3), None),
+    ):
+        fold = pl.Fold(kind, arg)
+        assert (fold.type.lo, fold.type.hi) == ends
+        assert fold.within(5) == within
+        assert fold.clamped is (within is not None)
+        assert fold.type.nullable is (kind in (kinds.SUM, kinds.MIN, kinds.MAX) and arg is x)
+    assert pl.Fold(kinds.DISTINCT, x).within(6) is None
+    assert pl.Fold(kinds.DISTINCT, x).within(7) is None
+    above, below = (ex.Column("x", pl.Type.number(*ends)) for ends in ((2, 3), (-3, -2)))
+    assert pl.Fold(kinds.SUM, above).within(5) == (2, 15)
+    assert pl.Fold(kinds.SUM, below).within(5) == (-15, -2)
+
+
+@pytest.mark.parametrize(("codes", "values"), [
+    ([], (0, 0, None, None, None)),
+    ([None], (0, 0, None, None, None)),
+    ([3, None, -2, 3], (3, 2, 4, -2, 3)),
+    ([1], (1, 1, 1, 1, 1)),
+])  # fmt: skip
+def test_folds_of_codes(codes, values):
+    x = ex.Column("x", pl.Type.number(-2, 3))
+    kinds = [pl.FoldKind(k) for k in ("count", "count distinct", "sum", "min", "max")]
+    assert tuple(pl.Fold(kind, x).of(codes) for kind in kinds) == values
+
+
+def test_rows_of_a_unit_after_folding():
+    """g has 4 values with NULL, x has 7; a unit has one row for each of what it is grouped by."""
+    scan = pl.Scan(table("id", max_rows_per_unit=99))
+    g, x = (ex.Column(n, scan.schema[n]) for n in ("g", "x"))
+    fold = (("n", pl.Fold(pl.FoldKind.COUNT, x)),)
+    by = pl.PerUnit(scan, (("g", g), ("x", x)), fold)
+    assert (by.m, by.most({"g"}), by.most({"x"}), by.most({"g", "x"})) == (28, 7, 4, 1)
+    assert pl.PerUnit(scan, (), fold).m == 1
+    few = pl.PerUnit(pl.LimitRows(scan, 5), (("g", g), ("x", x)), fold)
+    assert (few.m, few.most({"g"}), few.most({"x"})) == (5, 5, 4)
+    text = pl.Scan(
+        pol.Table("t", [pol.Text("t"), pol.Integer("x", 0, 1)], unit="id", max_rows_per_unit=9)
+    )
+    t = ex.Column("t", text.schema["t"])
+    number = (("n", pl.Fold(pl.FoldKind.COUNT, ex.Column("x", text.schema["x"]))),)
+    assert pl.PerUnit(text, (("t", t),), number).m is None
+    assert pl.PerUnit(pl.LimitRows(text, 3), (("t", t),), number).m == 3
+    assert pl.PerUnit(text, (("t", t),), number).most({"t"}) == 1
