@@ -26,7 +26,7 @@ from discreet.plan._parts import (
     fits,
     loss_of,
 )
-from discreet.plan._picks import Labels
+from discreet.plan._picks import Labels, Pick, squares_moved
 from discreet.plan._stability import Sensitivity
 from discreet.plan._trees import Levels, Tree, _squares, rank_error, typical
 from discreet.plan._vectors import Keys, Threshold, Vector
@@ -354,3 +354,42 @@ def test_errors_of_ranks_are_those_of_an_average_boundary():
     assert reach == pytest.approx(wide)
     median = _squares(2, 16, 0.5)[0].mean()
     assert typical(part, law) == pytest.approx(0.6 * math.sqrt(median * law.variance))
+
+
+@pytest.mark.parametrize(
+    ("moves", "apart", "squares"),
+    [
+        ({("a", 1): 2, ("a", 2): -3}, False, 25),  # all rows of a cell
+        ({("a", 1): 2, ("a", 2): -3}, True, 25),  # the farthest rise and fall
+        ({("a", 1): 2, ("a", 2): 3}, False, 25),
+        ({("a", 1): 2, ("a", 2): 3}, True, 9),
+        ({("a", 1): -2, ("a", 2): -3}, True, 9),
+        ({("a", 1): 2, ("b", 1): -3}, True, 13),  # cell by cell
+        ({}, True, 0),
+    ],
+)
+def test_moves_of_scores_are_squared_cell_by_cell(moves, apart, squares):
+    left = dict.fromkeys((("a", 1), ("a", 2), ("b", 1), ("b", 2)), (10,))
+    right = left | {key: (10 - by,) for key, by in moves.items()}
+    assert squares_moved("pick", left, right, squares, apart=apart) == []
+    assert len(squares_moved("pick", left, right, squares - 1, apart=apart)) == 1
+
+
+def test_every_label_that_is_listed_is_a_choice_that_is_paid():
+    part = Pick(
+        0, Sensitivity(3, 9, 3), 3, top=2, codes=(7, 8, 9), labels=("x", "y", "z"), squares=9
+    )
+    priced = part.price(LaplaceRule(Fraction(1, 4)))
+    assert [loss.top for loss in priced.losses] == [Fraction(1, 4)] * 2
+    chosen = list(part.drawn(priced.law))
+    assert [(c.span, c.squares, c.rows) for c in chosen] == [(3, 9, 3)] * 2
+    assert (part.draws, part.gaussian) == (2, False)
+
+    class Best:
+        def choose(self, scores, choice):
+            assert choice is priced.law
+            return int(np.argmax(scores))
+
+    groups = {("a", 7): (1,), ("a", 8): (5,), ("a", 9): (3,), ("b", 9): (2,)}
+    found = part.release(priced, groups, Cells([("a",), ("b",)]), Best())
+    assert found.labels == (("y", "z"), ("z", "x"))

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 
 from discreet import plan as pl
 from discreet import policy as pol
-from discreet.errors import ParameterError
+from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
+from discreet.plan import build
 from discreet.plan import expr as ex
+from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._joins import rows_let_in
 from discreet.plan._relation import rows_of_unit
+from discreet.plan._scope import Scope
 from discreet.plan._stability import form_sensitivity, linear_sensitivity, partition_sensitivity
+from discreet.plan._statistics import Sum
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -384,7 +388,7 @@ def test_nodes_refuse_columns_that_are_not_below():
     gone = ex.Column("gone", scan.schema["x"])
     condition = ex.Compare(">", gone, ex.Constant.number(Fraction(0)))
     fold = ("n", pl.Fold(pl.FoldKind.COUNT, x))
-    for build in (
+    for made in (
         lambda: pl.Filter(scan, condition),
         lambda: pl.Project(scan, (("a", gone),)),
         lambda: pl.Project(scan, (), (pl.Key("k", gone, (0,)),)),
@@ -392,7 +396,7 @@ def test_nodes_refuse_columns_that_are_not_below():
         lambda: pl.PerUnit(scan, (), (("n", pl.Fold(pl.FoldKind.COUNT, gone)),)),
     ):
         with pytest.raises(ParameterError, match="gone"):
-            build()
+            made()
     assert pl.PerUnit(scan, (("k", x),), (fold,)).schema.keys() == {"k", "n"}
 
 
@@ -455,3 +459,47 @@ def test_rows_of_a_unit_after_folding():
     assert pl.PerUnit(text, (("t", t),), number).m is None
     assert pl.PerUnit(pl.LimitRows(text, 3), (("t", t),), number).m == 3
     assert pl.PerUnit(text, (("t", t),), number).most({"t"}) == 1
+
+
+@pytest.mark.parametrize(("grouped", "asked", "kept"), [
+    (True, {}, (9, 4, 3)),
+    (True, {"rows": 5}, (5, 4, 3)),
+    (True, {"rows": 50}, (9, 4, 3)),
+    (True, {"groups": 2, "rows_per_group": 1}, (9, 2, 1)),
+    (True, {"groups": 7, "rows_per_group": 4}, (9, 4, 3)),
+    (False, {}, (3, None, None)),
+    (False, {"rows": 2}, (2, None, None)),
+    (False, {"rows_per_group": 2}, (2, None, None)),
+    (False, {"rows": 2, "rows_per_group": 1}, (1, None, None)),
+    (False, {"groups": 1}, (3, None, None)),
+    (False, {"rows": 8}, (3, None, None)),
+])  # fmt: skip
+def test_a_question_lowers_the_limits_of_the_policy_and_never_raises_them(grouped, asked, kept):
+    limits = {"max_rows_per_unit": 9, "max_groups_per_unit": 4, "max_rows_per_group": 3}
+    scope = Scope.of(table("id", **limits))
+    assembly = Assembly(scope)
+    if grouped:
+        assembly.group("g", scope.column("g"))
+        assembly.group("again", scope.column("g"))
+    found = assembly.limits(**asked)
+    assert (found.rows, found.groups, found.rows_per_group) == kept
+    assert Assembly(Scope.of(table())).limits(**asked) == pl.Limits(rows=1)
+
+
+def test_a_question_has_as_many_cells_and_statistics_as_are_allowed():
+    sizes = {"a": 1000, "b": 1000, "c": 2}
+    columns = [pol.Integer(n, 1, size) for n, size in sizes.items()]
+    scope = Scope.of(pol.Table("t", columns))
+    assembly = Assembly(scope)
+    for name in "ab":
+        assembly.group(name, scope.column(name))
+    with pytest.raises(UnsupportedQueryError, match="2000000 combinations"):
+        assembly.group("c", scope.column("c"))
+    with pytest.raises(QueryError, match="two keys are called"):
+        assembly.group("B", build.minus(scope.column("a")))
+    for i in range(200):
+        total = statistic(Sum, build.arithmetic("+", scope.column("a"), build.number(Fraction(i))))
+        assert assembly.measure(total).index == i
+    assert assembly.measure(total).index == 199
+    with pytest.raises(QueryError, match="at most 200 statistics"):
+        assembly.measure(statistic(Sum, scope.column("b")))
