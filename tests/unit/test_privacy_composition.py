@@ -360,3 +360,10 @@ def test_mechanisms_that_fail_more_often_than_allowed_have_no_epsilon():
         assert p.kov_epsilon("0.1", k, each, target) == math.inf
     assert p.kov_epsilon("0.1", 10, "1e-6", "1.1e-5") <= 1
     assert p.kov_epsilon("0.1", 2, "0.1", "0.19") == pytest.approx(0.2)
+
+
+def test_no_delta_exceeds_one():
+    assert p.kov_delta(5, 50, 0) == 1
+    assert p.murtagh_vadhan_delta([30, 40], 0) == 1
+    assert p.compose([p.Pure(40)] * 3).delta(0) <= 1
+    assert p.compose([p.Gaussian(50)] * 3).delta(0) <= 1
