@@ -253,3 +253,18 @@ def test_beta_is_the_largest_that_keeps_delta(epsilon, delta):
     kept = -math.expm1(-beta) * math.exp(-(epsilon / 2 + beta) / math.expm1(beta))
     assert delta * (1 - 1e-9) < kept <= delta * (1 + 1e-12)
     assert _median.laplace_beta(1.0, 0.5) == 0.5
+
+
+@pytest.mark.parametrize("prefix", [1, 2, 3, 2**200 + 1, 2**254, 2**255 - 1])
+def test_both_ends_of_an_exponential_draw_enclose_what_its_bits_leave_open(prefix):
+    """U lies between prefix and prefix + 1, in units of 2^-255; −ln of both, and a hair."""
+    import mpmath
+
+    bits = mock.Mock(prefix=prefix, count=256)
+    low, high = _refine._exponential(bits)
+    with mpmath.workprec(800):
+        ends = [-mpmath.log(mpmath.mpf(n) / 2**255) for n in (prefix + 1, prefix)]
+        slack = mpmath.mpf(2) ** -300
+        assert 0 <= ends[0] - mpmath.mpf(low.numerator) / low.denominator <= slack
+        assert 0 <= mpmath.mpf(high.numerator) / high.denominator - ends[1] <= slack
+    assert _refine._exponential(mock.Mock(prefix=2**255, count=256)) is None

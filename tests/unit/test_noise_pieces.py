@@ -409,6 +409,19 @@ def test_bernoulli_exp_ties(script):
     assert bernoulli_exp("2/3") is False
 
 
+@pytest.mark.parametrize("x", ["1/3", "2", "10", "20", "27.7", "30", "34.5", "40"])
+def test_a_word_at_the_threshold_decides_nothing_by_itself(script, x):
+    """The bits after it are unknown: they are drawn, and they decide."""
+    first, second = _bits_of(Fraction(x), Fraction(1), 0, 2)
+    for off, answer in ((-1, True), (1, False)):
+        source = script([first, second + off])
+        assert bernoulli_exp(x) is answer
+        assert not source.left
+        source = script([0, first, second + off])
+        assert bool(_softmax(x)._propose(1)[1][0]) is answer
+        assert not source.left
+
+
 @pytest.mark.parametrize("gap", [1, 2, 6, 2**9, 2**17, 2**25, 2**40])
 @pytest.mark.parametrize("x", ["1/3", "2", "10", "20", "27.7", "30", "34.5", "40"])
 def test_words_beside_the_threshold_fall_on_their_own_side(script, x, gap):
