@@ -185,3 +185,15 @@ def test_a_default_grid_is_the_coarsest_that_cannot_be_seen(per_cell, noise):
     assert step <= min(Fraction(per_cell), Fraction(noise)) / 2**20 < 2 * step
     assert 1 in (step.numerator, step.denominator)
     assert _lattice._is_dyadic(step)
+
+
+def test_sums_at_the_edge_of_what_63_bits_hold_do_not_wrap():
+    for a, b in ((2**62, 2**62), (-(2**62), -(2**62)), (2**63 - 1, 1), (-(2**63), -1), (2**62, -1)):
+        total = _lattice.add(np.array([a, 0]), np.array([b, 0]))
+        assert [int(x) for x in total] == [a + b, 0]
+    far = 2**1023
+    wild = [2**1100, -(2**1100), Fraction(2**1100, 3), Fraction(-(2**1100), 3), math.inf, -math.inf]
+    assert _lattice.read_values([1, *wild]).flat.tolist() == [1, *[far, -far] * 3]
+    assert _lattice.read_values(np.array(wild[4:])).flat.tolist() == [float(far), -float(far)]
+    huge = [Decimal("1e401"), Decimal("-1e401"), Decimal("1e-402"), Decimal("nan"), Decimal("inf")]
+    assert _lattice.read_values(huge).flat.tolist() == [far, -far, 0, 0, far]

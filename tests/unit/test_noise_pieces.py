@@ -607,3 +607,30 @@ def test_categorical_input():
     for bad in ([], [float("nan")], np.array([np.inf, 0]), ["x"], np.ones((2, 2))):
         with pytest.raises(ParameterError):
             categorical_exp(bad)
+
+
+@pytest.mark.parametrize("cell", [0, 1])
+def test_the_tail_lies_on_its_own_side(script, cell, monkeypatch):
+    """x = ±(t + G): the first cell is the tail above, the second the one below."""
+    heap = _cells.cells(DiscreteGaussian(5)._kernel)
+    monkeypatch.setattr(_cells, "geometric", lambda _: 7)
+    monkeypatch.setattr(_cells, "bernoulli_exp", lambda _: True)
+    script([0] * 9)
+    assert _cells._tail(heap, cell, 0) == (heap.tails[cell] + 7) * (-1) ** cell
+    monkeypatch.setattr(_cells, "bernoulli_exp", lambda x: x != Fraction(49, 50))
+    assert _cells._tail(heap, cell, 0) is None
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace("7.3"), DiscreteGaussian("2.5"), Geometric(4)])
+def test_a_kernel_falls_beyond_any_point_as_its_rate_says(law):
+    """f(t + g) = f(t)·e^{−λg}·e^{−bg²}, exactly; the width is where the exponent is 1."""
+    kernel = law._kernel
+    for t in (0, 1, 9, 10**6):
+        for g in (0, 1, 5):
+            risen = kernel.exponent(t + g) - kernel.exponent(t)
+            assert risen == kernel.rate(t) * g + kernel.square * g * g
+    assert kernel.exponent(3) == kernel.exponent(-3) == 3 * kernel.linear + 9 * kernel.square
+    wide = Fraction(kernel.width)
+    assert float(kernel.linear * wide + kernel.square * wide**2) == pytest.approx(1)
+    exact = [math.exp(-kernel.exponent(x)) for x in range(4)]
+    assert kernel.values(np.arange(4.0)) == pytest.approx(exact, rel=1e-14)

@@ -633,3 +633,19 @@ def test_the_delta_of_a_threshold_is_that_of_the_law_and_a_hair_more(keys, sensi
     assert p.key_threshold_delta(law, at - 1, keys, **more) > target
     assert p.key_threshold_delta(law, -9, keys, **more) <= 1
     assert p.key_threshold_delta(law, 10**6, keys, **more) == Fraction(1e-300)
+
+
+def test_groups_of_a_loss_known_by_its_profile():
+    base = p.sample(p.Laplace("0.4"), "0.3")
+    group = p.group(base, 3)
+    assert group.top == 3 * base.top
+    assert group.rho == 9 * base.rho
+    assert group.delta(0.99 * float(group.top)) > 0
+
+
+def test_a_sample_of_nearly_everything_is_not_all_of_it():
+    nearly = p.sample(p.Pure(1), Fraction(2**60 - 1, 2**60))
+    assert nearly.delta(Fraction(1, 2)) == pytest.approx(p.Pure(1).delta(Fraction(1, 2)), rel=1e-9)
+    for part in ({"alpha": 2}, {"epsilon": 1}):
+        with pytest.raises(ParameterError, match="both alpha and epsilon"):
+            p.Renyi(**part)

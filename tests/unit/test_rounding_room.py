@@ -42,7 +42,7 @@ def _many_digits():
 
 @pytest.mark.parametrize("e", [1e-5, 0.3, 2.0, 40.0])
 def test_rho_of_a_pure_loss(e):
-    has_room(above(_convert.pure_to_rho(e), e * mpmath.tanh(mp(e) / 2)), 2.0**-49, 2.0**-51)
+    has_room(above(_convert.pure_to_rho(e), e * mpmath.tanh(mp(e) / 2)), 2.0**-49, 2.0**-52)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_delta_of_many_equal_losses(e, k, total):
         for n in above_goal
     )
     room = 2.0**-48 * (k * (1 + float(Fraction(e))) + k * math.log(k + 1))
-    has_room(above(_kov.kov_delta(e, k, total), exact), room, 0.2 * room)
+    has_room(above(_kov.kov_delta(e, k, total), exact), room, 0.1 * room)
 
 
 @pytest.mark.parametrize("total", ["0.25", "3.5", "8"])
@@ -102,7 +102,7 @@ def test_closed_form_of_many_equal_losses(e, k, slack):
     first = drift + x * mpmath.sqrt(2 * k * mpmath.log(mpmath.e + mpmath.sqrt(k) * x / d))
     second = drift + x * mpmath.sqrt(2 * k * mpmath.log(1 / d))
     exact = min(k * x, first, second)
-    has_room(above(_kov.kov_closed_form(e, k, slack), exact), 2.0**-48, 2.0**-50)
+    has_room(above(_kov.kov_closed_form(e, k, slack), exact), 2.0**-48, 2.0**-51)
 
 
 @pytest.mark.parametrize("rho", ["0.003", "0.7", "90"])
@@ -111,7 +111,7 @@ def test_reading_of_an_odometer(rho):
     meter.record(p.Zcdp(rho))
     r, g = mp(rho), mp("0.02")
     exact = r + 2 * mpmath.sqrt((r + g) * (mpmath.log1p(r / g) / 2 - mpmath.log(mp("1e-7"))))
-    has_room(above(meter.epsilon, exact), 2.0**-48, 2.0**-50)
+    has_room(above(meter.epsilon, exact), 2.0**-48, 2.0**-51)
 
 
 def log_room(found, exact, room=0.0, units=8):
@@ -355,3 +355,12 @@ def test_masses_of_a_grid_add_up_to_one(loss):
         assert grid.masses.sum() + grid.infinite == pytest.approx(1, abs=1e-6)
         infinite.append(grid.infinite)
     assert max(infinite) >= loss.mass_at_infinity
+
+
+def test_what_certainly_fails_fails_in_every_composition():
+    grids = [_pair.Grid(Fraction(0), 0, np.array([1 - x]), x) for x in (0.25, 0.5, 1.0)]
+    for chosen, exact in ((grids[:1], 0.25), (grids[:2], 0.625), (grids[1:], 1.0), (grids, 1.0)):
+        found = _pld.Composed([(grid, 1) for grid in chosen], Fraction(1)).infinite
+        assert exact <= found <= exact * (1 + 2.0**-43)
+    twice = _pld.Composed([(grids[0], 2)], Fraction(1))
+    assert twice.infinite == pytest.approx(1 - 0.75**2, rel=1e-12)
