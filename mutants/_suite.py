@@ -28,7 +28,7 @@ import pytest
 from mutants._change import Mutant
 
 OPTIONS = ("-q", "-s", "--tb=line", "-p", "no:cacheprovider", "-m", "not long")
-_PATIENCE = 4.0
+_PATIENCE = 20.0
 """Seconds after which a test is too slow to be run for every fault."""
 _ROOM = 12 << 30
 """Bytes of addresses that a fork may use: some faults ask for all the memory there is."""

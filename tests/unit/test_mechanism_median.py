@@ -203,3 +203,68 @@ def test_leading_bits_of_an_irrational_probability(t):
         expected = int(mpmath.floor(2 / (mpmath.e + 2) * mpmath.mpf(2) ** t))
     found = _refine.floor_scaled(lambda digits: _lie_bounds(Fraction(1), 3, digits), t)
     assert found == expected
+
+
+@pytest.mark.parametrize("words", [
+    [1, 2, 3, 4], [2**63 + 5, 7, 2**60, 9], [2**62, 0, 0, 1], [FULL, FULL, FULL, FULL - 9],
+    [2**63 + 2**62, 1, 1, 1],
+])  # fmt: skip
+def test_a_laplace_draw_is_the_logarithm_of_its_bits(words):
+    """The first bit is the sign, the other 255 a uniform number: −ln of it, to 190 bits."""
+    import mpmath
+
+    number = sum(word << 64 * (3 - i) for i, word in enumerate(words))
+    sign, step = (-1 if number >> 255 else 1), Fraction(1, 2**190)
+    with scripted(words):
+        draw = _refine.rounded_laplace(Fraction(3), Fraction(5, 7), step)
+    with mpmath.workprec(600):
+        z = -sign * mpmath.log(mpmath.mpf(number & (2**255 - 1)) / 2**255)
+        exact = (3 + z * 5 / 7) * 2**190
+        assert abs(draw.value - exact) < 2
+
+
+def test_bits_are_read_one_word_at_a_time_when_a_coin_is_tied():
+    read = []
+    with mock.patch.object(
+        noise, "random_words", side_effect=lambda n: read.append(n) or np.array([0])
+    ):
+        assert _refine._compare(lambda t: 2**t // 3)
+    assert read == [1]
+
+
+def test_a_floor_is_believed_only_when_both_ends_agree():
+    bounds = {25: (Fraction(1, 4), Fraction(3, 4)), 50: (Fraction(2, 3), Fraction(3, 4))}
+    assert _refine.floor_scaled(bounds.__getitem__, 1) == 1
+
+
+@pytest.mark.parametrize(("drawn", "value"), [(-(10**9), -9.5), (10**9, 10.0), (3, 1.5)])
+@pytest.mark.parametrize("delta", [None, "1e-6"])
+def test_what_lies_beyond_the_bounds_is_the_last_point_of_the_grid_within(drawn, value, delta):
+    name = "rounded_cauchy" if delta is None else "rounded_laplace"
+    with mock.patch.object(_refine, name, return_value=_refine.Draw(drawn, False)):
+        answer = m.smooth_median([1, 2, 3], "-9.7", "10.4", 1, delta, step="0.5")
+    assert answer.value == value
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.2, 1e-9), (3.0, 1e-3)])
+def test_beta_is_the_largest_that_keeps_delta(epsilon, delta):
+    """(1 − e^{−β})·exp(−(ε/2 + β)/(e^β − 1)) = δ, as the proof has it."""
+    beta = _median.laplace_beta(epsilon, delta)
+    kept = -math.expm1(-beta) * math.exp(-(epsilon / 2 + beta) / math.expm1(beta))
+    assert delta * (1 - 1e-9) < kept <= delta * (1 + 1e-12)
+    assert _median.laplace_beta(1.0, 0.5) == 0.5
+
+
+@pytest.mark.parametrize("prefix", [1, 2, 3, 2**200 + 1, 2**254, 2**255 - 1])
+def test_both_ends_of_an_exponential_draw_enclose_what_its_bits_leave_open(prefix):
+    """U lies between prefix and prefix + 1, in units of 2^-255; −ln of both, and a hair."""
+    import mpmath
+
+    bits = mock.Mock(prefix=prefix, count=256)
+    low, high = _refine._exponential(bits)
+    with mpmath.workprec(800):
+        ends = [-mpmath.log(mpmath.mpf(n) / 2**255) for n in (prefix + 1, prefix)]
+        slack = mpmath.mpf(2) ** -300
+        assert 0 <= ends[0] - mpmath.mpf(low.numerator) / low.denominator <= slack
+        assert 0 <= mpmath.mpf(high.numerator) / high.denominator - ends[1] <= slack
+    assert _refine._exponential(mock.Mock(prefix=2**255, count=256)) is None

@@ -184,3 +184,15 @@ def test_a_running_sparse_vector_cannot_be_copied():
 def test_threshold_off_the_lattice_is_rounded_up():
     plan = svt._plan("2.5", 1, 1, 1, monotone=False, numeric=None, step=1, neighbours=None)
     assert plan.threshold == 3
+
+
+@pytest.mark.parametrize(("kind", "size"), [("geometric", 5), ("laplace", 5), ("laplace", 1)])
+def test_the_shortfall_is_what_all_noises_may_differ_by(kind, size):
+    answer = m.noisy_max([0] * size, 3, "0.5", noise=kind, integer=True)
+    law = noise.Geometric(12) if kind == "geometric" else noise.DiscreteLaplace(12)
+    bounds = law.interval(0.9 ** (1 / size))
+    assert answer.accuracy(0.9) == bounds.high - bounds.low + 1
+    finer = m.noisy_max([0] * size, 3, "0.5", noise=kind, step="0.5")
+    law = type(law)(24)
+    bounds = law.interval(0.9 ** (1 / size))
+    assert finer.accuracy(0.9) == (bounds.high - bounds.low + 1) / 2

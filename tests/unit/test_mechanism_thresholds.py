@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from discreet import mechanisms as m
+from discreet import noise
 from discreet import privacy as p
 from discreet.errors import ParameterError
 
@@ -176,3 +177,21 @@ def test_noise_of_selected_keys_covers_every_count_that_a_unit_moves(
     # one row below the threshold's reach, the noise of every new key stays below it
     fail = made.law.sf(made.threshold - 1 - each)
     assert groups * fail <= (1e-6 if noise == "laplace" else 5e-7)
+
+
+@pytest.mark.parametrize(
+    ("y", "threshold", "least"), [(9, 9, 1), (9, 9, 40), (3, 2, 2000), (60, 9, 40)]
+)
+def test_ends_given_release_are_those_of_the_truncated_law(y, threshold, least):
+    """By definition, one count after the other: ends of those that the tails do not rule out."""
+    law, level = noise.DiscreteLaplace(3), 0.9
+    found = m.interval_given_release(y, threshold, law, level, least)
+
+    def ratio(part, whole):
+        return part / whole if whole > 0 else 0.0
+
+    counts = range(least, least + 200)
+    above = [ratio(law.sf(y - 1 - c), law.sf(threshold - 1 - c)) > 0.05 for c in counts]
+    below = [1 - ratio(law.sf(y - c), law.sf(threshold - 1 - c)) > 0.05 for c in counts]
+    assert found.low == next(c for c, yes in zip(counts, above, strict=True) if yes)
+    assert found.high == max([c for c, yes in zip(counts, below, strict=True) if yes] or [least])

@@ -24,7 +24,7 @@ from discreet.noise import (
     law_from_dict,
     sum_of,
 )
-from discreet.noise._laws import ACCURACY
+from discreet.noise._laws import ACCURACY, _euler_maclaurin
 
 LAWS = [DiscreteLaplace, DiscreteGaussian, Geometric]
 SCALES = ["1e-3", ".3", "1", "10", "255", "257", "1500", "1e9", str(2**40), str(2**60)]
@@ -335,3 +335,23 @@ def test_records_are_exact_and_json(parts):
 def test_bad_records_are_refused(bad):
     with pytest.raises(ParameterError):
         law_from_dict(bad)
+
+
+@pytest.mark.parametrize("sigma", [2.0, 3.0, 5.0])
+@pytest.mark.parametrize("t", [0.0, 0.5, 1.5, 3.0])
+def test_sums_of_a_wide_gaussian_take_all_corrections(sigma, t):
+    """Far below the widths it is used for, where every term of the series can be seen."""
+    x = round(t * sigma)
+    exact = mpmath.nsum(lambda j: mpmath.exp(-((x + 0.5 + j) ** 2) / (2 * sigma**2)), [0, 200])
+    found = float(_euler_maclaurin(np.array([float(x)]), sigma)[0])
+    # the first term that is left out: 73 h9/(3503554560 σ^9), h9 up to some hundreds here
+    assert abs(found - float(exact)) < 4e-5 * sigma**-9
+
+
+def test_sums_of_a_wide_gaussian_end():
+    law = DiscreteGaussian(300)
+    assert law.sf(10**60) == 0
+    assert law.cdf(10**60) == 1
+    one_sided = Geometric(3)
+    assert one_sided.cdf([-1, 0]).tolist() == pytest.approx([0, one_sided.pmf(0)])
+    assert one_sided.sf([-1, 0]).tolist() == pytest.approx([1, 1 - one_sided.pmf(0)])

@@ -149,7 +149,9 @@ def test_probabilities_too_small_to_write_down_are_not_zero(script):
 
 
 @pytest.mark.parametrize(
-    "law", [DiscreteLaplace("7.3"), DiscreteGaussian(1000), Geometric(10**9)], ids=repr
+    "law",
+    [DiscreteLaplace("7.3"), DiscreteGaussian(1000), Geometric(10**9), DiscreteLaplace(2**58)],
+    ids=repr,
 )
 @pytest.mark.parametrize("above", [False, True])
 def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
@@ -161,7 +163,7 @@ def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
             continue
         factor = Fraction(1 << log) / Fraction(heap.area)
         offset = (1 << log) // 2
-        x = int(heap.edge_low[cell]) + offset
+        x = (int(heap.edge_low[cell]) << heap.unit) + offset
         with mpmath.workprec(400):
             y = law._kernel.exponent(x)
             t = mpmath.exp(-mpmath.mpf(y.numerator) / y.denominator)
@@ -177,7 +179,7 @@ def test_a_tie_at_an_edge_is_settled_by_the_next_word(script, law, above):
         trial = _cells._try(heap, np.array([cell]), source)
         assert not source.left
         assert bool(trial.kept[0]) is not above
-        assert int(trial.low[0]) + int(trial.offset[0]) == x
+        assert (int(trial.low[0]) << heap.unit) + int(trial.offset[0]) == x
     assert tried > 3
 
 
@@ -407,6 +409,19 @@ def test_bernoulli_exp_ties(script):
     assert bernoulli_exp("2/3") is False
 
 
+@pytest.mark.parametrize("x", ["1/3", "2", "10", "20", "27.7", "30", "34.5", "40"])
+def test_a_word_at_the_threshold_decides_nothing_by_itself(script, x):
+    """The bits after it are unknown: they are drawn, and they decide."""
+    first, second = _bits_of(Fraction(x), Fraction(1), 0, 2)
+    for off, answer in ((-1, True), (1, False)):
+        source = script([first, second + off])
+        assert bernoulli_exp(x) is answer
+        assert not source.left
+        source = script([0, first, second + off])
+        assert bool(_softmax(x)._propose(1)[1][0]) is answer
+        assert not source.left
+
+
 @pytest.mark.parametrize("gap", [1, 2, 6, 2**9, 2**17, 2**25, 2**40])
 @pytest.mark.parametrize("x", ["1/3", "2", "10", "20", "27.7", "30", "34.5", "40"])
 def test_words_beside_the_threshold_fall_on_their_own_side(script, x, gap):
@@ -418,6 +433,89 @@ def test_words_beside_the_threshold_fall_on_their_own_side(script, x, gap):
             assert bernoulli_exp(x) is answer
             script([0, word + off])  # a ticket for the first candidate, then its test
             assert bool(_softmax(x)._propose(1)[1][0]) is answer
+
+
+@pytest.mark.parametrize("error", [-0.99, 0.99])
+@pytest.mark.parametrize("gap", [1, 2**9, 2**17, 2**25])
+@pytest.mark.parametrize("quotient", [(1, 3), (6, 3), ("21/2", 5), (20, 1), (25, 2)])
+def test_doubles_as_wrong_as_they_may_be_decide_nothing(script, monkeypatch, quotient, gap, error):
+    """The margins cover every error below MARGIN of a double exponential, on all roads."""
+    x, denominator = quotient
+    y = Fraction(x) / denominator
+    word = _bits_of(y, Fraction(1), 0, 1)[0]
+    wrong = 1 + error * _uniform.MARGIN
+    softmax = _softmax(y)
+    softmax = replace(softmax, relative=softmax.relative * wrong)
+    given = _uniform._approximate
+    monkeypatch.setattr(_uniform, "_approximate", lambda *a: given(*a) - math.log(wrong))
+    for off, answer in ((-gap, True), (gap, False)):
+        script([word + off])
+        assert bool(_uniform.bernoulli_exp_many([x], denominator)[0]) is answer
+        script([0, word + off])
+        assert bool(softmax._propose(1)[1][0]) is answer
+
+
+@pytest.mark.parametrize("error", [-0.99, 0.99])
+@pytest.mark.parametrize("law", [DiscreteLaplace(90), DiscreteGaussian(1000)], ids=repr)
+def test_kernels_as_wrong_as_they_may_be_decide_no_edge(script, monkeypatch, law, error):
+    heap = _cells.cells(law._kernel, bits=12, resolution=3)
+    given = _cells.Kernel.values
+    wrong = 1 + error * _uniform.MARGIN
+    monkeypatch.setattr(_cells.Kernel, "values", lambda self, x: given(self, x) * wrong)
+    tried = 0
+    for cell in range(len(heap.tails), heap.edges, 7):
+        log, level = int(heap.edge_log[cell]), heap.edge_level[cell]
+        y = law._kernel.exponent(int(heap.edge_low[cell]))
+        factor = Fraction(1 << log) / Fraction(heap.area)
+        if not np.isfinite(level) or not 0 < math.exp(-y) * float(factor) - level < 0.999:
+            continue
+        word = _bits_of(y, factor, int(level), 1)[0]
+        for off, kept in ((-1, True), (1, False), (-(2**22), True), (2**22, False)):
+            if 0 <= word + off < 2**64:
+                tried += 1
+                trial = _cells._try(heap, np.array([cell]), script([0, word + off]))
+                assert bool(trial.kept[0]) is kept
+    assert tried > 20
+
+
+def test_bits_are_the_leading_ones_of_as_few_words_as_hold_them(script):
+    words = [0x0123456789ABCDEF, 0xFEDCBA9876543210, 0x0F1E2D3C4B5A6978]
+    for n in (1, 4, 63, 64, 65, 100, 128, 129, 192):
+        used = words[: -(-n // 64)]
+        source = script(used)
+        whole = sum(word << 64 * i for i, word in enumerate(used))
+        assert _entropy.bits(n) == whole >> (64 * len(used) - n)
+        assert not source.left
+
+
+@pytest.mark.parametrize("shift", [0, 3, 50])
+@pytest.mark.parametrize("n", [257, 300, 1000, 40_000])
+def test_many_draws_take_every_cell_of_their_words(script, shift, n):
+    """A heap of sure cells alone: each draw is its cell's least integer and its own last bits."""
+    sure = np.arange(1 << 16, dtype=np.int64)[::-1] << 8
+    none = np.zeros(1)
+    heap = _cells.Cells(
+        DiscreteLaplace(3)._kernel, 16, shift, 0, 1.0, (), 0, sure, none.astype(np.int64),
+        none.astype(np.uint64), none + np.inf, none + 1,
+    )  # fmt: skip
+    words = [(0x9E3779B97F4A7C15 * i) & (2**64 - 1) for i in range(1, 2 * n + 8)]
+    source = script(words)
+    found = _cells._draw_bulk(heap, n)
+    if shift == 0:  # four cells to a word
+        cells = [word >> 16 * i & 0xFFFF for word in words for i in range(4)]
+        wanted = [int(sure[cell]) for cell in cells]
+    else:
+        wanted = []
+        for start in range(0, n, 1 << 15):
+            size = min(n - start, 1 << 15)
+            first, words = words[:size], words[size:]
+            second = first
+            if shift > 48:
+                second, words = words[:size], words[size:]
+            wanted += [int(sure[a >> 48]) + (b & (1 << shift) - 1)
+                       for a, b in zip(first, second, strict=True)]  # fmt: skip
+    assert found.tolist() == wanted[:n]
+    assert len(source.left) == (2 * n + 7) - (-(-n // 4) if shift == 0 else n * (1 + (shift > 48)))
 
 
 def _softmax(x):
@@ -509,3 +607,30 @@ def test_categorical_input():
     for bad in ([], [float("nan")], np.array([np.inf, 0]), ["x"], np.ones((2, 2))):
         with pytest.raises(ParameterError):
             categorical_exp(bad)
+
+
+@pytest.mark.parametrize("cell", [0, 1])
+def test_the_tail_lies_on_its_own_side(script, cell, monkeypatch):
+    """x = ±(t + G): the first cell is the tail above, the second the one below."""
+    heap = _cells.cells(DiscreteGaussian(5)._kernel)
+    monkeypatch.setattr(_cells, "geometric", lambda _: 7)
+    monkeypatch.setattr(_cells, "bernoulli_exp", lambda _: True)
+    script([0] * 9)
+    assert _cells._tail(heap, cell, 0) == (heap.tails[cell] + 7) * (-1) ** cell
+    monkeypatch.setattr(_cells, "bernoulli_exp", lambda x: x != Fraction(49, 50))
+    assert _cells._tail(heap, cell, 0) is None
+
+
+@pytest.mark.parametrize("law", [DiscreteLaplace("7.3"), DiscreteGaussian("2.5"), Geometric(4)])
+def test_a_kernel_falls_beyond_any_point_as_its_rate_says(law):
+    """f(t + g) = f(t)·e^{−λg}·e^{−bg²}, exactly; the width is where the exponent is 1."""
+    kernel = law._kernel
+    for t in (0, 1, 9, 10**6):
+        for g in (0, 1, 5):
+            risen = kernel.exponent(t + g) - kernel.exponent(t)
+            assert risen == kernel.rate(t) * g + kernel.square * g * g
+    assert kernel.exponent(3) == kernel.exponent(-3) == 3 * kernel.linear + 9 * kernel.square
+    wide = Fraction(kernel.width)
+    assert float(kernel.linear * wide + kernel.square * wide**2) == pytest.approx(1)
+    exact = [math.exp(-kernel.exponent(x)) for x in range(4)]
+    assert kernel.values(np.arange(4.0)) == pytest.approx(exact, rel=1e-14)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 import random
 from fractions import Fraction
 
@@ -16,7 +18,7 @@ from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.plan import _wants
 from discreet.plan import expr as ex
-from discreet.plan._disjoint import apart, disjoint, support, where
+from discreet.plan._disjoint import Values, _compared, apart, disjoint, support, where
 
 SALT = pl.Salt(b"0123456789abcdef")
 COLUMNS = [
@@ -360,3 +362,84 @@ def test_groups_of_questions_are_pairwise_disjoint():
     for group in apart(queries):
         for i, j in itertools.combinations(group, 2):
             assert PAIRS.get((texts[i], texts[j]), True)
+
+
+# -- by enumeration ------------------------------------------------------------------------
+
+
+def holds(values, code):
+    listed = values.only is None or code in values.only
+    return listed and code not in values.but and values.low <= code <= values.high
+
+
+@pytest.mark.parametrize("factors", [(1, 1), (2, 3), (3, 2), (4, 1), (1, 4), (10, 5)])
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "=", "<>"])
+def test_codes_that_compare_with_a_constant_are_exactly_those(op, factors):
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+               "=": operator.eq, "<>": operator.ne}[op]  # fmt: skip
+    column, (f, g) = ex.Column("a", pl.Type.number(-9, 9)), factors
+    for c in range(-7, 8):
+        constant = ex.Constant(c, pl.Type.number(c, c))
+        ((values,),) = (facts.values() for facts in _compared(op, column, constant, factors))
+        for code in range(-12, 13):
+            true = compare(code * f, c * g) and -9 <= code <= 9
+            assert holds(values, code) == true, (code, c, values)
+
+
+@pytest.mark.parametrize("null", [False, True])
+@pytest.mark.parametrize("but", [(), (0,), (0, 1), (0, 1, 2), (5, "a"), (-1, 3)])
+@pytest.mark.parametrize("only", [None, (), (0,), (1, 2), ("a",), ("a", 5)])
+def test_values_are_empty_exactly_when_none_is_left(only, but, null):
+    for low, high in ((0, 2), (1, 1), (0, 0), (2, 1), (-1, 3)):
+        listed = None if only is None else frozenset(only)
+        values = Values(null, low, high, listed, frozenset(but))
+        known = range(-3, 6) if only is None else only
+        left = [c for c in known if c not in but and (isinstance(c, str) or low <= c <= high)]
+        assert values.empty == (not left and not null)
+        wide = Values(null, -math.inf, high, listed, frozenset(but))
+        assert only is not None or not wide.empty
+        both = values & Values(True, 0, 1, frozenset({0, "a"}), frozenset({2}))
+        assert both == Values(
+            null, max(low, 0), min(high, 1),
+            frozenset({0, "a"}) if only is None else frozenset(only) & {0, "a"},
+            frozenset({*but, 2}),
+        )  # fmt: skip
+
+
+def test_more_alternatives_than_are_followed_prove_nothing():
+    def either(n):
+        return " OR ".join(f"age + {i} = 0" for i in range(1, n)) + " OR age = 1"
+
+    assert len(where(condition(either(64)))) == 64
+    assert where(condition(either(65))) == ({},)
+    wide = " AND ".join(f"(age = {i} OR sex = 'F')" for i in range(5)) + " AND (age = 0 OR smoker)"
+    assert len(where(condition(wide))) == 64
+    assert len(where(condition(f"{wide} AND (age = 1 OR smoker)"))) == 64
+    assert disjoint(
+        where(condition(f"({wide}) AND sex = 'X' AND age = 2")), where(condition("age = 3"))
+    )
+
+
+@pytest.mark.parametrize(("changes", "together"), [
+    (({}, {}), True),
+    (({"neighbours": "change-one"}, {"neighbours": "change-one"}), False),
+    (({}, {"neighbours": "change-one"}), False),
+    (({"unit": "id", "max_rows_per_unit": 1},) * 2, False),
+    (({}, {"unit": "id", "max_rows_per_unit": 1}), False),
+])  # fmt: skip
+def test_only_rows_that_come_and_go_as_a_whole_are_kept_apart(changes, together):
+    texts = ["SELECT COUNT(*) AS n FROM people WHERE age < 2",
+             "SELECT COUNT(*) AS n FROM people WHERE age >= 2"]  # fmt: skip
+    queries = [
+        sql.parse(text, policy(**own)).query for text, own in zip(texts, changes, strict=True)
+    ]
+    assert apart(queries) == ([[0, 1]] if together else [[0], [1]])
+    assert apart([queries[0], queries[0]]) == [[0], [1]]
+
+
+def test_rows_of_two_tables_are_not_kept_apart_by_conditions():
+    tables = [pol.Table(name, COLUMNS) for name in ("people", "others")]
+    both = pol.Policy(tables, pol.Budget("1000"))
+    queries = [sql.parse(f"SELECT COUNT(*) AS n FROM {name} WHERE {condition}", both).query
+               for name, condition in (("people", "age < 2"), ("others", "age >= 2"))]  # fmt: skip
+    assert apart(queries) == [[0], [1]]

@@ -172,3 +172,16 @@ def test_noise_that_is_too_wide_is_refused_with_a_hint_that_works(offer):
     with pytest.raises(ParameterError, match="WHERE column BETWEEN low AND high"):
         priced("SELECT VAR_POP(x) AS v FROM t")
     assert priced("SELECT VAR_POP(x) AS v FROM t WHERE x BETWEEN 0 AND 1000").parts
+
+
+def test_what_no_margin_names_costs_no_more_than_the_cheapest_that_one_does():
+    """A count that no unit can move has no share, so it is not the cheapest either."""
+    low = lowered("SELECT COUNT(*) AS n, SUM(pay) AS s, SUM(age) AS t FROM t", {}, "change-one")
+    both = pl.price(low, pl.Ask(within={"n": Fraction(5), "s": Fraction(9000)}))
+    alone = pl.price(low, pl.Ask(within={"s": Fraction(9000)}))
+    assert [priced.law for priced in both.parts] == [priced.law for priced in alone.parts]
+    assert [part.private for part in low.parts] == [False, True, True]
+    spent = {loss.top for loss in both.losses}
+    assert len(spent) == 1
+    free = pl.price(low, pl.Ask(within={"n": Fraction(0)}))
+    assert {loss.top for loss in free.losses} == {Fraction(1, 10**6)}

@@ -342,3 +342,28 @@ def test_composition_renyi_and_rho_are_sums():
     assert loss.renyi(4) == pytest.approx(parts, rel=1e-14)
     rho = 3 * p.Laplace("0.1").rho + float(p.Gaussian("0.2").rho)
     assert float(loss.rho) == pytest.approx(rho, rel=1e-14)
+
+
+@pytest.mark.parametrize("terms", [["0.5", "0.5"], ["0.25", "1"], ["1e-3"] * 3])
+def test_nothing_is_lost_beyond_the_sum_of_the_largest_losses(terms):
+    loss = p.compose([p.Pure(e) for e in terms])
+    top = float(loss.top)
+    assert loss.delta(top) == 0
+    assert loss.delta(math.nextafter(top, 0)) >= 0
+    assert loss.delta(0.999 * top) > 0
+    failing = p.compose([*[p.Pure(e) for e in terms], p.Approx(0, "1e-6")])
+    assert failing.delta(top) == 1e-6
+
+
+def test_mechanisms_that_fail_more_often_than_allowed_have_no_epsilon():
+    for k, each, target in ((10, "1e-6", "9e-6"), (10, "1e-6", "1e-6"), (2, "0.1", "0.18")):
+        assert p.kov_epsilon("0.1", k, each, target) == math.inf
+    assert p.kov_epsilon("0.1", 10, "1e-6", "1.1e-5") <= 1
+    assert p.kov_epsilon("0.1", 2, "0.1", "0.19") == pytest.approx(0.2)
+
+
+def test_no_delta_exceeds_one():
+    assert p.kov_delta(5, 50, 0) == 1
+    assert p.murtagh_vadhan_delta([30, 40], 0) == 1
+    assert p.compose([p.Pure(40)] * 3).delta(0) <= 1
+    assert p.compose([p.Gaussian(50)] * 3).delta(0) <= 1

@@ -20,6 +20,8 @@ from discreet.errors import (
     PrivacyError,
     RelationError,
 )
+from discreet.privacy._convert import pure_to_rho
+from discreet.privacy._filters import _pure_within
 
 
 def fill(budget, loss):
@@ -285,3 +287,9 @@ def test_a_refusal_says_what_is_left_of_both():
     spent, cap = p.Amount(Fraction(1), Fraction(1, 8)), p.Amount(Fraction(2), Fraction(1, 2))
     with pytest.raises(BudgetExceededError, match=r"costs ε=3, δ=0.0625; .* has ε=1, δ=0.375 left"):
         p.admit(spent, p.Amount(Fraction(3), Fraction(1, 16)), cap)
+
+
+def test_a_pure_loss_that_fits_exactly_is_offered_as_it_is():
+    rho = Fraction(pure_to_rho(Fraction("0.001")))
+    assert _pure_within(rho) == "0.001"
+    assert _pure_within(rho * (1 - Fraction(1, 10**9))) == "0.000999999"

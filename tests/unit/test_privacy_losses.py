@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet import mechanisms as m
+from discreet import noise
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError, RelationError
+from discreet.privacy import _keys
+from discreet.privacy._additive import _sum_profile
 from discreet.privacy._convert import pure_to_renyi, pure_to_rho, zcdp_to_log_delta
+from discreet.privacy._pair import Atoms
 
 LOSSES = [
     p.Pure("0.3"),
@@ -525,3 +529,123 @@ def test_a_divergence_is_never_stated_above_what_every_mechanism_keeps(eps, alph
     e, a = Fraction(eps), Fraction(alpha)
     stated = pure_to_renyi(e, a)
     assert 0 < stated <= min(float(e), float(a) * pure_to_rho(e))
+
+
+@pytest.mark.parametrize(
+    ("eps", "k"), [("0", 2), ("0", 10**6), ("1e-7", 3), ("1e-5", 10**6), ("0.01", 1000), ("2", 5)]
+)
+@pytest.mark.parametrize("delta", ["1e-12", "1e-90"])
+def test_a_groups_delta_keeps_the_room_for_rounding_that_its_analysis_asks_for(eps, delta, k):
+    """δ·(e^{kε} − 1)/(e^ε − 1), and at least 2^-48 for each unit of the exponents above it."""
+    loss = p.group(p.Approx(eps, delta), k)
+    with mpmath.workdps(60):
+        e = mpmath.mpf(Fraction(eps).numerator) / Fraction(eps).denominator
+        growth = mpmath.expm1(k * e) / mpmath.expm1(e) if e else mpmath.mpf(k)
+        true = mpmath.mpf(delta) * growth
+        stated = mpmath.mpf(loss.delta0.numerator) / loss.delta0.denominator
+        above = float((stated / true - 1) * 2**48)
+        room = float(1 + abs(mpmath.log(true)) + 2 * mpmath.log(growth))
+    assert loss.eps0 == k * Fraction(eps)
+    assert 0.8 * (room + 1) < above < 1.2 * (room + 1)
+
+
+def test_failures_alone_compose_and_are_sampled_as_failures():
+    """A (0, δ) loss is an atom at zero beside its mass at infinity."""
+    failing = p.Approx(0, "1e-3")
+    both = p.compose([failing, failing])
+    assert both.delta(0) == pytest.approx(1 - 0.999**2, rel=1e-9)
+    mixed = p.compose([failing, p.Gaussian(1)])
+    assert mixed.delta(1) == pytest.approx(1e-3 + 0.999 * p.Gaussian(1).delta(1), rel=1e-4)
+    sampled = p.sample(failing, "0.1")
+    assert sampled.mass_at_infinity == Fraction(1, 10**4)
+    assert sampled.delta(0) == pytest.approx(1e-4, rel=1e-9)
+
+
+def test_what_a_sum_cuts_off_is_counted():
+    atoms = Atoms(Fraction(-1), Fraction(1), np.array([0.2, 0.3, 0.4]), 0.1)
+    found = np.exp(_sum_profile(atoms, np.array([0.0, 0.5, 2.0])))
+    exact = [0.4 * (1 - math.exp(-1)) + 0.1, 0.4 * (1 - math.exp(-0.5)) + 0.1, 0.1]
+    assert found == pytest.approx(exact, rel=1e-12)
+    assert (found >= exact).all()
+
+
+MIXED = [p.Pure("0.5"), p.Pure(2), p.Gaussian("0.7"), p.Gaussian("0.2"), p.Zcdp("0.4"),
+         p.Zcdp("0.1"), p.DiscreteLaplace(10, 3), p.DiscreteLaplace(4, 3), p.Approx("0.1", "1e-3"),
+         p.BoundedRange(1), p.BoundedRange("0.3"), p.Laplace("0.4"), p.Laplace("1.4")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "losses", [MIXED, MIXED[::-1], MIXED[:2], MIXED[6:8], MIXED[7:5:-1], MIXED[8:9]]
+)
+def test_disjoint_parts_lose_what_the_worst_of_them_loses_at_every_epsilon(losses):
+    joint = p.parallel(losses, "add-remove")
+    for epsilon in (0, 0.05, 0.3, 1, 1.9, 5):
+        worst = max(loss.delta(epsilon) for loss in losses)
+        assert worst <= joint.delta(epsilon) <= worst * (1 + 1e-12)
+    assert joint.top == max(loss.top for loss in losses)
+    assert joint.mass_at_infinity == max(loss.mass_at_infinity for loss in losses)
+    assert joint.rho == max(loss.rho for loss in losses)
+    zcdp = [loss.zcdp() for loss in losses]
+    assert joint.zcdp().rho0 == max(z.rho0 for z in zcdp)
+    assert joint.zcdp().delta0 == max(z.delta0 for z in zcdp)
+    if all(loss.mass_at_infinity == 0 for loss in losses):
+        assert joint.renyi(3) == max(loss.renyi(3) for loss in losses)
+
+
+def test_a_unit_that_moves_between_parts_pays_for_both():
+    a, b, c = p.Pure("0.5"), p.Pure("0.3"), p.Pure("0.3")
+    for losses, apart, covered in (
+        ([a, b], 1, 0.8), ([b, c], 0.6, 0.6), ([a, a, b], 1, 1), ([a], 1, 0.5), ([b, a], 1, 0.8),
+    ):  # fmt: skip
+        assert p.parallel(losses, "change-one").epsilon() == apart
+        assert p.parallel(losses, "change-one", covers_change=True).epsilon() == covered
+    with_sampled = [p.sample(p.Gaussian(1), "0.1"), p.sample(p.Gaussian(2), "0.3")]
+    joint = p.parallel(with_sampled, "add-remove")
+    sides = joint.pairs()
+    assert len(sides) == 2
+    for side, pair in enumerate(sides):
+        for e in (0.01, 0.2, 1.0):
+            at = np.array([e])
+            each = [loss.pairs()[side] for loss in with_sampled]
+            assert pair.forward(at) == max(one.forward(at) for one in each)
+            assert pair.backward(at) == max(one.backward(at) for one in each)
+        assert pair.top == max(loss.pairs()[side].top for loss in with_sampled)
+        assert pair.bottom == max(loss.pairs()[side].bottom for loss in with_sampled)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 500])
+@pytest.mark.parametrize("sensitivity", [1, 4])
+@pytest.mark.parametrize("min_count", [1, 10])
+def test_the_delta_of_a_threshold_is_that_of_the_law_and_a_hair_more(keys, sensitivity, min_count):
+    law, target = noise.DiscreteLaplace(3), Fraction(1, 10**6)
+    at = p.key_threshold(law, target, keys, sensitivity=sensitivity, min_count=min_count)
+    more = {"sensitivity": sensitivity, "min_count": min_count}
+    with mpmath.workdps(50):
+        r = mpmath.exp(-mpmath.mpf(1) / 3)
+        for threshold in (at - 1, at, at + 5):
+            margin = threshold - (min_count - 1 + sensitivity)
+            q = r**margin / (1 + r)
+            exact = 1 - (1 - q) ** keys
+            found = p.key_threshold_delta(law, threshold, keys, **more)
+            above = float(mpmath.mpf(found.numerator) / found.denominator / exact - 1)
+            assert 1.4 * _keys._OUTWARD < above < 2.6 * _keys._OUTWARD
+    assert p.key_threshold_delta(law, at, keys, **more) <= target
+    assert p.key_threshold_delta(law, at - 1, keys, **more) > target
+    assert p.key_threshold_delta(law, -9, keys, **more) <= 1
+    assert p.key_threshold_delta(law, 10**6, keys, **more) == Fraction(1e-300)
+
+
+def test_groups_of_a_loss_known_by_its_profile():
+    base = p.sample(p.Laplace("0.4"), "0.3")
+    group = p.group(base, 3)
+    assert group.top == 3 * base.top
+    assert group.rho == 9 * base.rho
+    assert group.delta(0.99 * float(group.top)) > 0
+
+
+def test_a_sample_of_nearly_everything_is_not_all_of_it():
+    nearly = p.sample(p.Pure(1), Fraction(2**60 - 1, 2**60))
+    assert nearly.delta(Fraction(1, 2)) == pytest.approx(p.Pure(1).delta(Fraction(1, 2)), rel=1e-9)
+    for part in ({"alpha": 2}, {"epsilon": 1}):
+        with pytest.raises(ParameterError, match="both alpha and epsilon"):
+            p.Renyi(**part)

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
-from discreet import audit, engines, sql, verify
+from discreet import audit, engines, noise, sql, verify
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet import privacy as p
 from discreet._print import number
 from discreet.answer import Answer
 from discreet.curator import fresh_salt
@@ -22,7 +23,9 @@ from discreet.engines import Reference
 from discreet.engines._duckdb import DuckDBEngine
 from discreet.errors import ParameterError, UnprovenStatementError
 from discreet.plan._keys import SCALE, WeightedKeys
-from discreet.plan._parts import loss_of
+from discreet.plan._parts import Cells, GaussianRule, Hidden, LaplaceRule, loss_of
+from discreet.plan._stability import Sensitivity
+from discreet.plan._vectors import Threshold
 
 TEXT = "SELECT town, COUNT(*) AS n FROM t GROUP BY town"
 ASK = pl.Ask(Fraction(1), delta=Fraction(1, 10**4))
@@ -398,3 +401,80 @@ def test_a_degree_that_is_counted_wrongly_costs_keys_not_privacy():
     rows = [{"k0": f"t{i}", "k1": 2, pl._reference.UNIT: 1} for i in range(9)]
     kept = pl._reference._limit_groups(few, 1, rows, pl.Salt(b"x"))
     assert len(kept) == 2
+
+
+# -- by the numbers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "rounds"), [("1/2", 2), ("0.499", 1), ("3", 2)])
+def test_a_tenth_of_the_price_is_for_the_first_round(epsilon, rounds):
+    part, delta = selection(lowered()), Fraction(1, 10**5)
+    priced = part.price(LaplaceRule(Fraction(epsilon), delta))
+    *noisy, failing = priced.losses
+    shares = [Fraction(1, 10), Fraction(9, 10)] if rounds == 2 else [1]
+    assert [loss.top for loss in noisy] == [Fraction(epsilon) * share for share in shares]
+    assert failing.mass_at_infinity == delta
+    steps = [priced.law.before, priced.law] if rounds == 2 else [priced.law]
+    for step, share in zip(steps, shares, strict=True):
+        assert step.law.scale == SCALE / (Fraction(epsilon) * share)
+        assert step.at == part.threshold(step.law, delta * share)
+        hidden = [h for h in part.drawn(priced.law) if isinstance(h, Hidden) and h.at == step.at]
+        assert [(h.keys, h.weight) for h in hidden] == [(t, SCALE // t) for t in (1, 2, 3, 4)]
+    by_rho = part.price(GaussianRule(Fraction(5), delta=delta))
+    assert [loss.rho for loss in by_rho.losses[:2]] == [Fraction(1, 100), Fraction(9, 100)]
+    assert by_rho.part.sensitivity == Sensitivity(2 * SCALE + 1, SCALE**2, SCALE)
+
+
+@pytest.mark.parametrize("most", [1, 63, 64, 65, 66, 129, 130, 131, 200])
+@pytest.mark.parametrize("root", [False, True])
+def test_the_threshold_holds_for_every_degree_and_hardly_more(most, root):
+    part = replace(selection(lowered()), most=most, root=root)
+    law, delta = noise.DiscreteLaplace(SCALE), Fraction(1, 10**5)
+    at = part.threshold(law, delta)
+
+    def shown(at):
+        return max(
+            p.key_threshold_delta(law, at, t, sensitivity=max(part.weight(t), 1))
+            for t in range(1, most + 1)
+        )
+
+    assert shown(at) <= delta
+    # beyond 64, degrees share a block: the weight of its first, as many keys as its last
+    blocks = [(t, t) for t in range(1, min(most, 64) + 1)]
+    blocks += [(a, min(b, most)) for a, b in ((65, 130), (131, 262)) if a <= most]
+    assert at == max(
+        p.key_threshold(law, delta, keys, sensitivity=part.weight(degree))
+        for degree, keys in blocks
+    )
+    halves = {most >> k for k in range(most.bit_length())}
+    degrees = [h.keys for h in part.drawn(Threshold(law, at, SCALE)) if isinstance(h, Hidden)]
+    assert degrees == sorted({*range(1, min(most, 64) + 1), *halves})
+
+
+def test_the_heaviest_keys_that_can_be_written_are_forgotten():
+    part = selection(lowered())
+    priced = part.price(LaplaceRule(Fraction(1), Fraction(1, 10**5)))
+    keys = [(f"k{i:03}",) for i in range(300)]
+    odd = [("x" * 200,), ("y" * 201,), ("line\nbreak",)]
+    cells = Cells([*keys, *odd], None, (*range(1000, 1300), 9000, 9001, 9002))
+    conditions = [node.condition for node in part.further(priced, cells).relation.nodes
+                  if isinstance(node, pl.Filter)]  # fmt: skip
+    assert conditions
+    words = set(conditions[0].arg.codes)
+    assert words == {"x" * 200, *(f"k{i:03}" for i in range(300 - 253, 300))}
+    once = replace(priced, law=replace(priced.law, before=None))
+    assert part.further(once, cells) is None
+
+
+@pytest.mark.parametrize(
+    ("mine", "violations"),
+    [([(1, 1)], 0), ([(4, 4)], 0), ([(2, 1)], 1), ([(5, 4)], 1), ([(1, 4)], 0)],
+)
+def test_keys_of_one_table_only_weigh_no_more_than_one_unit_gives(mine, violations):
+    """So many keys, each of the weight of such a degree."""
+    part = selection(lowered())
+    ((count, degree),) = mine
+    groups = {(f"k{i}", degree): (1,) for i in range(count)}
+    for sides in ((groups, {}), ({}, groups)):
+        found = [what for what in part.moved(*sides) if "one table only" in what]
+        assert len(found) == violations

@@ -37,7 +37,7 @@ from discreet._exact import Number, ceil_float
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from discreet.privacy._compose import Composition, compose, compose_counts
-from discreet.privacy._loss import Array, PrivacyLoss, read_order
+from discreet.privacy._loss import Array, PrivacyLoss, log_up, read_order
 from discreet.privacy._losses import (
     Approx,
     BoundedRange,
@@ -164,8 +164,8 @@ class Group(PrivacyLoss):
         step = np.maximum(epsilon / self.k * (1 - 2.0**-51), 1e-300)
         whole = step * self.k
         growth = (whole - step) + np.log(np.expm1(-whole) / np.expm1(-step))
-        bound = self.base.log_delta(step) + growth + 2.0**-48 * (1 + whole)
-        return np.asarray(np.minimum(bound, 0.0))
+        bound = self.base.log_delta(step) + growth + 2.0**-48 * whole
+        return np.minimum(log_up(bound), 0.0)
 
     @property
     def rho(self) -> Fraction | float:

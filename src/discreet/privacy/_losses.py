@@ -132,7 +132,7 @@ class Approx(PrivacyLoss):
     def log_delta(self, epsilon: Array) -> Array:
         rest = np.exp(log_randomized_response(self.eps0, epsilon))
         d = ceil_float(self.delta0)
-        return np.asarray(np.log(np.minimum(up(d) + (1 - d) * rest, 1.0)) + 2.0**-50)
+        return log_up(np.log(np.minimum(up(d) + (1 - d) * rest, 1.0)))
 
     def zcdp(self) -> Zcdp:
         """Return the δ-approximate ε·tanh(ε/2)-zCDP it implies."""
@@ -185,7 +185,7 @@ class Zcdp(PrivacyLoss):
         if not self.delta0:
             return log_rest
         d = ceil_float(self.delta0)
-        return np.asarray(np.log(np.minimum(up(d) + (1 - d) * np.exp(log_rest), 1.0)) + 2.0**-50)
+        return log_up(np.log(np.minimum(up(d) + (1 - d) * np.exp(log_rest), 1.0)))
 
     @property
     def rho(self) -> Fraction | float:
@@ -355,9 +355,7 @@ class BoundedRange(PrivacyLoss):
         top = ceil_float(self.eta)
         gap = np.maximum(top - epsilon, 0.0)
         with np.errstate(divide="ignore"):
-            return np.asarray(
-                2 * np.log(-np.expm1(-0.5 * gap)) - math.log(-math.expm1(-top)) + 2.0**-49
-            )
+            return log_up(2 * np.log(-np.expm1(-0.5 * gap)) - math.log(-math.expm1(-top)))
 
     @property
     def rho(self) -> Fraction | float:

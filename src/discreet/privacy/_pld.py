@@ -145,6 +145,7 @@ class Composed:
 
     def window(self, tilt: float) -> Window:
         """Convolve the tilted factors on a window around their mean."""
+        assert tilt >= 0  # the window's bound on what its error adds
         k = self.cumulant(tilt)
         low, high, log_above = self._extent(tilt, k)
         size = fft.next_fast_len(max(high - low + 1, 2), real=True)

@@ -60,7 +60,7 @@ from discreet._exact import Number, ceil_float, decimal, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills
 from discreet.privacy._convert import pure_to_rho
-from discreet.privacy._loss import ULP, Array, PrivacyLoss
+from discreet.privacy._loss import ULP, Array, PrivacyLoss, log_up
 from discreet.privacy._pair import Pair
 from discreet.privacy._relation import Neighbours, read_neighbours
 
@@ -221,7 +221,7 @@ class Sampled(PrivacyLoss):
             epsilon + np.log1p(-(1 - gamma) * np.exp(-epsilon)) - math.log(gamma),
         )
         bound = self.base.log_delta(np.maximum(inner * (1 - 8 * ULP), 0.0))
-        return np.asarray(bound + math.log(gamma) + 8 * ULP)
+        return log_up(bound + math.log(gamma))
 
     def _addition(self, epsilon: Array) -> Array:
         """Return ln (1 − α(1−γ))h(αγ/(1 − α(1−γ))), −∞ where α ≥ 1/(1−γ)."""
@@ -231,7 +231,7 @@ class Sampled(PrivacyLoss):
         inside = (epsilon < self._floor) & (room > 0)
         log_room = np.log(np.where(inside, room, 1.0))
         bound = epsilon + math.log(gamma) + log_room + self.base.log_delta(-log_room)
-        return np.where(inside, bound + 16 * ULP * (1 + epsilon), -np.inf)
+        return np.where(inside, log_up(bound + 16 * ULP * epsilon, 16), -np.inf)
 
     @property
     def _floor(self) -> float:
