@@ -119,6 +119,30 @@ class Greedy(Book):
         return self.book.debit(replace(entry, fresh=True, key=None))
 
 
+class Unpaid(Book):
+    """Does not ask whether what pays is there."""
+
+    def debit(self, entry):
+        return self.book.debit(replace(entry, paid_by=None))
+
+
+class Repeating(Book):
+    """Sells again what is released once."""
+
+    def debit(self, entry):
+        return self.book.debit(replace(entry, once=False))
+
+
+class Refunding(Book):
+    """Takes a price below zero in a currency that it does not count in."""
+
+    def debit(self, entry):
+        cost = entry.cost
+        if self.book.balance().accounting == "approx":
+            cost = replace(cost, rho=max(cost.rho, Fraction(0)))
+        return self.book.debit(replace(entry, cost=cost))
+
+
 class Keyless(Book):
     """Keys are ignored."""
 
@@ -169,6 +193,7 @@ class Hasty(Book):
 BROKEN = {
     Rounded: "exact", Noted: "refusals", Trusting: "refusals", Forgetful: "durable",
     Anonymous: "shares", Blind: "currencies", Greedy: "stored", Keyless: "keys",
+    Unpaid: "paid", Repeating: "paid", Refunding: "refusals",
     Hopeful: "failures", Careless: "forged", Racing: "threads", Hasty: "one key",
 }  # fmt: skip
 

@@ -90,6 +90,36 @@ def test_many_questions_about_the_same_people_get_gaussian_noise():
     assert joint.delta(cost.epsilon) <= cost.delta == Fraction(1, 10**6)
 
 
+@pytest.mark.parametrize("count", [20, 60])
+def test_gaussian_noise_of_a_batch_is_hardly_more_than_on_real_numbers(count):
+    found, _ = laws([COUNT] * count)
+    ideal = count * _batch.gaussian_sigma(1, Fraction(1), Fraction(1, 10**6)) ** 2
+    for (law,) in found:
+        assert ideal <= float(law.sigma2) <= ideal * (1 + 2**-9)
+
+
+def given(*pairs):
+    """Questions by weight and number of draws."""
+    return [SimpleNamespace(weight=Fraction(w), lowered=SimpleNamespace(draws=k)) for w, k in pairs]
+
+
+@pytest.mark.parametrize(
+    ("questions", "groups", "rho", "shares"),
+    [
+        ([(1, 1), (1, 1), (1, 1)], [[0], [1], [2]], False, ["1/3", "1/3", "1/3"]),
+        ([(2, 1), (1, 3)], [[0], [1]], False, ["2/5", "3/5"]),
+        ([(2, 1), (1, 3)], [[0], [1]], True, ["4/7", "3/7"]),
+        ([(2, 1), (1, 1)], [[0, 1]], False, ["1", "1/2"]),
+        ([(2, 1), (1, 1)], [[0, 1]], True, ["1", "1/4"]),
+        ([(1, 0)], [[0]], False, ["1"]),
+        ([(1, 0), (1, 1)], [[0], [1]], True, ["1", "1"]),
+    ],
+)
+def test_shares_of_some_batches(questions, groups, rho, shares):
+    found = _batch._shares(given(*questions), groups, rho=rho)
+    assert found == [Fraction(x) for x in shares]
+
+
 def test_few_questions_keep_laplace_noise_and_a_pure_price():
     found, cost = laws([f"{COUNT} WHERE age >= {k}" for k in range(3)])
     assert {law.scale for (law,) in found} == {3}

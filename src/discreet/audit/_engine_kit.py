@@ -368,8 +368,8 @@ def check_engine(
     try:
         for index, case in enumerate(_cases()):
             count = tally.setdefault(case.check, [0, "", 0])
-            if index % every or count[1]:
-                continue
+            if count[1] or (index % every and (count[0] or count[2])):
+                continue  # the first of each kind is always asked
             key = tuple(sorted(case.choices.items()))
             if key not in opened:
                 opened[key] = connect(held, _nasty.policy(**case.choices))
@@ -438,7 +438,11 @@ def _difference(engine: Engine, asked: Aggregate, expected: Groups, salt: Salt =
         return ""
     wrong = [k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)]
     at = min(wrong, key=str)
-    return f"group {at}: {found.get(at)}, not {expected.get(at)}, by {engine.sql(asked)}"
+    had, due = found.get(at), expected.get(at)
+    if had is None or due is None or len(had) != len(due):
+        return f"group {at}: {had or 'none'}, not {due or 'none'}, by {engine.sql(asked)}"
+    k = next(i for i, pair in enumerate(zip(had, due, strict=True)) if pair[0] != pair[1])
+    return f"group {at}: number {k + 1} is {had[k]}, not {due[k]}, by {engine.sql(asked)}"
 
 
 def _repeats(engine: Engine, rows: Mapping[str, list[Row]]) -> Iterator[tuple[str, str]]:

@@ -98,9 +98,9 @@ def _refusals(opener: Open) -> None:
         lambda: desk.book.debit(other), errors.LedgerError, "another policy's debit is admitted"
     )
     need(desk.left() == 1 and not desk.book.entries, "a refusal was recorded")
-    for accounting, counted in (("approx", ("epsilon", "delta")), ("zcdp", ("rho", "rho_delta"))):
+    for accounting in ("approx", "zcdp"):
         desk = Desk(opener, "1", delta="1e-6", accounting=accounting)
-        for name in counted:
+        for name in ("epsilon", "delta", "rho", "rho_delta"):
             cost = replace(desk.entry("1e-3", delta="1e-7").cost, **{name: Fraction(-1, 10**7)})
             refuses(
                 partial(desk.spend, cost=cost), errors.ParameterError, f"{name} below 0 is admitted"
@@ -177,6 +177,22 @@ def _lookups(opener: Open) -> None:
         need(not desk.book.knows(other), "a question that nobody asked is known")
         need(desk.book.found(other) is None, "another question's answer is found")
     need(desk.left() == Fraction("0.9") and len(desk.book.entries) == 1, "a look is recorded")
+
+
+def _paid(opener: Open) -> None:
+    """What is released once has one price and one outcome; what it pays for waits for it."""
+    desk = Desk(opener)
+    part = desk.entry("0.01", plan="part", paid_by="stream")
+    refuses(lambda: desk.book.debit(part), errors.LedgerError, "what nobody has paid for")
+    first = desk.spend("0.1", plan="stream", once=True)
+    refuses(lambda: desk.book.debit(part), errors.LedgerError, "what is not paid for in full")
+    desk.book.settle(first, '["once"]')
+    again = desk.spend("0.2", plan="stream", once=True)
+    need((again.charged, again.stored) == (False, '["once"]'), "another price buys it again")
+    need(desk.book.debit(part).charged, "what was paid for is refused, or free")
+    need(desk.left() == Fraction("0.89"), "a part is not charged its own price")
+    other = desk.entry("0.01", plan="more", paid_by="part")
+    refuses(lambda: desk.book.debit(other), errors.LedgerError, "another one's price counts")
 
 
 def _keys(opener: Open) -> None:
@@ -286,8 +302,8 @@ def _totals(opener: Open) -> None:
 
 
 _CHECKS: tuple[Callable[[Open], None], ...] = (
-    _exact, _refusals, _durable, _shares, _currencies, _stored, _lookups, _keys, _failures,
-    _forged, _totals, _threads, _one_key,
+    _exact, _refusals, _durable, _shares, _currencies, _stored, _lookups, _paid, _keys,
+    _failures, _forged, _totals, _threads, _one_key,
 )  # fmt: skip
 
 

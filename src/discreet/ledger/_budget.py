@@ -47,6 +47,7 @@ from discreet._print import short_down
 from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
 from discreet.ledger._protocol import Balance, Entry, Route, charge, routes
 from discreet.ledger._state import (
+    CURRENCIES,
     EVERYTHING,
     State,
     after,
@@ -155,7 +156,7 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
             "this budget is shared out among analysts: say who asks",
             hint=Hint("analyst", "NAME"),
         )
-    if any(part < 0 for part in price.values()):
+    if any(getattr(entry.cost, c) < 0 for c in CURRENCIES):  # the owner may change the accounting
         raise ParameterError("a cost must not be negative")
     if budget.accounting == "pure" and entry.cost.delta:
         raise BudgetExceededError(

@@ -185,7 +185,7 @@ def _moment(text: str, kind: str) -> Number:
         raise Unproven("an instant that cannot be read, or that needs a time zone")
     since = dt.datetime.fromisoformat(match[1]) - dt.datetime(1970, 1, 1)  # noqa: DTZ001 - UTC
     micros = since // dt.timedelta(microseconds=1) + Fraction(f"0.{match[2] or 0}") * 10**6
-    if kind.endswith("_ns") and abs(micros) * 1000 >= 2**63:
+    if kind.endswith("_ns") and abs(micros) * 1000 >= 2**63 - 1:  # these two are infinities
         raise Unproven("an instant beyond nanoseconds")
     return micros
 

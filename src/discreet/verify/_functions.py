@@ -43,6 +43,8 @@ class Functions(Casts):
             return out._replace(lo=_year(int(v.lo)), hi=_year(int(v.hi)), whole=True)
         if part not in _PARTS:
             raise Unproven(f"part {part}")
+        if part == "week" and self.duck and v.lo < DAYS["duckdb"][0] + 366:
+            self.fail("DuckDB has no weeks in its first year", node, v)
         return out._replace(lo=_PARTS[part][0], hi=_PARTS[part][1], null=True, whole=True)
 
     def _call(self, node: Node, scope: Scope, facts: Facts) -> Value:
