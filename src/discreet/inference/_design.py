@@ -63,14 +63,14 @@ def sample_size(
     sd, low, high
         Standard deviation of one value and its public bounds, for a mean in their middle.
     neighbours
-        The policy's relation: under "change-one" the number of people is public; for shares.
+        The policy's relation: under "change-one" the number of people is public.
     p0, p1, power, alpha
         Instead: the one-sided test of a share of `p0` should find `p1` with this
         probability. No private test needs fewer people (:func:`ump_power`).
 
     Notes
     -----
-    Every person has one row, and the question is asked alone at this ε.
+    Every person has one row with a value, and the question is asked alone at this ε.
 
     Examples
     --------
@@ -114,17 +114,12 @@ def _mean(
     sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
 ) -> _Asked:
     """Plan a mean of values that lie one deviation above and below the middle."""
-    if neighbours != "add-remove":
-        raise ParameterError(
-            "the margin of a mean is planned for rows that come and go only",
-            hint=Hint("neighbours", "add-remove"),
-        )
     if not 0 < 2 * sd <= high - low:
         raise ParameterError(
             "a deviation is positive, and at most half of the range", hint=Hint("sd", 10)
         )
     step = (high - low) / _STEPS
-    column = pol.Real("x", min=low, max=high, step=step)
+    column = pol.Real("x", min=low, max=high, step=step, null=0)
     reach = max(round(sd / step), 1) * step
     values = float((low + high) / 2 + reach), float((low + high) / 2 - reach)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
