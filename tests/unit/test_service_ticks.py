@@ -10,7 +10,7 @@ import pytest
 import discreet as dc
 from discreet.curator import Counter
 from discreet.errors import DiscreetError
-from discreet.service import Home, _pool, _ticks
+from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns
@@ -57,7 +57,7 @@ def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
             assert tick >= min(8 * seconds, _ticks.GRID[-1])
     assert _ticks.tick(0.01, 4.0) == _ticks.GRID[0]
     assert _ticks.tick(0.01, 4.0, busy=8.0) == 4.0  # two seconds of waiting, whatever the work
-    slowness, busy = _ticks.machine()
+    slowness, busy = _machine.machine()
     assert min(slowness, busy) >= 1
     assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 

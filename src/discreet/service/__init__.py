@@ -10,23 +10,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from discreet.service._client import Price, Remote, RemoteBatch, connect
-from discreet.service._home import Home
-from discreet.service._keys import Actor, Keys, Role
-from discreet.service._magic import ask_cell, load_magic
-from discreet.service._mcp import Tools, server
-from discreet.service._sign import check
-
 if TYPE_CHECKING:
     from discreet.release import About
+    from discreet.service._client import Price, Remote, RemoteBatch, connect
+    from discreet.service._home import Home
+    from discreet.service._keys import Actor, Keys, Role
+    from discreet.service._magic import ask_cell, load_magic
+    from discreet.service._mcp import Tools, server
     from discreet.service._public import Board, entry, statement
     from discreet.service._serve import Options, serve
+    from discreet.service._sign import check
 
 _LATER = {
-    **dict.fromkeys(("Options", "serve"), "_serve"),
+    **dict.fromkeys(("Price", "Remote", "RemoteBatch", "connect"), "_client"),
+    "Home": "_home",
+    **dict.fromkeys(("Actor", "Keys", "Role"), "_keys"),
+    **dict.fromkeys(("ask_cell", "load_magic"), "_magic"),
+    **dict.fromkeys(("Tools", "server"), "_mcp"),
     **dict.fromkeys(("About", "Board", "entry", "statement"), "_public"),
+    **dict.fromkeys(("Options", "serve"), "_serve"),
+    "check": "_sign",
 }
-"""What needs the packages of ``discreet[serve]``, or much else, loads with its first use."""
+"""Each loads with its first use: some need ``discreet[serve]``, and workers need none."""
 
 
 def __getattr__(name: str) -> Any:

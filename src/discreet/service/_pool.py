@@ -62,7 +62,7 @@ def _environment() -> dict[str, str]:
 
 def machine() -> tuple[float, float]:
     """Measure the machine in a process of its own, so that this one never loads the engine."""
-    code = "from discreet.service._ticks import machine; print(*machine())"
+    code = "from discreet.service._machine import machine; print(*machine())"
     try:
         said = subprocess.run(  # noqa: S603 - our own interpreter and code
             [sys.executable, "-c", code],

@@ -23,7 +23,6 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
-import time
 from typing import Final
 
 from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
@@ -31,8 +30,6 @@ from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
 GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds after which answers leave."""
 FIRST: Final = GRID[0]
-_REFERENCE: Final = 0.05
-"""Processor time of :func:`machine` on the machine that the figures below were measured on."""
 _START: Final = 0.012
 _ROW: Final = 1.5e-7
 _CELL: Final = 6e-7
@@ -42,7 +39,6 @@ _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
 """Seconds for which a machine that is not busy keeps a run waiting, at most."""
-_BUSIEST: Final = 64.0
 _OPEN_CELLS: Final = 10_000
 """Cells assumed where keys are not listed."""
 
@@ -88,30 +84,3 @@ def _work(node: Relation, rows: float) -> tuple[float, float]:
     if isinstance(node, JoinPublic):
         out *= node.fanout
     return out, out + sum(done for _, done in below)
-
-
-def machine() -> tuple[float, float]:
-    """Measure how slow this machine is, and how busy: powers of two, at least 1.
-
-    The first is the processor time of one thread against the reference; the second is how much
-    longer than its processor time all of this takes, the engine's loading included.
-    """
-    began, before = time.perf_counter(), time.process_time()
-    import duckdb  # noqa: PLC0415 - opened without data, for this alone
-
-    best = math.inf
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("SET threads = 1")
-        for _ in range(3):
-            start = time.process_time()
-            connection.execute(
-                "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000 "
-                "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
-            ).fetchall()
-            best = min(best, time.process_time() - start)
-    busy = (time.perf_counter() - began) / (time.process_time() - before)
-    return _power(best / _REFERENCE), min(_power(busy), _BUSIEST)
-
-
-def _power(ratio: float) -> float:
-    return 2.0 ** max(0, math.ceil(math.log2(ratio)))
