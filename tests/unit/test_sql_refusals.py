@@ -57,7 +57,7 @@ def refusal(text):
         ("SELECT COUNT(*) FROM people WHERE sex = 'f'", "f", "sex = 'F'"),
         ("SELECT COUNT(*) FROM people WHERE sex IN ('F', 'W')", "W", None),
         ("SELECT COUNT(DISTINCT persn_id) FROM visits", "persn_id", "age"),
-        ("SELECT AVG(person_id) FROM visits", "person_id", "COUNT(DISTINCT person_id)"),
+        ("SELECT AVG(person_id) FROM visits", "person_id", None),
         ("SELECT COUNT(*) FROM 'people.parquet'", "people.parquet", None),
     ],
 )

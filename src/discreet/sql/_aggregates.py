@@ -12,7 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import written
-from discreet.errors import DiscreetError, QueryError, UnsupportedQueryError
+from discreet.errors import DiscreetError, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import (
     CALLS,
     Apply,
@@ -455,7 +455,12 @@ class _Call:
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
             for parameter, arg in stated
         }
-        return statistic(kind, self._value(), **entry.fixed, **options)
+        value = self._value()
+        try:
+            return statistic(kind, value, **entry.fixed, **options)
+        except ParameterError as error:  # MIN is a quantile, and is called MIN
+            message = error.message.replace(f"{kind.word.upper()} needs", f"{name} needs")
+            raise QueryError(message, hint=error.hint) from None
 
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""

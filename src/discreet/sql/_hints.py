@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet._text import plain_str, written
-from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.sql._paste import pasted
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
@@ -36,8 +37,12 @@ _SAMPLES: Final = {
 
 
 @contextmanager
-def own_hints(policy: pol.Policy) -> Iterator[None]:
-    """Let errors leave with hints that name only what the policy has."""
+def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> Iterator[None]:
+    """Let errors leave with hints that name only what the policy has, and that work when pasted.
+
+    A hint that is a line of SQL stands in the place of a piece of the question, or of the whole:
+    whatever `read` then refuses is no hint. Sentences, and lines for the policy, stay.
+    """
     try:
         yield
     except QueryError as error:
@@ -45,6 +50,10 @@ def own_hints(policy: pol.Policy) -> Iterator[None]:
         if type(hint) is not str:
             raise
         own = rewritten(hint, policy)
+        # a name that is mended may leave another fault
+        beside = error.message if isinstance(error, UnknownNameError) else None
+        if own is not None and pasted(own, text, read, beside) is None:
+            own = None
         if own == hint:
             raise
         raise error.with_hint(own) from None

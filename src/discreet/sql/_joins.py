@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._text import written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Scan, Scope, base, build, expr, names_rows_of
 from discreet.sql._text import identifier, refuse
@@ -58,6 +59,7 @@ def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
                  for n in (start.this, *(j.this for j in joins))]  # fmt: skip
         _write_on(select, joins, items)
         _move_filters(select, joins)
+        _narrow(joins, items)
         _reorder(select, start, joins, items)
     return root
 
@@ -93,6 +95,24 @@ def _move_filters(select: exp.Select, joins: list[exp.Join]) -> None:
         if rest and len(rest) < len(parts):
             join.set("on", exp.and_(*(p.copy() for p in parts if p not in rest)))
             select.where(*(p.copy() for p in rest), copy=False)
+
+
+def _narrow(joins: list[exp.Join], items: list[_Item]) -> None:
+    """Read conditions of a LEFT JOIN that are about its private table alone as its WHERE."""
+    for join, item in zip(joins, items[1:], strict=True):
+        on, table = join.args.get("on"), item.table
+        if on is None or table is None or table.public or join.args.get("side") != "LEFT":
+            continue
+        on = on.unnest()
+        parts = [p.unnest() for p in (on.flatten() if isinstance(on, exp.And) else [on])]
+        rest = [p for p in parts if _sides(p) is None]
+        columns = [c for p in rest for c in p.find_all(exp.Column)]
+        if not rest or len(rest) == len(parts) or any(_whose(c, items) != item for c in columns):
+            continue
+        inner = exp.select("*").from_(item.node.copy()).where(*(p.copy() for p in rest))
+        alias = exp.TableAlias(this=exp.to_identifier(item.node.alias_or_name))
+        join.set("this", exp.Subquery(this=inner, alias=alias))
+        join.set("on", exp.and_(*(p.copy() for p in parts if p not in rest)))
 
 
 def _between(part: exp.Expr, own: _Item, known: list[_Item]) -> bool:
@@ -160,7 +180,7 @@ def _ends(join: exp.Join, item: _Item, items: list[_Item]) -> tuple[_Item, ...] 
 # --- what a join compares ------------------------------------------------------------------
 
 
-def parts_of(join: exp.Join, example: str) -> list[tuple[exp.Column, exp.Column]]:
+def parts_of(join: exp.Join, example: str | None) -> list[tuple[exp.Column, exp.Column]]:
     """Pairs of columns that a join equates; of USING both sides are the same name."""
     if using := join.args.get("using"):
         return [(exp.column(u.copy()), exp.column(u.copy())) for u in using]
@@ -179,7 +199,7 @@ def parts_of(join: exp.Join, example: str) -> list[tuple[exp.Column, exp.Column]
 
 
 def _ours_first(
-    sides: tuple[exp.Column, exp.Column], alias: str, example: str
+    sides: tuple[exp.Column, exp.Column], alias: str, example: str | None = None
 ) -> tuple[exp.Column, exp.Column]:
     named = [(identifier(s.args.get("table")) or "").casefold() for s in sides]
     theirs = [s for s, n in zip(sides, named, strict=True) if n == alias.casefold()]
@@ -227,11 +247,10 @@ def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
             "units, and one of them has none",
             hint='unit = "person_id" in the policy',
         )
-    hint = _example(scope, other)
     same, on = False, []
     try:
-        for sides in parts_of(join, hint):
-            ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, hint)
+        for sides in parts_of(join, None):
+            ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias)
             pair = _pair(scope, ours, other, theirs)
             same = same or pair is None or same_rows(scope, pair[0], other, pair[1])
             on += [] if pair is None else [pair]
@@ -242,23 +261,21 @@ def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
     if not same:
         raise UnsupportedQueryError(
             f"{build.quote(alias)} is private too: joined on anything but the unit, one "
-            "person's rows would multiply another's",
-            hint=hint,
+            f"person's rows would multiply another's; what works is {_example(scope, other)}"
         )
     return scope.join_unit(other, "left" if join.args.get("side") else "inner", on)
 
 
 def _example(scope: Scope, other: Scope) -> str:
-    """A join of these that works: on the unit, or on the key by which one owns the other."""
+    """The condition that works: on the unit, or on the key by which one owns the other."""
     mine, theirs = base(scope.relation).table, base(other.relation).table
     ours, alias = scope.sources[0].alias, other.sources[0].alias
-    table = alias if alias == theirs.name else f"{theirs.name} AS {alias}"
     left, right = str(mine.unit), str(theirs.unit)
     if mine.owner is not None and mine.owner.name == theirs.name:
         left, right = mine.owner.column, str(theirs.key)
     elif theirs.owner is not None and theirs.owner.name == mine.name:
         left, right = str(mine.key), theirs.owner.column
-    return f"JOIN {table} ON {ours}.{left} = {alias}.{right}"
+    return f"ON {written(ours)}.{written(left)} = {written(alias)}.{written(right)}"
 
 
 def _pair(

@@ -6,6 +6,7 @@ Only the node types listed in :data:`_NODES` and the functions of
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,12 +43,25 @@ class Rows:
         if isinstance(node, _TODAY):
             raise UnsupportedQueryError(
                 f"{label(node)} changes from day to day, and so would the rows that the question "
-                "means: write the date",
-                hint=_last_day(self.scope),
+                f"means: write the date{self._ends(node)}",
+                hint=f"DATE '{dt.datetime.now(dt.UTC).date()}'",
             )
         if handler is None:
             raise refuse(label(node))
         return handler(self, node)
+
+    def _ends(self, node: exp.Expr) -> str:
+        """Where the dates end with which today is compared, by the policy."""
+        test = node.find_ancestor(exp.Predicate)
+        named = {c.name.casefold() for c in test.find_all(exp.Column)} if test else set()
+        ends = {
+            n: str(e.type.value(e.type.hi))[:10]
+            for s in self.scope.sources
+            for n, e in s.columns.items()
+            if n.casefold() in named and e.type.kind in (Kind.DATE, Kind.TIMESTAMP)
+        }
+        said = " and ".join(f"{build.quote(n)} ends on {day}" for n, day in ends.items())
+        return f" (in the policy {said})" if said else ""
 
     def expr(self, node: exp.Expr, where: str) -> Expr:
         """Lower to an expression with a type of its own."""
@@ -71,9 +85,12 @@ class Rows:
         only(node, "this", "table", hint="people.age")
         if isinstance(node.this, exp.Star):
             raise refuse("*", "COUNT(*)")
+        table = identifier(node.args.get("table"))
         try:
-            return self.scope.column(node.name, identifier(node.args.get("table")))
+            return self.scope.column(node.name, table)
         except UnknownNameError as error:
+            if self.scope.is_unit(node.name, table):
+                raise UnknownNameError(_about_people(node)) from None
             if error.hint is not None or not node.this.quoted or node.args.get("table"):
                 raise
             raise UnknownNameError(
@@ -269,12 +286,18 @@ def _absent(scope: Scope, node: exp.Expr) -> str | None:
     return f"{mine} NOT IN (SELECT {written(column.name)} FROM {written(other[0])})"  # noqa: S608 - a hint
 
 
-def _last_day(scope: Scope) -> str:
-    """The last day that a column of dates can hold."""
-    kinds = (Kind.DATE, Kind.TIMESTAMP)
-    types = [e.type for s in scope.sources for e in s.columns.values() if e.type.kind in kinds]
-    days = [str(t.value(t.hi))[:10] for t in types]
-    return f"DATE '{max(days, default='2024-12-31')}'"
+def _about_people(unit: exp.Expr) -> str:
+    """Say why the unit is no value: it names people, or chooses some of them."""
+    name, test = build.quote(unit.name), unit.find_ancestor(exp.Where, exp.Filter, exp.Having)
+    if test is None and unit.find_ancestor(exp.Predicate) is None:
+        return (
+            f"{name} is the privacy unit: its people can be counted, "
+            f"COUNT(DISTINCT {written(unit.name)}), and nothing else"
+        )
+    return (
+        f"{name} is the privacy unit: a question about one person, or about people who are chosen "
+        "by what identifies them, is refused"
+    )
 
 
 _INSTEAD: Final = {

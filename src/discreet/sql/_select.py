@@ -116,9 +116,9 @@ def parse_any(
     other: str | None = None,
 ) -> Parsed | United:
     """Read one SELECT, or several with UNION ALL between them."""
-    with own_hints(policy):
-        check_catalogue(text, policy)
-        root = tree(text)
+
+    def read(words: str) -> Parsed | United:
+        root = tree(words)
         if isinstance(root, exp.Union):
             from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
 
@@ -126,6 +126,10 @@ def parse_any(
         if not isinstance(root, exp.Select):
             raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
         return lower(root, policy, public_fanout, other)
+
+    with own_hints(text, policy, read):
+        check_catalogue(text, policy)
+        return read(text)
 
 
 def lower(
@@ -172,9 +176,13 @@ class Select:
         plain = [c for c in columns if isinstance(c, exp.Column)]
         if len(plain) != len(columns) or self.node.args.get("group") or not plain:
             return
+        if self.node.args.get("joins") and self.subqueries:
+            return  # that answers are not joined is said first
         self._check_names(plain)
         start = self.node.args.get("from_")
         table = written(start.this.name) if start and isinstance(start.this, exp.Table) else None
+        if self.node.args.get("joins") or self.node.args.get("where"):
+            table = None
         keys = ", ".join(written(c.name) for c in plain)
         if self.node.args.get("distinct"):
             hint = f"SELECT {keys}, COUNT(*) AS n FROM {table} GROUP BY {keys}"  # noqa: S608 - a hint
@@ -300,10 +308,10 @@ class Select:
                 continue
             keys.append((value, name, rows.expr(value, "GROUP BY")))
         if not grouped:
-            unit = scope.unit
             raise UnsupportedQueryError(
-                "a subquery that aggregates must group by the unit, so that each row is a person's",
-                hint=None if unit is None else f"GROUP BY {unit}",
+                "a subquery that aggregates groups by the unit, so that each row is a person's; an "
+                "answer is not joined, with itself or with others: LAG(n) OVER (ORDER BY …) gives "
+                "the row before"
             )
         people, columns = People(scope, tuple(keys)), {}
         for value, name, _ in items:
@@ -369,7 +377,7 @@ class Select:
         kind = str(join.args.get("kind") or "").upper()
         node = join.this
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER", "CROSS"):
-            raise refuse(f"{side or kind} JOIN", f"LEFT JOIN {node.name}" if side else None)
+            raise refuse(f"{side or kind} JOIN")
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
             return join_private(scope, self._source(node), join)
         table = self._table(_plain_table(node))

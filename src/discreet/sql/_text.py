@@ -94,8 +94,11 @@ def _dialect() -> Dialect:
     return _Dialect()
 
 
-def tree(text: str) -> exp.Expr:
-    """Parse exactly one statement or expression into a tree of limited size."""
+def tree(text: str, *, spelled: bool = True) -> exp.Expr:
+    """Parse exactly one statement or expression into a tree of limited size.
+
+    Where it is not `spelled` our way, it stays as its author wrote it.
+    """
     text = plain_str(text, "a question", QueryError)
     _check_text(text)
     try:
@@ -118,7 +121,7 @@ def tree(text: str) -> exp.Expr:
             hint="SELECT COUNT(*) AS n FROM people",
         )
     check_depth(trees[0])
-    root = ours(trees[0])
+    root = ours(trees[0]) if spelled else trees[0]
     if top is not None and isinstance(root, exp.Select):
         root.set("limit", top)
     return root
