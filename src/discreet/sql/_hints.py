@@ -17,7 +17,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
-from discreet.sql._paste import pasted
+from discreet.sql._paste import pasted, with_comma
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
@@ -47,6 +47,11 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         yield
     except QueryError as error:
         hint = error.hint
+        if hint is None and error.line and error.column:
+            before = text.split("\n")[: error.line - 1]
+            end = sum(len(line) + 1 for line in before) + error.column
+            if (hint := with_comma(text, end, read)) is not None:
+                raise error.with_hint(hint) from None
         if type(hint) is not str:
             raise
         own = rewritten(hint, policy)

@@ -8,6 +8,7 @@ first. What then is refused, or has lost a table or a constant of a condition, i
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -17,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from discreet.errors import DiscreetError
 from discreet.sql._text import tree
 
+_WORD: Final = re.compile(r"\w+|[^\w\s]", re.ASCII)
 _MOST: Final = 60
 _WORK: Final = 60_000
 """Characters that are read at most, so that long questions are refused soon too."""
@@ -46,6 +48,16 @@ def pasted(
         if asked not in seen and _works(asked, read, beside):
             return asked
         seen.add(asked)
+    return None
+
+
+def with_comma(text: str, end: int, read: Callable[[str], object]) -> str | None:
+    """The question with a comma that is missing before the word at which reading it ended."""
+    starts = [m.start() for m in _WORD.finditer(text) if m.start() < end][-2:]
+    for start in reversed(starts):
+        asked = f"{text[:start].rstrip()}, {text[start:]}"
+        if _works(asked, read, None):
+            return asked
     return None
 
 

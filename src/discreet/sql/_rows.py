@@ -117,6 +117,8 @@ class Rows:
         """Compare two operands, or compute with two numbers."""
         node.args.pop("safe", None)  # a mark of the parser's about || that changes nothing here
         only(node, "this", "expression")
+        if (absent := self._instead_of_null(node)) is not None:
+            return absent
         operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
@@ -125,6 +127,20 @@ class Rows:
                 raise
             own, no = node.this if operands[1] == Word("") else node.expression, " NOT"
             raise error.with_hint(f"{own.sql()} IS{no * isinstance(node, exp.NEQ)} NULL") from None
+
+    def _instead_of_null(self, node: exp.Expr) -> Operand | None:
+        """COALESCE(x, 'none') = 'A' of open text: whether it holds is known where x is NULL."""
+        call, value = node.this.unnest(), node.expression
+        args = call.expressions if function_name(call) in _COALESCE else []
+        texts = [a for a in (*args[1:], value) if isinstance(a, exp.Literal) and a.is_string]
+        if not isinstance(node, exp.EQ | exp.NEQ) or len(args) != 2 or len(texts) != 2:
+            return None
+        x = self.lower(args[0])
+        if not isinstance(x, Expr) or x.type.kind is not Kind.TEXT:
+            return None
+        op, holds = INFIX[type(node)], (texts[0].name == value.name) is isinstance(node, exp.EQ)
+        test = functions.infix(op, x, Word(value.name))
+        return build.coalesce([build.condition(test), build.truth(value=holds)])
 
     def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
@@ -251,7 +267,10 @@ class Rows:
         """Call one of our functions."""
         name = function_name(node) or ""
         if name in functions.FUNCTIONS:
-            return functions.FUNCTIONS[name](name, self.many(node.expressions))
+            args = self.many(node.expressions)
+            if name in _COALESCE and args and isinstance(args[0], Expr):
+                _check_null(args, node.expressions[0])
+            return functions.FUNCTIONS[name](name, args)
         if name in FINDS:
             raise UnsupportedQueryError(
                 f"{name} tells here whether a text holds another, and not where: compare it with 0",
@@ -270,6 +289,19 @@ class Rows:
         near = build.nearest(name, functions.FUNCTIONS)
         given = ", ".join(a.sql() for a in node.expressions)
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
+
+
+_COALESCE: Final = ("COALESCE", "IFNULL", "NVL")
+
+
+def _check_null(args: Sequence[Operand], x: exp.Expr) -> None:
+    """Refuse a text in the place of NULL among open text, which has no list to add it to."""
+    texts = isinstance(args[0], Expr) and args[0].type.kind is Kind.TEXT
+    if texts and any(isinstance(a, Word) for a in args):
+        raise UnsupportedQueryError(
+            f"no text can stand for NULL in {x.sql()}: it is open text, which has no list of "
+            f"values; its NULLs are counted beside it, COUNT(*) FILTER (WHERE {x.sql()} IS NULL)"
+        )
 
 
 def _absent(scope: Scope, node: exp.Expr) -> str | None:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.plan import CALLS
+from discreet.sql._first import first_rows
 from discreet.sql._text import function_name
 from discreet.sql._wrap import resolved
 
@@ -26,6 +27,7 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write every SELECT of a question as we would have written it."""
     root = root.copy()
     units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
     for table in list(root.find_all(exp.Table)):
         _name(table, policy)
     for column in root.find_all(exp.Column):
@@ -33,7 +35,7 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
         column.set("catalog", None)
     for select in list(root.find_all(exp.Select)):
         _tally(select)
-        _first_rows(select, units)
+        first_rows(select, units, columns)
         _spread(select)
         _without(select, units)
         _unpivot(select)
@@ -116,50 +118,6 @@ def _tally(select: exp.Select) -> None:
         key = items[0].expressions[0]
         select.set("expressions", [key.copy(), exp.alias_(_count(), "count")])
         select.set("group", exp.Group(expressions=[key.copy()]))
-
-
-def _first_rows(select: exp.Select, units: set[str]) -> None:
-    """Write the row whose ROW_NUMBER() OVER (PARTITION BY unit ORDER BY x) is 1 by MIN_BY."""
-    start, where = select.args.get("from_"), select.args.get("where")
-    inner = start.this.this if start is not None and isinstance(start.this, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or inner.args.get("group") or where is None:
-        return
-    ranks = [e for e in inner.expressions if _is_first(e.unalias(), units)]
-    tests = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
-    name = ranks[0].alias.casefold() if len(ranks) == 1 else ""
-    chosen = [t for t in tests if _is_one(t.unnest(), name)]
-    if not name or len(chosen) != 1:
-        return
-    (by,) = ranks[0].unalias().args["order"].expressions
-    unit = ranks[0].unalias().args["partition_by"][0]
-    call = "MAX" if by.args.get("desc") else "MIN"
-    items = [unit.copy()]
-    for item in inner.expressions:
-        value = item.unalias()
-        if item is ranks[0] or (isinstance(value, exp.Column) and value.name == unit.name):
-            continue
-        made = exp.Anonymous(this=f"{call}_BY", expressions=[value.copy(), by.this.copy()])
-        if value == by.this:
-            made = exp.Anonymous(this=call, expressions=[value.copy()])
-        items.append(exp.alias_(made, item.alias_or_name, quoted=True))
-    inner.set("expressions", items)
-    inner.set("group", exp.Group(expressions=[unit.copy()]))
-    rest = [t.copy() for t in tests if t is not chosen[0]]
-    select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
-
-
-def _is_first(value: exp.Expr, units: set[str]) -> bool:
-    if not isinstance(value, exp.Window) or function_name(value.this) != "ROW_NUMBER":
-        return False
-    keys, order = value.args.get("partition_by") or [], value.args.get("order")
-    alone = len(keys) == 1 and isinstance(keys[0], exp.Column) and keys[0].name.casefold() in units
-    return alone and order is not None and len(order.expressions) == 1
-
-
-def _is_one(test: exp.Expr, name: str) -> bool:
-    column = test.this if isinstance(test, exp.EQ) else None
-    named = isinstance(column, exp.Column) and column.name.casefold() == name
-    return named and str(test.expression.name) == "1"
 
 
 _SUMMARY: Final = ("COUNT", "MEAN", "STD", "MIN", "MEDIAN", "MAX")

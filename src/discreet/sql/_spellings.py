@@ -94,13 +94,54 @@ def _changed(node: exp.Expr) -> exp.Expr:
             listed = choice.this.unnest()
             found = isinstance(listed, exp.Array | exp.Tuple)
             return exp.In(this=node.this, expressions=listed.expressions) if found else node
+        case exp.Extract(this=exp.Anonymous() as part):
+            raise UnsupportedQueryError(
+                f"EXTRACT({part.sql()} …) is not supported: it counts weeks from the year's first "
+                "such day, and calls the days before it week 0; WEEK is the ISO week"
+            )
         case exp.Extract(this=part) if part.name.casefold() == "dayofweek":
             _check_weekday(node, node.expression)
         case exp.Extract(this=part, expression=exp.Anonymous() as call):
             return _age(part.name, call) or node
+        case exp.In(this=exp.Tuple() as names):
+            found = [_each(names, choice) for choice in node.expressions]
+            whole = [exp.paren(f, copy=False) for f in found if f is not None]
+            same = 0 < len(whole) == len(found) and node.args.get("query") is None
+            return exp.paren(exp.or_(*whole), copy=False) if same else node
+        case exp.EQ(this=exp.Tuple() as names, expression=exp.Tuple() as values):
+            return _each(names, values) or node
+        case exp.SimilarTo():
+            return _similar(node)
         case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ():
             return _found(node) or node
     return _written_so(node)
+
+
+def _each(names: exp.Tuple, values: exp.Expr) -> exp.Expr | None:
+    """Compare rows of values place by place."""
+    if not isinstance(values, exp.Tuple) or len(values.expressions) != len(names.expressions):
+        return None
+    pairs = zip(names.expressions, values.expressions, strict=True)
+    return exp.and_(*(exp.EQ(this=n.copy(), expression=v.copy()) for n, v in pairs))
+
+
+_SIMILAR: Final = {"%": ".*", "_": ".", **{c: f"\\{c}" for c in ".^$"}}
+
+
+def _similar(node: exp.SimilarTo) -> exp.Expr:
+    """Write SIMILAR TO as a regular expression of the whole text, where databases agree on it."""
+    pattern = node.expression
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string or "\\" in pattern.name:
+        raise UnsupportedQueryError("SIMILAR TO takes a pattern in quotes, without backslashes")
+    words = "".join(_SIMILAR.get(c, c) for c in pattern.name)
+    made = exp.RegexpLike(this=node.this.copy(), expression=literal(f"^({words})$"))
+    if words != pattern.name:
+        raise UnsupportedQueryError(
+            "SIMILAR TO reads % and _ as LIKE does in PostgreSQL and in the standard, and as plain "
+            "characters of a regular expression in DuckDB: write the regular expression",
+            hint=f"{node.this.sql()} ~ {literal(f'^({words})$').sql()}",
+        )
+    return made
 
 
 def _written_so(node: exp.Expr) -> exp.Expr:
@@ -145,11 +186,32 @@ def _unit_first(name: str, *, swap: bool = False) -> Callable[[Call], exp.Expr |
     def change(args: Call) -> exp.Expr | None:
         if len(args) < 2 or (_unit(args[0]) and _unit(args[-1])):
             return None  # a column may be called like a unit
+        if (start := _week_from(args[-1])) is not None:
+            return _by_week(name, start, args[-2::-1] if swap else args[:-1])
         if _unit(args[0]) is not None:
             return _by_unit(name, args[0], args[1:])
         return _by_unit(name, args[-1], args[-2::-1] if swap else args[:-1], last=True)
 
     return change
+
+
+_DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def _week_from(node: exp.Expr) -> int | None:
+    """How many days after Monday WEEK(SUNDAY) begins."""
+    args = node.expressions if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEK" else []
+    word = args[0].name.casefold() if len(args) == 1 and isinstance(args[0], exp.Column) else ""
+    return _DAYS.index(word) if word in _DAYS else None
+
+
+def _by_week(name: str, start: int, rest: Call) -> exp.Expr:
+    """Call `name` by weeks that begin on any day: moved so that it is a Monday, and back."""
+    ahead = -start % 7
+    moved = [_moved(x, ahead, "day") if ahead else x for x in rest]
+    made: exp.Expr = calling(_SUNDAYS.get(name, name), literal("week"), *moved)
+    back = ahead and name in ("DATE_TRUNC", "DATETRUNC")
+    return _moved(made, -ahead, "day") if back else made
 
 
 def _by_unit(name: str, word: exp.Expr, rest: Call, *, last: bool = False) -> exp.Expr | None:
