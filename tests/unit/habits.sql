@@ -12,7 +12,7 @@ SELECT COUNT(*) FROM visits WHERE DATE_DIFF(DATE '2024-12-31', visit_date, DAY) 
 SELECT COUNT(*) FROM visits WHERE visit_date >= DATE_SUB(DATE '2024-12-31', INTERVAL 3 MONTH);
 SELECT * EXCEPT(n) FROM (SELECT ward, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY ward);
 SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 3;
--- hint LOGICAL_OR(readmitted)
+-- refuse
 SELECT sex, LOGICAL_OR(readmitted) FROM visits GROUP BY sex;
 SELECT RANGE_BUCKET(age, [18, 40, 65]) AS b, COUNT(*) FROM visits GROUP BY b;
 -- snowflake, hospital
@@ -61,7 +61,7 @@ SELECT IFNULL(SUM(cost), 0) FROM visits WHERE ward = 'ICU' && age > 50;
 SELECT ward, percentile_approx(cost, 0.9) AS p90 FROM visits GROUP BY ward;
 SELECT date_format(visit_date, 'yyyy-MM') AS ym, count(1) AS n FROM visits GROUP BY ym;
 SELECT ward, count_if(age > 65) / count(*) AS share FROM visits GROUP BY ward;
--- hint months_between(max(visit_date), min(visit_date))
+-- refuse
 SELECT months_between(max(visit_date), min(visit_date)) FROM visits;
 SELECT ward, avg(n) FROM (SELECT patient_id, ward, count(*) AS n FROM visits GROUP BY patient_id, ward) t GROUP BY ward;
 -- hint *
@@ -92,7 +92,7 @@ SELECT [sex], AVG([hours-per-week]) AS hours FROM adult GROUP BY [sex];
 SELECT TOP 10 PERCENT race, COUNT(*) AS n FROM adult GROUP BY race ORDER BY n DESC;
 -- mysql, adult
 SELECT race, `hours-per-week` DIV 10 AS tens, COUNT(*) FROM adult GROUP BY race, tens;
--- hint *
+-- refuse
 SELECT FLOOR(age / 5) * 5 AS bin, COUNT(*) AS n, GROUP_CONCAT(sex) FROM adult GROUP BY bin;
 -- snowflake, adult
 SELECT WIDTH_BUCKET(age, 0, 80, 8) AS b, COUNT(*) FROM adult GROUP BY b ORDER BY b;
@@ -101,10 +101,10 @@ SELECT race, LISTAGG(sex, ',') FROM adult GROUP BY race;
 SELECT NULLIFZERO(COUNT(*)) FROM adult WHERE age > 80;
 SELECT DECODE(sex, 0, 'female', 1, 'male') AS s, COUNT(*) FROM adult GROUP BY s;
 -- spark, adult
--- hint skewness(age)
+-- refuse
 SELECT race, skewness(age) FROM adult GROUP BY race;
 SELECT race, stddev_pop(age), var_samp(age), corr(age, `hours-per-week`) FROM adult GROUP BY race;
--- hint *
+-- refuse
 SELECT histogram_numeric(age, 5) FROM adult;
 SELECT IF(sex = 1, 'm', 'f') AS s, avg(age) FROM adult GROUP BY IF(sex = 1, 'm', 'f');
 -- bigquery, hospital
@@ -129,7 +129,7 @@ SELECT ward, MEDIAN(length_of_stay) AS med, PERCENTILE_CONT(0.95) WITHIN GROUP (
 SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY CUBE(ward, sex)
 SELECT DATE_PART(month, visit_date) AS m, SUM(cost)::NUMBER(12,0) AS total FROM visits GROUP BY m ORDER BY m
 SELECT COUNT(DISTINCT IFF(ward = 'ICU', patient_id, NULL)) AS icu_patients FROM visits
--- hint BOOLOR_AGG(readmitted)
+-- refuse
 SELECT BOOLOR_AGG(readmitted) FROM visits
 SELECT ward, APPROX_PERCENTILE(cost, 0.5) FROM visits GROUP BY ward
 SELECT CASE WHEN EQUAL_NULL(sex, 'F') THEN 'f' ELSE 'other' END AS s, COUNT(*) FROM visits GROUP BY s
@@ -182,7 +182,7 @@ SELECT ward, first(sex) FROM visits GROUP BY ward
 SELECT ntile(4) OVER (ORDER BY cost) AS q, count(*) FROM visits GROUP BY q
 -- hint *
 SELECT patient_id, count(*) c FROM visits GROUP BY patient_id HAVING c > 3
--- hint *
+-- refuse
 SELECT ward, max_by(sex, cost) FROM visits GROUP BY ward
 SELECT date_sub(visit_date, 1) AS d, count(*) FROM visits GROUP BY d
 -- pandas, hospital
@@ -190,7 +190,7 @@ SELECT ward, cost.sum(), cost.std(), cost.count() FROM visits GROUP BY ward
 SELECT describe(cost) FROM visits
 SELECT ward, quantile(cost, [0.25, 0.5, 0.75]) FROM visits GROUP BY ward
 SELECT visit_date.dt.month AS m, COUNT(*) FROM visits GROUP BY m
--- hint qcut(cost, 4)
+-- refuse
 SELECT qcut(cost, 4) AS q, COUNT(*) FROM visits GROUP BY q
 SELECT sex, ward, len(*) FROM visits GROUP BY sex, ward
 SELECT mean(length_of_stay) FROM visits WHERE ward == 'ICU' AND age.between(18, 65)

@@ -56,7 +56,7 @@ def refusal(text):
         ("SELECT AVG(peple.income) FROM people", "peple", "people"),
         ("SELECT COUNT(*) FROM people WHERE sex = 'f'", "f", "sex = 'F'"),
         ("SELECT COUNT(*) FROM people WHERE sex IN ('F', 'W')", "W", None),
-        ("SELECT COUNT(DISTINCT persn_id) FROM visits", "persn_id", "age"),
+        ("SELECT COUNT(DISTINCT persn_id) FROM visits", "persn_id", "person_id"),
         ("SELECT AVG(person_id) FROM visits", "person_id", None),
         ("SELECT COUNT(*) FROM 'people.parquet'", "people.parquet", None),
     ],
@@ -92,7 +92,7 @@ def test_unknown_names_come_with_the_nearest_known(text, name, hint):
         ("SELECT COUNT(*) FROM people a JOIN people b USING (age)", "private"),
         ("SELECT COUNT(*) FROM people FULL JOIN regions USING (sex)", "FULL JOIN"),
         ("SELECT COUNT(*) FROM people p JOIN regions r ON p.sex <> r.sex", "equal columns"),
-        ("SELECT COUNT(*) FROM regions", "public table"),
+        ("SELECT COUNT(*) FROM regions", "is public"),
         ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM visits)", "but the unit"),
         ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT 1 FROM visits)", "EXISTS"),
         ("SELECT COUNT(*) FROM people WHERE joined < CURRENT_DATE", "CURRENT"),
@@ -192,7 +192,6 @@ def test_the_hint_for_a_star_can_be_pasted():
     "text",
     [
         "SELECT DISTINCT sex FROM people",
-        "SELECT sex, age FROM people LIMIT 5",
         "SELECT AVG(age) AS a FROM people WHERE age > (SELECT AVG(age) FROM people)",
     ],
 )
@@ -204,7 +203,6 @@ def test_a_question_about_rows_is_answered_with_one_that_works(text):
     ("text", "part"),
     [
         ("SELECT AVG(CAST(income AS INTEGER)) AS p FROM people", "CAST(income AS INTEGER)"),
-        ("SELECT KURTOSIS(income) AS k FROM people", "KURTOSIS(income)"),
         ("SELECT ANY_VALUE(sex) AS s FROM people", "ANY_VALUE(sex)"),
     ],
 )
@@ -269,12 +267,9 @@ def test_windows_over_rows_and_rows_of_persons_get_a_question_that_works(text, h
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("SELECT AVG(DISTINCT age) FROM people", "AVG(age)"),
-        (
-            "SELECT COUNT(DISTINCT sex, city) FROM people",
-            "SELECT sex, city, COUNT(*) AS n FROM people GROUP BY sex, city",
-        ),
-        ("SELECT ARRAY_AGG(age) FROM people", "MEDIAN(age)"),
+        ("SELECT AVG(DISTINCT age) FROM people", None),
+        ("SELECT COUNT(DISTINCT sex, city) FROM people", None),
+        ("SELECT ARRAY_AGG(age) FROM people", "SELECT age, COUNT(*) AS n FROM people GROUP BY age"),
         ("SELECT COUNT(*) FROM people WHERE age > 'forty'", None),
         ("SELECT COUNT(*) FROM people WHERE age > '40'", "40"),
         ("SELECT COUNT(*) FROM people WHERE sex = 'woman'", None),

@@ -6,25 +6,30 @@ way it was asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr
 from discreet.plan._query import (
+    Apply,
     KeyValue,
+    Number,
     OutputColumn,
     OutputExpr,
     Query,
     StatisticValue,
+    Text,
     limits_of,
 )
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
 from discreet.plan._statistic import Statistic
 from discreet.plan._statistics import Count
-from discreet.plan._types import Kind
+from discreet.plan._types import Code, Kind
 
 MAX_CELLS: Final = 1_000_000
 """Public groups of one question, all keys together."""
@@ -116,6 +121,8 @@ class Assembly:
             levels = ()
         if levels:
             self._check_levels()
+        elif (test := self._possible()) is not None:
+            having = test if having is None else Apply("and", (test, having))
         return Query(
             self.scope.relation,
             tuple(self.keys),
@@ -130,6 +137,22 @@ class Assembly:
             levels,
             qualify,
         )
+
+    def _possible(self) -> OutputExpr | None:
+        """Test for the combinations that keys of the same column can have."""
+        tests = []
+        names = dict.fromkeys(c.name for k in self.keys for c in k.expr.columns)
+        for name in names:
+            keys = [k for k in self.keys if {c.name for c in k.expr.columns} == {name}]
+            values = self.scope.together([k.expr for k in keys]) if len(keys) > 1 else None
+            if values is None or any(_constant(k, k.expr.type.lo) is None for k in keys):
+                continue
+            listed = {
+                v for v in values if all(c in (k.codes or ()) for k, c in zip(keys, v, strict=True))
+            }
+            if 0 < len(listed) <= _LISTED and len(listed) < (combinations(keys) or 0):
+                tests.append(_among(keys, listed))
+        return tests[0] if len(tests) == 1 else Apply("and", tuple(tests)) if tests else None
 
     def _check_levels(self) -> None:
         """Refuse totals of what does not add up."""
@@ -146,6 +169,35 @@ class Assembly:
                     f"{asked} of several groups together does not follow from that of each group",
                     hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
                 )
+
+
+_LISTED: Final = 2_000
+"""Combinations that one test names."""
+
+
+def _constant(key: Key, code: Code) -> Number | Text | None:
+    """A value of a key as a constant of the answer; dates and truth values have none."""
+    t = key.expr.type
+    value = t.value(code) if t.kind in (Kind.NUMBER, Kind.CATEGORY) else None
+    if isinstance(value, str):
+        return Text(value)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return Number(Fraction(value)) if plain else None  # type: ignore[arg-type]  # a number
+
+
+def _among(keys: Sequence[Key], values: Iterable[tuple[Code, ...]]) -> OutputExpr:
+    """Test whether the keys have one of some combinations, key after key."""
+    key, rest = keys[0], keys[1:]
+    found: dict[Code, list[tuple[Code, ...]]] = {}
+    for first, *others in sorted(values):  # type: ignore[type-var]  # none is NULL
+        found.setdefault(first, []).append(tuple(others))
+    tests: list[OutputExpr] = []
+    for code, others in found.items():
+        constant = _constant(key, code)
+        assert constant is not None
+        own: OutputExpr = Apply("=", (KeyValue(key.name), constant))
+        tests.append(Apply("and", (own, _among(rest, others))) if rest else own)
+    return tests[0] if len(tests) == 1 else Apply("or", tuple(tests))
 
 
 def statistic(kind: type[Statistic], operand: Operand | None, **parameters: object) -> Statistic:

@@ -177,7 +177,10 @@ def _when(text: str) -> dt.datetime:
     try:
         when = dt.datetime.fromisoformat(text.strip())
     except ValueError:
-        raise QueryError(f"{quote(text)} is not a date or time", hint="DATE '2024-01-31'") from None
+        raise QueryError(
+            f"{quote(text)} is not a date or time, which are written as 2024-01-31 or "
+            "2024-01-31 23:59:59"
+        ) from None
     if when.tzinfo is not None:
         when = when.astimezone(dt.UTC).replace(tzinfo=None)
     return when
@@ -191,7 +194,7 @@ def date(text: str) -> Constant:
     """
     when = _when(text)
     if when.time() != dt.time():
-        raise QueryError(f"{quote(text)} is a time, not a date", hint="DATE '2024-01-31'")
+        raise QueryError(f"{quote(text)} is a time, not a date", hint=f"DATE '{when.date()}'")
     code = (when.date() - EPOCH).days
     return Constant.like(code, Type(Kind.DATE))
 
@@ -293,11 +296,12 @@ def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
         labels = ((c, Fraction(str(left.type.labels[c]))) for c in left.possible)
         return OneOf(left, tuple(c for c, n in labels if COMPARE[op](n, limit)))
     if op not in ("=", "<>"):
-        listed = left.type.labels[:2]
-        shown = ", ".join(f"'{x}'" if isinstance(x, str) else str(x) for x in listed)
+        limit = right.text if isinstance(right, Word) else None
+        listed = [x for x in left.type.labels if isinstance(x, str) and limit is not None]
+        shown = ", ".join(f"'{x}'" for x in listed if COMPARE[op](x, limit))
         raise UnsupportedQueryError(
             f"a {left.type.kind} has no order: {op}",
-            hint=f"{name_of(left)} IN ({shown})" if listed else None,
+            hint=f"{name_of(left)} IN ({shown})" if shown else None,
         )
     test = one_of(left, [right])
     return test if op == "=" else negate(test)
@@ -355,7 +359,7 @@ def condition(operand: Operand) -> Expr:
     if expr.type.kind is not Kind.BOOLEAN:
         raise QueryError(
             f"a condition is needed here, but {name_of(expr)} is a {expr.type.kind}",
-            hint=f"{name_of(expr)} IS NOT NULL",
+            hint=f"{name_of(expr)} <> 0" if expr.type.kind is Kind.NUMBER else None,
         )
     return expr
 
@@ -598,4 +602,4 @@ def _number_hint(where: str, expr: Expr) -> str | None:
         first = str(expr.type.value(expr.type.lo))[:10]
         days = f"DATEDIFF('day', DATE '{first}', {name_of(expr)})"
         return f"{where}({days})" if where.isupper() else days
-    return f"COUNT({name_of(expr)})"
+    return None

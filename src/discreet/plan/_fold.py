@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from discreet.plan._formula import Formula, Total
 from discreet.plan._means import Quotient, WeightedSum
@@ -21,6 +22,12 @@ from discreet.plan._query import Apply, Number, OutputExpr, Query, StatisticValu
 
 Terms = dict[int, Fraction]
 """Coefficients by statistic (or, later, by release)."""
+
+
+_OF_ONE: Final = frozenset(
+    {"round", "floor", "ceil", "abs", "sqrt", "ln", "log", "exp", "least", "greatest", *"+-*/"}
+)
+"""Operations that a number of the answer goes through, beside constants."""
 
 
 def linear(out: OutputExpr) -> tuple[Terms, Fraction] | None:
@@ -143,7 +150,15 @@ class Outputs:
             value = self._value(found)
             return Apply("+", (value, Number(read[1]))) if read[1] else value
         mean = self._mean(out)
-        return out if mean is None else self._value(mean)
+        return self._inside(out) if mean is None else self._value(mean)
+
+    def _inside(self, out: OutputExpr) -> OutputExpr:
+        """ROUND, or another function, of one formula: it acts on the ends of the interval too."""
+        if not isinstance(out, Apply) or out.op not in _OF_ONE:
+            return out
+        if sum(not isinstance(a, Number) for a in out.args) != 1:
+            return out
+        return Apply(out.op, tuple(self.output(a) for a in out.args))
 
     def _combined(self, terms: Terms) -> Formula | None:
         own = {self.alone[i] for i in terms if i in self.alone}

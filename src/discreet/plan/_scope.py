@@ -49,6 +49,7 @@ from discreet.plan._expr import (
     columns_of,
     plain_column,
 )
+from discreet.plan._image import Values, image
 from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
 from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._normal import truth
@@ -491,6 +492,16 @@ class Scope:
         sources = (*self.sources, source)
         return replace(self, relation=relation, sources=sources, merged=self.merged | {*same})
 
+    def together(self, exprs: Sequence[Expr]) -> Values | None:
+        """Values that expressions of one column can have together in rows that pass WHERE."""
+        columns = [c for e in exprs for c in e.columns]
+        r = self.known.get(columns[0].name) if columns else None
+        if r is None or columns[0].of.kind is Kind.TEXT:
+            return image(tuple(exprs), null=any(c.of.nullable for c in columns))
+        t = r.narrow(columns[0].of)
+        codes = None if r.codes is None else tuple(c for c in r.codes if isinstance(c, int))
+        return image(tuple(exprs), codes or range(t.lo, t.hi + 1), null=False)
+
     def key(self, name: str, expr: Expr, written: str | None = None) -> Key:
         """Make a grouping key with its public codes, in the policy's order.
 
@@ -508,6 +519,8 @@ class Scope:
         if t.kind is Kind.TEXT:
             return Key(name, expr, r.codes)
         possible = expr.possible
+        if column is None and (values := self.together([expr])):
+            possible = sorted(c for (c,) in values)  # type: ignore[type-var]  # none is NULL
         if len(possible) > MAX_KEYS:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "

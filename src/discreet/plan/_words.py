@@ -136,7 +136,8 @@ def written(x: Operand, words: str) -> Operand:
         return calendar.named(expr, "%Y-%m-%d")
     if t.kind is Kind.TIMESTAMP:
         raise UnsupportedQueryError(
-            "CAST of a time to text is not supported", hint=f"STRFTIME({words}, '%Y-%m-%d')"
+            "CAST of a time to text is not supported; its day is a text, "
+            f"STRFTIME({words}, '%Y-%m-%d')"
         )
     if t.kind is not Kind.NUMBER or t.step.denominator != 1 or t.size > MAX_LABELS:
         raise UnsupportedQueryError(

@@ -43,16 +43,14 @@ from discreet.sql._hints import on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
+from discreet.sql._wrap import resolved
 
 LISTED: Final = "list of values"
 _BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _REFUSED: Final = {
-    "BOOL_AND": "AVG({x})",
-    "BOOL_OR": "AVG({x})",
     "ANY_VALUE": "MODE({x})",
     "FIRST": "MODE({x})",
-    **dict.fromkeys(("LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"), "AVG({x})"),
     "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
     **dict.fromkeys(
         (
@@ -67,15 +65,28 @@ _REFUSED: Final = {
         ),
         "SELECT {x}",
     ),
-    **dict.fromkeys(("ARG_MAX", "ARGMAX", "MAX_BY"), "SELECT {x} DESC"),
-    **dict.fromkeys(("ARG_MIN", "ARGMIN", "MIN_BY"), "SELECT {x} ASC"),
     **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
-    **dict.fromkeys(("HISTOGRAM", "HISTOGRAM_NUMERIC"), "SELECT BIN({x}, 10)"),
-    "APPROX_QUANTILES": "QUANTILE({x}, 0.25), QUANTILE({x}, 0.5)",
 }
 """What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
-_ANY: Final = frozenset({"ANY_VALUE", "FIRST", "ARRAY_AGG", "STRING_AGG", "LISTAGG"})
-"""Of these, what stands for numbers is their median."""
+_NEAR: Final = {
+    **dict.fromkeys(
+        ("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"),
+        "one row decides it; the share of rows, AVG({x}), leaves",
+    ),
+    **dict.fromkeys(
+        ("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
+        "one row decides it; it works in a subquery that groups by the unit",
+    ),
+    **dict.fromkeys(
+        ("HISTOGRAM", "HISTOGRAM_NUMERIC"),
+        "bins are public here; write their width, as in GROUP BY BIN({x}, 10)",
+    ),
+    **dict.fromkeys(
+        ("KURTOSIS", "SKEWNESS", "SKEW"), "the nearest that there is are AVG, MEDIAN and STDDEV"
+    ),
+    "APPROX_QUANTILES": "write how many parts, as in APPROX_QUANTILES({x}, 4)",
+}
+"""What is near, and another question."""
 
 
 _SCALARS: Final = {
@@ -125,6 +136,9 @@ class Outputs:
             return window(self, node)
         if name == "GROUPING":
             return self._grouping(node)
+        if name in _NEAR:
+            args = [a.sql() for a in node.expressions[:1]] or ["x"]
+            raise UnsupportedQueryError(f"{name} is not supported: {_NEAR[name].format(x=args[0])}")
         if name in _REFUSED:
             raise refuse(name or "", self._instead(name or "", node))
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
@@ -145,7 +159,7 @@ class Outputs:
             return self._days_between(node)
         if has_aggregate(node):
             raise refuse(
-                f"{label(node)} of aggregates", "arithmetic, comparisons, CASE and ROUND of them"
+                f"{label(node)} of aggregates (arithmetic, comparisons, CASE and ROUND are)"
             )
         return self._ungrouped(node)
 
@@ -154,18 +168,18 @@ class Outputs:
         if not args:
             return None
         own, given, form = args[0].sql(), self._row(args[0]), _REFUSED[name]
-        if isinstance(given, Expr) and given.type.is_numeric:
-            if name in _ANY:
-                return f"MEDIAN({own})"
-            if form.startswith("EXP") and given.type.lo <= 0:  # a logarithm begins above zero
-                own = f"GREATEST({own}, 1)"
+        number = isinstance(given, Expr) and given.type.is_numeric
+        if number and (form.startswith("MODE") or (form.startswith("EXP") and given.type.lo <= 0)):
+            return None  # numbers have no mode here, and a logarithm begins above zero
         if not form.startswith("SELECT"):
             return form.format(x=own)
-        if form.startswith("SELECT BIN"):
-            args = [exp.Anonymous(this="BIN", expressions=[args[0], exp.Literal.number(10)])]
-        extra = [exp.Anonymous(this="AVG", expressions=[a.copy()]) for a in args[1:2]]
-        asked = question(node, [args[0]], extra if form[-1] == "C" else [])
-        return asked and asked + (f" ORDER BY 2 {form.split()[-1]} LIMIT 1" * (form[-1] == "C"))
+        select = node.find_ancestor(exp.Select)
+        group = None if select is None else select.args.get("group")
+        keys = [] if select is None or group is None else group.expressions
+        known = [resolved(select, k) for k in keys] if select is not None else []
+        if select is None or len(select.expressions) > len(known) + 1:
+            return None  # what stands beside the list would get lost
+        return question(node, [*known, args[0]], [])
 
     def _total(self, op: str, args: Sequence[OutputExpr]) -> OutputExpr | None:
         """COALESCE(key, 'Total'): what stands in the place of a key in rows of totals."""
@@ -217,12 +231,18 @@ class Outputs:
                 raise over_rows(self.rows.scope, over)
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
-                hint=f"GROUP BY {written(node.name)}",
+                hint=f"GROUP BY {', '.join([*self._groups(select), written(node.name)])}",
             )
         self.rows.lower(node)  # a row expression is refused by its own name first
         raise QueryError(
             f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
         )
+
+    @staticmethod
+    def _groups(select: exp.Expr | None) -> list[str]:
+        """What a question groups by already."""
+        group = None if select is None else select.args.get("group")
+        return [] if group is None else [k.sql() for k in group.expressions]
 
     def make(self, op: str, *args: OutputExpr) -> Apply:
         """Apply an operation to outputs that it suits."""
@@ -329,7 +349,7 @@ class Outputs:
         word = unit[0].name if unit else "month" if name == "MONTHS_BETWEEN" else "day"
         if word != "day":
             days = f"DATEDIFF('day', {first.sql()}, {last.sql()})"
-            raise refuse(f"{name} of aggregates by {word}", days)
+            raise refuse(f"{name} of aggregates by {word} ({days} is)")
         return self.binary(exp.Sub(this=last.copy(), expression=first.copy()))
 
     def chain(self, node: exp.Expr) -> OutputExpr:
@@ -505,7 +525,7 @@ class _Call:
         if len(args) != 1:
             raise refuse(
                 "COUNT(DISTINCT …) of no column, or of several columns,",
-                self._several(args) if args else "COUNT(*)",
+                self._several(args) if args else None,
             )
         if self._is_unit(args[0]):
             if self.test is not None:
@@ -534,7 +554,7 @@ class _Call:
         rest = [a for a in args if not self._is_unit(a)]
         select = args[0].find_ancestor(exp.Select)
         if not own or len(rest) != 1 or select is None:
-            return question(args[0], args, [])
+            return None
         call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[rest[0].copy()])])
         inner = question(args[0], own[:1], [call])
         return inner and f"SELECT SUM(n) AS pairs FROM ({inner}) AS p"  # noqa: S608 - a hint
@@ -550,7 +570,7 @@ class _Call:
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):
             own = ", ".join(a.sql() for a in arg.expressions)
-            raise refuse(f"{self.name}(DISTINCT …)", f"{self.name}({own})")
+            raise refuse(f"{self.name}(DISTINCT {own})")
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
         operand = self._given(arg)

@@ -52,8 +52,9 @@ def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
             "contribution_bounds_per_group": "per_group",
         }
         if name not in key:
-            near = build.nearest(name, key) or "contribution_bounds_per_row"
-            raise refuse(f"argument {build.quote(name)}", f"{near} => (0, 100)")
+            near = build.nearest(name, key)
+            said = f"{near} => {kwarg.expression.sql()}"
+            raise refuse(f"argument {build.quote(name)}", said if near else None)
         pair = kwarg.expression
         if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or key[name] in bounds:
             raise QueryError(f"{name} takes one pair of bounds", hint=f"{name} => (0, 100)")
@@ -131,7 +132,10 @@ def read_options(hint: exp.Expr | None, assembly: Assembly) -> Options:
         return Options()
     clause = hint.expressions[0] if hint.expressions else None
     if not isinstance(clause, exp.Anonymous) or clause.name != "OPTIONS":
-        raise refuse("an optimiser hint", "SELECT COUNT(*) FROM people")
+        select = hint.find_ancestor(exp.Select)
+        own = exp.Select() if select is None else select.copy()
+        own.set("hint", None)
+        raise refuse("an optimiser hint", own.sql())
     options: dict[str, exp.Expr] = {}
     for option in clause.expressions:
         name = option.this.name.lower() if isinstance(option, exp.EQ) else ""

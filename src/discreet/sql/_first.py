@@ -1,7 +1,7 @@
 """The first row of each person, however people write it, as MIN_BY or MAX_BY of the person's rows.
 
-``ROW_NUMBER() OVER (PARTITION BY unit ORDER BY x)`` that is 1, in WHERE or in QUALIFY, of a subquery
-or of a CTE, and ``DISTINCT ON (unit) … ORDER BY unit, x``.
+``ROW_NUMBER() OVER (PARTITION BY unit ORDER BY x)`` that is 1, in WHERE or in QUALIFY, of a
+subquery or of a CTE, and ``DISTINCT ON (unit) … ORDER BY unit, x``.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def _numbered(
     return _parts(ranks[0].unalias())
 
 
-def _distinct_on(
-    inner: exp.Select, units: set[str]
-) -> tuple[exp.Column, exp.Ordered] | None:
+def _distinct_on(inner: exp.Select, units: set[str]) -> tuple[exp.Column, exp.Ordered] | None:
     """The unit and the order of DISTINCT ON (unit) … ORDER BY unit, x, which is taken out."""
     distinct, order = inner.args.get("distinct"), inner.args.get("order")
     on = None if distinct is None else distinct.args.get("on")
@@ -95,9 +93,7 @@ def _distinct_on(
     return keys[0], by[1]
 
 
-def _shown(
-    select: exp.Select, inner: exp.Select, columns: set[str]
-) -> list[tuple[str, exp.Expr]]:
+def _shown(select: exp.Select, inner: exp.Select, columns: set[str]) -> list[tuple[str, exp.Expr]]:
     """Columns of the subquery by name; of * those that the question uses."""
     found: dict[str, tuple[str, exp.Expr]] = {}
     for item in inner.expressions:

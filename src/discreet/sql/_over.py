@@ -19,31 +19,30 @@ _VALUES: Final = {"SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"}
 WINDOWS: Final = frozenset({*_RANKS, *_VALUES, "NTILE", "LAG", "LEAD", "COUNT"})
 """Functions that OVER may follow."""
 _MOST: Final = 1_000_000
-_EXAMPLE: Final = "SUM(COUNT(*)) OVER ()"
 _COUNT: Final = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
 
 
 def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     """Lower one call with OVER."""
-    only(node, "this", "partition_by", "order", "spec", "over", hint=_EXAMPLE)
+    only(node, "this", "partition_by", "order", "spec", "over")
     name = function_name(node.this) or ""
     if name not in WINDOWS:
-        raise refuse(f"{label(node.this)} with OVER", _EXAMPLE)
+        raise refuse(f"{label(node.this)} with OVER")
     order = node.args.get("order")
     items = () if order is None else tuple(_ordered(outputs, o) for o in order.expressions)
     if not items and (name in _RANKS or name in ("NTILE", "LAG", "LEAD")):
         raise QueryError(f"{name} needs an order", hint=f"{name}(…) OVER (ORDER BY COUNT(*) DESC)")
     keys = tuple(outputs.lower(n) for n in node.args.get("partition_by") or ())
     if not all(isinstance(key, KeyValue) for key in keys):
-        raise refuse("PARTITION BY anything but the keys of GROUP BY", _EXAMPLE)
+        raise refuse("PARTITION BY anything but the keys of GROUP BY")
     rows = _frame(node.args.get("spec"))
     if name in ("MIN", "MAX") and rows is not None and rows[0] is not None:
-        raise refuse(f"{name} over a frame that moves", f"{name}(…) OVER (ORDER BY …)")
+        raise refuse(f"{name} over a frame that moves")
     made = Window(name, _args(outputs, name, node.this.expressions), keys, items, rows)
     if name == "COUNT" and made.args and (items or rows is not None):
-        raise refuse("COUNT(x) OVER rows in an order", "COUNT(*) OVER ()")
+        raise refuse("COUNT(x) OVER rows in an order")
     if any(windows_of(part) for part in parts_of(made)):
-        raise refuse("a window inside a window", _EXAMPLE)
+        raise refuse("a window inside a window")
     return made
 
 
@@ -65,11 +64,11 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
         if keys:
             asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
         hint = asked.sql()
-    return UnsupportedQueryError(
-        "OVER is computed from the rows of the answer, which are keys and statistics; rows of the "
-        "table do not leave",
-        hint=hint,
-    )
+    why = "OVER is computed from the rows of the answer, which are keys and statistics; rows of "
+    why += "the table do not leave"
+    if function_name(node.this) == "NTILE":
+        why += ": ask first where the groups begin, then write these numbers in a CASE"
+    return UnsupportedQueryError(why, hint=hint)
 
 
 def _instead(node: exp.Window) -> list[exp.Expr]:
@@ -88,7 +87,7 @@ def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExp
     if not min(most, 1) <= len(nodes) <= most:
         raise QueryError(f"{name} with OVER takes {most or 'no'} argument{'s' * (most > 1)}")
     if name == "COUNT" and not isinstance(nodes[0].unnest(), exp.Case):
-        raise refuse("COUNT(x) OVER", "COUNT(*) OVER ()")
+        raise refuse("COUNT(x) OVER")
     try:
         args = [outputs.lower(n) for n in nodes]
     except QueryError as error:
@@ -101,7 +100,7 @@ def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExp
     for place, constant in enumerate(constants):
         _check_constant(name, constant, whole=place == 0)
     if any(outputs.kind(a) not in ("number", "flag") for a in args):
-        raise QueryError(f"{name} with OVER takes numbers", hint=_EXAMPLE)
+        raise QueryError(f"{name} with OVER takes numbers")
     return tuple(args)
 
 

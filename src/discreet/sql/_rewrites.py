@@ -13,7 +13,6 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
 from discreet.sql._people import is_aggregate, without_means
-from discreet.sql._shapes import pivoted
 from discreet.sql._text import function_name, identifier, label, only, refuse
 from discreet.sql._wrap import resolved
 
@@ -83,20 +82,12 @@ def _either(left: exp.Select, right: exp.Select) -> None:
 
 
 def check_extras(node: exp.Expr) -> None:
-    """Refuse what may stand after a table, with the question that works without it."""
+    """Refuse what may stand after a table."""
     select = node.find_ancestor(exp.Select)
     if node.args.get("sample") and select is not None:
-        node.set("sample", None)
-        raise refuse("TABLESAMPLE", select.sql())
-    if pivots := node.args.get("pivots"):
-        raise refuse("PIVOT", _unpivoted(node, pivots[0]))
-
-
-def _unpivoted(node: exp.Expr, pivot: exp.Expr) -> str | None:
-    """The same numbers as aggregates with FILTER."""
-    items, table = pivoted(pivot), node.copy()
-    table.set("pivots", None)
-    return exp.select(*items.values()).from_(table).sql() if items else None
+        raise refuse("TABLESAMPLE (all rows are counted, and cost no more)")
+    if node.args.get("pivots"):
+        raise refuse("PIVOT of a table (of a subquery that names its columns it is)")
 
 
 def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
@@ -217,7 +208,6 @@ def _check_lateral(root: exp.Select, join: exp.Join) -> None:
         raise UnsupportedQueryError(
             f"{side} JOIN LATERAL is supported ON TRUE alone: a row that fails another condition "
             "would stay, without the number",
-            hint="ON TRUE",
         )
     if on is not None and not always:
         root.where(on.copy(), copy=False)

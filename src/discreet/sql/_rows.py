@@ -19,7 +19,7 @@ from discreet._text import plain_str, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
 from discreet.sql._over import over_rows
-from discreet.sql._spellings import FINDS, contained
+from discreet.sql._spellings import FINDS
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
@@ -91,6 +91,9 @@ class Rows:
         except UnknownNameError as error:
             if self.scope.is_unit(node.name, table):
                 raise UnknownNameError(_about_people(node)) from None
+            known = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
+            if (near := build.nearest(node.name, known)) and near == self.scope.unit:
+                raise error.with_hint(written(near)) from None
             if error.hint is not None or not node.this.quoted or node.args.get("table"):
                 raise
             raise UnknownNameError(
@@ -220,7 +223,11 @@ class Rows:
         if target in _EXACT or target in _WHOLE:
             number = build.as_number(arg, "CAST")
             if target in _WHOLE and number.type.step.denominator != 1:
-                raise refuse("CAST of fractions to whole numbers", f"FLOOR({node.this.sql()})")
+                raise refuse(
+                    "CAST of fractions to whole numbers, which rounds in some databases and cuts "
+                    "in others,",
+                    f"ROUND({node.this.sql()})",
+                )
             return number
         if target == "BOOLEAN":
             return build.condition(arg)
@@ -273,14 +280,14 @@ class Rows:
             return functions.FUNCTIONS[name](name, args)
         if name in FINDS:
             raise UnsupportedQueryError(
-                f"{name} tells here whether a text holds another, and not where: compare it with 0",
-                hint=contained(node),
+                f"{name} tells here whether a text holds another, and not where: compare it with 0"
             )
         if name in ("CUT", "QCUT") and node.expressions:
-            x = self.expr(node.expressions[0], name)
-            ends = [str(x.type.value(c)) for c in (x.type.lo, x.type.hi)]
-            own = f"WIDTH_BUCKET({node.expressions[0].sql()}, {', '.join(ends)}, 10)"
-            raise refuse(f"function {build.quote(name)}, whose bins follow the data,", own)
+            x = node.expressions[0].sql()
+            raise refuse(
+                f"function {build.quote(name)}, whose bins follow the data, "
+                f"(BIN({x}, width) and WIDTH_BUCKET({x}, low, high, count) have public ones)"
+            )
         if name in _INSTEAD:
             place, form = _INSTEAD[name]
             args = [a.sql() for a in node.expressions]
@@ -333,20 +340,14 @@ def _about_people(unit: exp.Expr) -> str:
 
 
 _INSTEAD: Final = {
-    **dict.fromkeys(("KURTOSIS", "SKEWNESS", "SKEW", "RANGE"), (0, "STDDEV({})")),
+    "RANGE": (0, "MAX({0}) - MIN({0})"),
     "WEEKDAY": (0, "ISODOW({})"),
-    "MONTHS_BETWEEN": (1, "TIMESTAMPDIFF('month', {}, {})"),
-    "YEARWEEK": (0, "STRFTIME({}, '%G-W%V')"),
-    "DATE_BIN": (1, "DATE_TRUNC('hour', {})"),
-    "TIME_BUCKET": (1, "DATE_TRUNC('week', {})"),
-    "AGE": (0, "TIMESTAMPDIFF('year', {}, DATE '2024-12-31')"),
-    **dict.fromkeys(("LTRIM", "RTRIM"), (0, "TRIM({})")),
-    **dict.fromkeys(("REGEXP_EXTRACT", "REGEXP_SUBSTR", "REGEXP_REPLACE"), (0, "LEFT({}, 3)")),
+    "YEARWEEK": (0, "STRFTIME({}, '%G%V')"),
 }
 """Functions that are not here: which argument counts, and what there is for it."""
 _SAYS: Final = {
     "WEEKDAY": "WEEKDAY (0 is Monday in MySQL and Sunday elsewhere; ISODOW is 1 on Monday)",
-    "MONTHS_BETWEEN": "MONTHS_BETWEEN (parts of months; TIMESTAMPDIFF counts full ones)",
+    "YEARWEEK": "YEARWEEK (it is a text here, of ISO weeks, and other weeks in MySQL)",
 }
 _TEXTS: Final = frozenset({"VARCHAR", "TEXT", "CHAR", "NVARCHAR", "NCHAR"})
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})

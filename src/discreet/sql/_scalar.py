@@ -60,8 +60,8 @@ def _found(root: exp.Select) -> list[exp.Subquery]:
 
 def _check(root: exp.Select, select: exp.Expr) -> None:
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise refuse("a subquery of several columns here", "(SELECT COUNT(*) FROM …)")
-    only(select, "expressions", "from_", "joins", "where", hint="ask it on its own")
+        raise refuse("a subquery of several columns here")
+    only(select, "expressions", "from_", "joins", "where")
     same = all(select.args.get(c) == root.args.get(c) for c in ("from_", "joins"))
     if not same and (select.args.get("joins") or root.args.get("joins") or not _one(root, select)):
         raise UnsupportedQueryError(
@@ -130,7 +130,7 @@ def _one_call(call: exp.Expr, tests: list[exp.Expr], *, grouped: bool) -> exp.Ex
                        expression=_over("SUM", _all(count, tests)))  # fmt: skip
     distinct = any(isinstance(a, exp.Distinct) for a in call.expressions)
     if name not in _ADDED or distinct:
-        raise refuse(f"{name} of all groups in a subquery", "ask it on its own")
+        raise refuse(f"{name} of all groups in a subquery (ask it on its own)")
     return _over(_ADDED[name], _all(call.copy(), tests))
 
 

@@ -21,6 +21,7 @@ from discreet.errors import (
 from discreet.plan import (
     Assembly,
     Expr,
+    Kind,
     OutputExpr,
     Query,
     Scan,
@@ -52,6 +53,7 @@ _CLAUSES: Final = (
 )  # fmt: skip
 MAX_OUTPUTS: Final = 200
 MAX_JOINS: Final = 8
+_LENGTHS: Final = 1_000
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
 _TRIVIAL: Final = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
 
@@ -181,7 +183,7 @@ class Select:
         self._check_names(plain)
         start = self.node.args.get("from_")
         table = written(start.this.name) if start and isinstance(start.this, exp.Table) else None
-        if self.node.args.get("joins") or self.node.args.get("where"):
+        if any(self.node.args.get(c) for c in ("joins", "where", "limit")):
             table = None
         keys = ", ".join(written(c.name) for c in plain)
         if self.node.args.get("distinct"):
@@ -266,9 +268,8 @@ class Select:
             return replace(self, subqueries=rest).rows_of(inner, alias or table_name)
         table = self._table(table_name)
         if table.public:
-            raise refuse(
-                f"a question about the public table {build.quote(table.name)} alone",
-                "it is public: read it directly",
+            raise UnsupportedQueryError(
+                f"the table {build.quote(table.name)} is public: read it directly"
             )
         return Scope.of(table, alias)
 
@@ -344,7 +345,7 @@ class Select:
                     hint=_inner_question(part),
                 )
             if has_aggregate(part):
-                raise QueryError("WHERE is tested row by row", hint="HAVING COUNT(*) > 10")
+                raise QueryError("WHERE is tested row by row", hint=f"HAVING {part.sql()}")
             plain.append(part)
         return scope.where(*(Rows(scope).condition(part) for part in plain))
 
@@ -440,8 +441,10 @@ class Select:
                 value, name = self._key(assembly.scope, node.unnest(), items)
                 self._check_person(assembly.scope, value)
                 if has_aggregate(value):
-                    raise QueryError("GROUP BY cannot hold an aggregate", hint="GROUP BY sex")
-                key = assembly.group(name, rows.expr(value, "GROUP BY"), value.sql())
+                    raise QueryError("GROUP BY cannot hold an aggregate")
+                expr = rows.expr(value, "GROUP BY")
+                _check_length(expr, value)
+                key = assembly.group(name, expr, value.sql())
                 names[key.name] = None
             assembly.levels[tuple(names)] = None
 
@@ -536,12 +539,25 @@ class Select:
     def _test(self, outputs: Outputs, node: exp.Expr, clause: str) -> OutputExpr:
         out = outputs.lower(node)
         if outputs.kind(out) not in ("truth", "flag"):
-            raise QueryError(f"{clause} needs a comparison", hint=f"{clause} COUNT(*) > 10")
+            numeric = outputs.kind(out) == "number"
+            own = f"{clause} {node.sql()} <> 0"
+            raise QueryError(f"{clause} needs a comparison", hint=own if numeric else None)
         return out
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
         return tuple(ordered(outputs, item) for item in order.expressions)
+
+
+def _check_length(key: Expr, node: exp.Expr) -> None:
+    """Refuse a key that has a row for every length that a text may have."""
+    texts = key.columns and all(c.of.kind is Kind.TEXT for c in key.columns)
+    if texts and key.type.kind is Kind.NUMBER and len(key.possible) > _LENGTHS:
+        raise UnsupportedQueryError(
+            f"{node.sql()} may be any number up to {key.type.hi}, and each would be a row: say "
+            "which is the largest that matters, all above it are counted with it",
+            hint=f"LEAST({node.sql()}, 100)",
+        )
 
 
 def _inner_question(part: exp.Expr) -> str | None:
@@ -576,7 +592,7 @@ def limit_of(node: exp.Expr | None) -> int | None:
     value = node.expression
     text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
     if not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise QueryError("LIMIT takes a whole number of at least 1", hint="LIMIT 10")
+        raise QueryError("LIMIT takes a whole number of at least 1")
     return int(text)
 
 
@@ -589,11 +605,11 @@ def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
 
 def _plain_table(node: exp.Expr) -> str:
     if not isinstance(node, exp.Table):
-        raise refuse(f"{label(node)} in FROM", "FROM people")
+        raise refuse(f"{label(node)} in FROM")
     check_extras(node)
     only(node, "this", "alias", hint="FROM people")
     if not isinstance(node.this, exp.Identifier):
-        raise refuse(f"{label(node.this)} in FROM", "FROM people")
+        raise refuse(f"{label(node.this)} in FROM")
     _alias(node)
     return str(node.name)
 
@@ -604,10 +620,10 @@ def _alias(node: exp.Expr) -> str | None:
     if alias is None:
         return None
     if alias.args.get("columns"):
-        raise refuse("renaming the columns of a table", "(SELECT age AS years FROM people) AS p")
+        raise refuse("renaming the columns of a table")
     only(alias, "this", hint="FROM people AS p")
     if not isinstance(alias.this, exp.Identifier):
-        raise refuse(f"{label(alias.this)} in FROM", "FROM people AS p")
+        raise refuse(f"{label(alias.this)} in FROM")
     return str(alias.name)
 
 

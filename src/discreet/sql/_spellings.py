@@ -103,16 +103,7 @@ def _changed(node: exp.Expr) -> exp.Expr:
             _check_weekday(node, node.expression)
         case exp.Extract(this=part, expression=exp.Anonymous() as call):
             return _age(part.name, call) or node
-        case exp.In(this=exp.Tuple() as names):
-            found = [_each(names, choice) for choice in node.expressions]
-            whole = [exp.paren(f, copy=False) for f in found if f is not None]
-            same = 0 < len(whole) == len(found) and node.args.get("query") is None
-            return exp.paren(exp.or_(*whole), copy=False) if same else node
-        case exp.EQ(this=exp.Tuple() as names, expression=exp.Tuple() as values):
-            return _each(names, values) or node
-        case exp.SimilarTo():
-            return _similar(node)
-        case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ():
+        case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ() if not isinstance(node.this, exp.Tuple):
             return _found(node) or node
     return _written_so(node)
 
@@ -151,6 +142,15 @@ def _written_so(node: exp.Expr) -> exp.Expr:
             return one_of_quantiles(call, place) or one_of_pieces(call, place) or node
         case exp.Column():
             return _accessor(node)
+        case exp.In(this=exp.Tuple() as names):
+            found = [_each(names, choice) for choice in node.expressions]
+            whole = [exp.paren(f, copy=False) for f in found if f is not None]
+            same = 0 < len(whole) == len(found) and node.args.get("query") is None
+            return exp.paren(exp.or_(*whole), copy=False) if same else node
+        case exp.EQ(this=exp.Tuple() as names, expression=exp.Tuple() as values):
+            return _each(names, values) or node
+        case exp.SimilarTo():
+            return _similar(node)
         case exp.RawString():
             return literal(str(node.this))
         case exp.Dot(this=exp.Identifier(this="pd" | "np"), expression=exp.Expr() as call):
@@ -200,7 +200,9 @@ _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturda
 
 def _week_from(node: exp.Expr) -> int | None:
     """How many days after Monday WEEK(SUNDAY) begins."""
-    args = node.expressions if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEK" else []
+    args = (
+        node.expressions if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEK" else []
+    )
     word = args[0].name.casefold() if len(args) == 1 and isinstance(args[0], exp.Column) else ""
     return _DAYS.index(word) if word in _DAYS else None
 
@@ -352,13 +354,6 @@ def _held(call: exp.Expr) -> exp.Expr | None:
     if not isinstance(piece, exp.Literal) or not piece.is_string or x is None:
         return None
     return _liked(x, "%", str(piece.this), "%")
-
-
-def contained(call: exp.Expr) -> str | None:
-    """LIKE in the place of a POSITION that is compared with nothing."""
-    compared = isinstance(call.parent, exp.Binary | exp.Between | exp.In)
-    test = None if compared else _held(call)
-    return None if test is None else test.sql()
 
 
 def _age(part: str, call: exp.Expr) -> exp.Expr | None:

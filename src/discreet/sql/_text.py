@@ -118,7 +118,7 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
     if len(trees) != 1:
         raise QueryError(
             "one SELECT is asked at a time" if trees else "the question is empty",
-            hint="SELECT COUNT(*) AS n FROM people",
+            hint=trees[0].sql() if trees else "SELECT COUNT(*) AS n FROM people",
         )
     check_depth(trees[0])
     root = ours(trees[0]) if spelled else trees[0]

@@ -41,7 +41,7 @@ def _branches(root: exp.Union) -> list[exp.Select]:
             own = ("order", "limit", "with_") if outer else ()
             only(node, "this", "expression", "distinct", *own, hint="SELECT … UNION ALL SELECT …")
             if node.args.get("distinct"):
-                raise refuse("UNION that drops equal rows", "UNION ALL")
+                raise refuse("UNION that drops equal rows (UNION ALL keeps them)")
             stack += [(node.expression, False), (node.this, False)]
         elif isinstance(node, exp.Select):
             branch = node.copy()
