@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _ENDS: Final = ("0.005", "0.995")
 """Shares of the values below the proposed ends."""
+_SHARED: Final = "interval_share => 0.3"
+"""A proposal is copied for its interval as much as for its point."""
 _MOST_ROWS: Final = 1_000
 _LISTED: Final = 200
 
@@ -189,14 +191,17 @@ def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
         one_each = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=1) " * limited
         if table.unit is not None:
             inner = f"SELECT {_quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
-            asked = f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
+            asked = (
+                f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95, {_SHARED}) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
+            )
             yield _Purchase(table, None, asked)
         for name, column in table.columns.items():
             x = _quoted(name)
             if name == table.unit:
                 continue
             if isinstance(column, Integer | Real | Date):
-                asked = f"QUANTILE({x}, {_ENDS[0]}) AS low, QUANTILE({x}, {_ENDS[1]}) AS high"
+                ends = zip(_ENDS, ("low", "high"), strict=True)
+                asked = ", ".join(f"QUANTILE({x}, {at}, {_SHARED}) AS {n}" for at, n in ends)
                 yield _Purchase(table, column, f"SELECT {one_each}{asked} FROM {source}")  # noqa: S608 - likewise
             elif isinstance(column, Text) and text:
                 asked = f"SELECT {x} AS value, COUNT(*) AS n FROM {source}"  # noqa: S608 - likewise
