@@ -138,15 +138,16 @@ class _Statement:
         table, source = scan.table, self.sources[scan.table.name]
         physical, codes, columns = [], [], {}
         for name, column in table.columns.items():
-            if name not in wanted:
+            late = name in self.held and not table.public
+            if name not in wanted and not late:
                 continue
-            found = source.columns[name]
-            held, coded = self.fresh("r"), self.fresh("c")
+            found, held = source.columns[name], self.fresh("r")
             value = raw(self.dialect, column, found, self.dialect.quote(found.name))
             physical.append(f"{value} AS {held}")
-            codes.append(f"{code(self.dialect, column, found, held)} AS {coded}")
-            columns[name] = coded
-            if name in self.held and not table.public:
+            if name in wanted:
+                columns[name] = self.fresh("c")
+                codes.append(f"{code(self.dialect, column, found, held)} AS {columns[name]}")
+            if late:
                 self.held[name] = held
                 codes.append(held)
         where, unit, link = "", None, table.ids[0] if table.ids and not table.public else None
@@ -395,20 +396,19 @@ class _Statement:
         """Add up by raw values, code the groups, then add up by key."""
         project = aggregate.relation
         assert isinstance(project, Project)
+        table = base(project).table
         self.held = dict.fromkeys(names, "")
-        below = self.rows(project.below, set(*project.needs(project.schema.keys())))
-        renderer = self.renderer(below.columns)
         added = [n for n, e in project.columns if not Item(n, e.type).is_constant]
-        early = {
-            k: self.fresh("k") for k in project.keys if not self.is_late(k, base(project).table)
-        }
+        early = {k: self.fresh("k") for k in project.keys if not self.is_late(k, table)}
+        by_row = [*(k.expr for k in early), *(e for _, e in project.columns)]
+        below = self.rows(project.below, {name for e in by_row for name in expr.columns_of(e)})
+        renderer = self.renderer(below.columns)
         outputs = [f"{renderer.value(k.expr)} AS {n}" for k, n in early.items()]
         outputs += [f"{renderer.value(project.exprs[n])} AS {n}" for n in added]
         body = _select([*self.held.values(), *outputs], renderer.over(below.body))
         count, raw_names = self.fresh("n"), [*self.held.values(), *early.values()]
         partial = [f"count(*) AS {count}", *(f"sum({n}) AS {n}" for n in added)]
         body = f"{_select([*raw_names, *partial], body)} GROUP BY {', '.join(raw_names)}{_FENCE}"
-        table = base(project).table
         found = self.sources[table.name].columns
         columns = {name: self.fresh("c") for name in names}
         coded = [

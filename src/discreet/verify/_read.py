@@ -209,11 +209,13 @@ class _Reader:
 
     # tokens
 
-    def take(self, *kinds: str) -> bool:
+    def take(self, kind: str, *more: str) -> bool:
         """Step over signs or keywords if they are what comes next."""
-        at = self.at
-        for kind in kinds:
-            if self.kinds[at] != kind:
+        if self.kinds[self.at] != kind:
+            return False
+        at = self.at + 1
+        for other in more:
+            if self.kinds[at] != other:
                 return False
             at += 1
         self.at = at
