@@ -11,9 +11,9 @@ integer on a public lattice. Submodules load on first use, so that
 
 from __future__ import annotations
 
-import gc
-import importlib
 from typing import TYPE_CHECKING
+
+from discreet._lazy import load as _load
 
 if TYPE_CHECKING:
     from discreet import (
@@ -104,27 +104,16 @@ _NAMES = {
 
 def __getattr__(name: str) -> object:
     if name in _SUBMODULES:
-        return _load(name)
+        return _load(f"discreet.{name}")
     if name in _NAMES:
         module, attribute = _NAMES[name]
-        return getattr(_load(module), attribute)
+        return getattr(_load(f"discreet.{module}"), attribute)
     raise AttributeError(f"module 'discreet' has no attribute {name!r}")
-
-
-def _load(name: str) -> object:
-    """Import a package; the search for garbage, which modules are not, would take an eighth."""
-    searching = gc.isenabled()
-    gc.disable()
-    try:
-        return importlib.import_module(f"discreet.{name}")
-    finally:
-        if searching:
-            gc.enable()
 
 
 def load_ipython_extension(shell: object) -> None:
     """Make the cell magic ``%%discreet`` known: ``%load_ext discreet``."""
-    importlib.import_module("discreet.service").load_magic(shell)
+    _load("discreet.service").load_magic(shell)
 
 
 def __dir__() -> list[str]:

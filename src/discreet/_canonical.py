@@ -4,41 +4,111 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from typing import Any, Final
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+_Memo: TypeAlias = dict[int, str]
+"""Nodes that are written already, by their places in memory: trees repeat most of them."""
+_Write: TypeAlias = Callable[[Any, _Memo], str]
 
 
-def _spelling(value: object) -> object:
-    # rationals as p/q and dates in ISO form: one spelling each; a frozen node as its fields
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: getattr(value, f.name) for f in fields(value) if f.compare}
-        return {"node": type(value).__name__, **own}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no canonical form")
+def _float(value: float, _: _Memo) -> str:
+    if not math.isfinite(value):
+        raise ValueError("a number that is not finite has no canonical form")
+    return float.__repr__(value)
 
 
-_ENCODER: Final = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), allow_nan=False, default=_spelling
+def _list(values: Iterable[object], memo: _Memo) -> str:
+    return f"[{','.join([_WRITERS[type(v)](v, memo) for v in values])}]"
+
+
+@lru_cache(8)  # lattices of quantiles are long, and the same in most questions
+def _range(values: range) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+def _mapping(value: Mapping[Any, object], memo: _Memo) -> str:
+    if (known := getattr(value, "spelled", None)) is not None:  # it cannot change
+        return str(known)
+    pairs = sorted(value.items(), key=itemgetter(0))
+    return f"{{{','.join([f'{_key(k)}:{_WRITERS[type(v)](v, memo)}' for k, v in pairs])}}}"
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return encode_basestring_ascii(key)
+    if key is None or isinstance(key, int | float):
+        return f'"{canonical(key)}"'
+    raise TypeError(f"{type(key).__name__} is no key of a canonical form")
+
+
+def _node(kind: type) -> _Write:
+    """Writer of a frozen node: its fields, and the name of its class."""
+    names = [f.name for f in fields(kind) if f.compare]
+    pieces = [(f'"{n}":', n) for n in sorted(names)]
+    first = [p for p in pieces if p[1] < "node"]
+    middle, rest = f'"node":"{kind.__name__}"', pieces[len(first) :]
+
+    def write(value: object, memo: _Memo) -> str:
+        known = memo.get(id(value))
+        if known is None:
+            parts = [k + _WRITERS[type(v := getattr(value, n))](v, memo) for k, n in first]
+            parts.append(middle)
+            parts += [k + _WRITERS[type(v := getattr(value, n))](v, memo) for k, n in rest]
+            known = memo[id(value)] = f"{{{','.join(parts)}}}"
+        return known
+
+    return write
+
+
+_PLAIN: Final[tuple[tuple[type, _Write], ...]] = (
+    (str, lambda value, _: encode_basestring_ascii(value)),
+    (bool, lambda value, _: "true" if value else "false"),
+    (int, lambda value, _: int.__repr__(value)),
+    (float, _float),
+    (list, _list),
+    (tuple, _list),
+    (range, lambda value, _: _range(value)),
+    (type(None), lambda *_: "null"),
+    # rationals as p/q and dates in ISO form: one spelling each
+    (Fraction, lambda value, _: f'"{value}"'),
+    (dt.date, lambda value, _: f'"{value.isoformat()}"'),
+    (dt.time, lambda value, _: f'"{value.isoformat()}"'),
+    (Mapping, _mapping),
 )
+
+
+class _Writers(dict[type, _Write]):
+    """The writer of each class, found once."""
+
+    def __missing__(self, kind: type) -> _Write:
+        for base, write in _PLAIN:
+            if issubclass(kind, base):
+                return self.setdefault(kind, write)
+        if is_dataclass(kind):
+            return self.setdefault(kind, _node(kind))
+        raise TypeError(f"{kind.__name__} has no canonical form")
+
+
+_WRITERS: Final = _Writers()
 
 
 def canonical(value: object) -> str:
     """Write data as JSON in its one spelling: sorted keys, no blanks, ASCII.
 
+    A frozen node is written as its fields.
+
     >>> canonical({"b": Fraction(1, 3), "a": [1, None]})
     '{"a":[1,null],"b":"1/3"}'
     """
-    return _ENCODER.encode(value)
+    return _WRITERS[type(value)](value, {})
 
 
 def digest(text: str) -> str:

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any
+
+
+def load(name: str) -> Any:
+    """Import a module; the search for garbage, which modules are not, would take an eighth."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        if searching:
+            gc.enable()
 
 
 class _Lazy:
@@ -13,7 +25,7 @@ class _Lazy:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        value = getattr(importlib.import_module(self._name), attribute)
+        value = getattr(load(self._name), attribute)
         setattr(self, attribute, value)
         return value
 

@@ -45,6 +45,8 @@ def printable(text: str) -> str:
 
 def visible(text: str) -> str:
     """Take out what a terminal would obey: labels come from data and from anybody's records."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 

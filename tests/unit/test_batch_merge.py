@@ -137,6 +137,19 @@ def test_a_batch_of_twenty_grouped_questions_reads_the_table_once(monkeypatch):
     assert len({p.answer.record()["statement"]["plan"] for p in pending}) == 20
 
 
+def test_texts_are_coded_after_they_are_added_up_beside_other_keys():
+    policy = pol.Policy([pol.Table("people", COLUMNS)], pol.Budget("1"))
+    engine = engines.connect(pa.Table.from_pylist(rows(1)), policy)
+
+    def coded_first(keys: str) -> bool:
+        text = f"SELECT {keys}, SUM(pay) AS s FROM people GROUP BY {keys}"
+        (asked,) = lower(parse(text, policy).query).aggregates
+        return engine.sql(asked).count(" GROUP BY ") == 1
+
+    keys = ("sex", "sex, works", "age, sex", "works, age")
+    assert [coded_first(k) for k in keys] == [False, False, False, True]
+
+
 def test_parts_cost_and_move_as_much_as_alone(monkeypatch):
     """Records, but for noise and coins, are those of questions that run alone."""
     table = pa.table({"sex": ["F", None], "age": [2, 3], "pay": [1.0, 2.0]})

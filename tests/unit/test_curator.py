@@ -94,6 +94,16 @@ def test_preview_touches_neither_data_nor_budget():
     assert set(quote.error()) == {"n", "pay"}
 
 
+def test_a_question_reads_the_ledger_no_more_often_than_it_must(monkeypatch):
+    asked, read = curator(), []
+    reading = MemoryLedger.reading
+    monkeypatch.setattr(MemoryLedger, "reading", lambda self: read.append(1) or reading(self))
+    asked.preview(GROUPED, epsilon="0.5")
+    assert len(read) == 2  # what is left, and whether it has been answered
+    asked.sql(GROUPED, epsilon="0.5")
+    assert len(read) == 4  # before the debit and after it
+
+
 def test_a_failed_run_stays_charged():
     class Broken(Reference):
         def execute(self, aggregate, salt):

@@ -29,16 +29,8 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import measured
 from discreet.curator._road import Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
-from discreet.ledger import Balance, Ledger, Receipt, floor
-from discreet.plan import (
-    Ask,
-    Cost,
-    Lowered,
-    Plan,
-    Query,
-    Scan,
-    lower,
-)
+from discreet.ledger import Balance, Ledger, Receipt, Standing, standing
+from discreet.plan import Ask, Cost, Lowered, Plan, Query, Scan, lower
 
 if TYPE_CHECKING:
     from discreet import frame, release
@@ -163,7 +155,7 @@ class Curator(Fits):
         if isinstance(parsed, front.United):
             _auto.check_alone(limits)
             plans, cost = _united.plans(self, parsed, offer)
-            first, *others = (self._quote(plan, offer) for plan in plans)
+            first, *others = (self._quote(plan, offer, self._standing) for plan in plans)
             return _united.UnionQuote(
                 first.plan,
                 first.sql,
@@ -173,13 +165,13 @@ class Curator(Fits):
                 total=cost,
                 others=tuple(others),
             )
-        choice = _auto.priced(self, parsed.query, offer, limits)
-        if choice is None:
-            return self._quote(self._plan(parsed.query, offer), offer)
+        choice, now = _auto.priced(self, parsed.query, offer, limits), self._standing
         # what would be refused is the whole price
-        whole = self._quote(self._plan(parsed.query, offer), offer)
-        quote = self._quote(self._plan(parsed.query, choice.rest), choice.rest)
-        paid = self._quote(choice.plan, choice.first)
+        whole = self._quote(self._plan(parsed.query, offer, now), offer, now)
+        if choice is None:
+            return whole
+        quote = self._quote(self._plan(parsed.query, choice.rest, now), choice.rest, now)
+        paid = self._quote(choice.plan, choice.first, now)
         return replace(
             quote,
             sql=(*paid.sql, *quote.sql),
@@ -188,12 +180,11 @@ class Curator(Fits):
             choice=choice.plan,
         )
 
-    def _quote(self, plan: Plan, offer: Ask) -> Quote:
+    def _quote(self, plan: Plan, offer: Ask, now: Standing) -> Quote:
         statements = tuple(self._engine.sql(a) for a in plan.lowered.aggregates if a.measures)
-        balances = self._balances
-        left = describe_balance(balances, plan.cost)
-        stored = self._road.knows(_stored.job([plan], plan.cost, str))
-        refused = None if stored else _room.would_refuse(balances, plan, offer)
+        left = describe_balance(now.balances, plan.cost)
+        stored = self._road_at(now.least).knows(_stored.job([plan], plan.cost, str))
+        refused = None if stored else _room.would_refuse(now.balances, plan, offer)
         return Quote(plan, statements, left, offer.confidence, refused, stored)
 
     def table(self, name: str) -> frame.Table:
@@ -471,7 +462,7 @@ class Curator(Fits):
     @property
     def budget(self) -> Budget:
         """Spent and left, for the table and for this analyst."""
-        return Budget(self.ledger.balance(), self._share(), self.analyst)
+        return Budget(*self._balances, self.analyst)
 
     def close(self) -> None:
         """Let go of the engine's resources; no further question is answered."""
@@ -518,9 +509,10 @@ class Curator(Fits):
         self, query: Query, offer: Ask, limits: str | None = None, *, key: str | None, fresh: bool
     ) -> Answer:
         query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
-        plan = replace(self._plan(query, offer), notes=notes)
+        now = self._standing
+        plan = replace(self._plan(query, offer, now), notes=notes)
         try:
-            return self._run([plan], plan.cost, key=key, fresh=fresh)[0]
+            return self._run([plan], plan.cost, now.least, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
             raise refused.with_hint(_room.what_fits(self._balances, plan, offer, refused)) from None
 
@@ -538,13 +530,14 @@ class Curator(Fits):
         parsed = self._read(question)
         return parsed, read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
 
-    def _plan(self, query: Query, offer: Ask) -> Plan:
-        least = floor(self.ledger, self.policy)
+    def _plan(self, query: Query, offer: Ask, now: Standing | None = None) -> Plan:
+        now = now or self._standing
+        least = now.least
         if offer.epsilon is not None and offer.epsilon < least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=least.epsilon)
         return replace(
-            _room.in_currency(self._balances, self._lowered(query), offer),
+            _room.in_currency(now.balances, self._lowered(query), offer),
             least=least,
         )
 
@@ -562,7 +555,13 @@ class Curator(Fits):
         return self._known(query, work)
 
     def _run(
-        self, plans: list[Plan], cost: Cost, *, key: str | None = None, fresh: bool = False
+        self,
+        plans: list[Plan],
+        cost: Cost,
+        least: Cost | None = None,
+        *,
+        key: str | None = None,
+        fresh: bool = False,
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
         records: list[Record] = []
@@ -573,7 +572,8 @@ class Curator(Fits):
 
         job = _stored.job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
-        outcome = self._road.travel(job, key=name, fresh=fresh)
+        road = self._road if least is None else self._road_at(least)
+        outcome = road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
         if outcome.again is not None:
             again = show(outcome.again.epsilon)
@@ -586,6 +586,9 @@ class Curator(Fits):
     @property
     def _road(self) -> Road:
         """The one way to a release under this curator's policy."""
+        return self._road_at(self._standing.least)
+
+    def _road_at(self, least: Cost) -> Road:
         if os.getpid() != self._process:
             # an engine's threads do not follow a fork: it would hang, after the debit
             raise EngineError(
@@ -594,20 +597,20 @@ class Curator(Fits):
             )
         _, text = self._names
         payer = self.policy.payer
-        return Road(self.ledger, payer, text, self.analyst, self._source,
-                    floor(self.ledger, self.policy))  # fmt: skip
+        return Road(self.ledger, payer, text, self.analyst, self._source, least)
+
+    @property
+    def _standing(self) -> Standing:
+        """The least price, what the table has left, and what this analyst has."""
+        return standing(self.ledger, self.policy, self.analyst)
 
     @property
     def _balances(self) -> tuple[Balance, Balance]:
         """What the table has left, and what this analyst has."""
-        return self.ledger.balance(), self._share()
+        return self._standing.balances
 
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
     def _left(self) -> str:
         return describe_balance(self._balances)
-
-    def _share(self) -> Balance:
-        """What this analyst draws on; without a name, what the shares leave over."""
-        return self.ledger.balance(self.analyst or "")

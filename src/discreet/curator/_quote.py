@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
-from discreet.plan import Cost, Plan, StatisticValue, Total, describe, level_of_each, possible
+from discreet.plan import Cost, Plan, StatisticValue, Total, level_of_each, possible
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Quote:
             at = number(law.at / law.scale)
             lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
         lines.append(f"plan    {plan.lowered.measured[:12]}")
-        lines += ["        " + line for line in describe(query).splitlines()]
+        lines += ["        " + line for line in str(query).splitlines()]
         return "\n".join(lines)
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from discreet import noise
+from discreet._recent import Recent
 from discreet.answer import Record
 from discreet.curator import _stored
 from discreet.curator._proof import answers, check_statement
@@ -18,6 +20,14 @@ from discreet.engines import Engine
 from discreet.errors import UnprovenStatementError, UnsupportedQueryError
 from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Priced, Salt, cells_of, merge
 from discreet.policy import Policy
+
+_NAMES: Final[Recent[int, tuple[Policy, dict[str, object]]]] = Recent(16)
+"""What records say of policies, by their places in memory; what is kept here keeps its place."""
+
+
+def _named(policy: Policy) -> dict[str, object]:
+    dummy = {"dummy": True} if policy.rehearses else {}
+    return {"policy": policy.identity, "fingerprint": policy.fingerprint, **dummy}
 
 
 def fresh_salt() -> Salt:
@@ -103,9 +113,7 @@ def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Reco
         if answers(engine, merged, [plan.lowered for plan in plans]):
             groups = engine.execute(merged.whole, fresh_salt())
             known |= {view.own: view.of(groups) for view in merged.views}
-    names: dict[str, object] = {"policy": policy.identity, "fingerprint": policy.fingerprint}
-    if policy.rehearses:
-        names["dummy"] = True
+    _, names = _NAMES(id(policy), lambda: (policy, _named(policy)))
     records = []
     for plan in plans:
         salt = fresh_salt()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from discreet import policy as pol
+from discreet._lazy import load
 from discreet.engines._protocol import Engine
 from discreet.errors import SchemaError
 
@@ -80,6 +81,7 @@ def connect(
         if any(s is not first and s != first for s in sources.values()):
             raise SchemaError("tables of one policy must live in one PostgreSQL database")
         return open_postgres(first, policy, timeout=timeout)
+    load("discreet.engines._sources")
     from discreet.engines._sources import open_duckdb  # noqa: PLC0415 - imported when used
 
     limits = {

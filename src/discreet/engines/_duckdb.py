@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from operator import add
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from discreet.engines._physical import Found, Physical, families
 from discreet.engines._protocol import (
     check_joins,
     check_tables,
+    columns_in_order,
     conceal_errors,
     in_order,
     time_limit,
@@ -69,6 +71,8 @@ _STORED: Final = """
 """
 SWITCHED_OFF: Final = ("statistics_propagation", "top_n_window_elimination")
 """The first for safety (see above), the second for speed of rankings."""
+_MANY: Final = 10_000
+"""Groups beyond which they are read as columns."""
 _PARTS: Final = (1, 8, 64)
 """Sorting spills to disk, so one pass is best; units are split only when memory runs out."""
 
@@ -181,12 +185,11 @@ class DuckDBEngine(Statements):
 
     def _in_parts(self, aggregate: Aggregate, salt: Salt, parts: int) -> Groups:
         """Add up over disjoint sets of units: less memory, the same integers."""
-        keys = len(aggregate.keys)
         found: Groups | None = None
         with self._snapshot(aggregate), time_limit(self._connection.interrupt, self._timeout):
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
-                more = in_order(self._rows(self._filled(aggregate, salt, chunk)), keys)
+                more = self._groups(aggregate, self._filled(aggregate, salt, chunk))
                 found = more if found is None else _added(found, more)
         return {} if found is None else found
 
@@ -208,6 +211,14 @@ class DuckDBEngine(Statements):
             finally:
                 if begun:
                     self._connection.execute("ROLLBACK")
+
+    def _groups(self, aggregate: Aggregate, sql: str) -> Groups:
+        """Run a statement and put its groups in order; by columns, where they may be many."""
+        keys, result = len(aggregate.keys), self._connection.execute(sql)
+        whole = all(str(kind) == "BIGINT" for _, kind, *_ in result.description or ())
+        if whole and prod(len(key.codes or ()) for key in aggregate.keys) > _MANY:
+            return columns_in_order(list(result.fetchnumpy().values()), keys)
+        return in_order(result.fetchall(), keys)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()

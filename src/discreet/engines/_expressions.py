@@ -9,7 +9,7 @@ however it is nested.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -103,7 +103,7 @@ class Renderer:
         return f"CAST(NULL AS {self.dialect.string})"
 
 
-def member(dialect: Dialect, x: str, codes: tuple[int | str, ...]) -> str:
+def member(dialect: Dialect, x: str, codes: Sequence[int | str]) -> str:
     """Membership of an operand, written once, in a public list; NULL for NULL."""
     if not codes:
         return f"({x} IS NULL AND CAST(NULL AS BOOLEAN))"

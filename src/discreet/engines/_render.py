@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from discreet import policy as pol
 from discreet.engines._dialect import Dialect
@@ -44,6 +45,8 @@ from discreet.plan import (
 
 UNIT = "u"
 _FENCE = " OFFSET 0"
+_FEW = 10_000
+"""Most groups of coded keys beside which texts are added up by raw value."""
 """Keeps what stands above from being evaluated on rows below, where engines heed it (for speed)."""
 
 
@@ -135,15 +138,16 @@ class _Statement:
         table, source = scan.table, self.sources[scan.table.name]
         physical, codes, columns = [], [], {}
         for name, column in table.columns.items():
-            if name not in wanted:
+            late = name in self.held and not table.public
+            if name not in wanted and not late:
                 continue
-            found = source.columns[name]
-            held, coded = self.fresh("r"), self.fresh("c")
+            found, held = source.columns[name], self.fresh("r")
             value = raw(self.dialect, column, found, self.dialect.quote(found.name))
             physical.append(f"{value} AS {held}")
-            codes.append(f"{code(self.dialect, column, found, held)} AS {coded}")
-            columns[name] = coded
-            if name in self.held and not table.public:
+            if name in wanted:
+                columns[name] = self.fresh("c")
+                codes.append(f"{code(self.dialect, column, found, held)} AS {columns[name]}")
+            if late:
                 self.held[name] = held
                 codes.append(held)
         where, unit, link = "", None, table.ids[0] if table.ids and not table.public else None
@@ -245,16 +249,17 @@ class _Statement:
             elif name in wanted:
                 columns[name] = self.fresh("c")
                 outputs.append(f"{renderer.value(e)} AS {columns[name]}")
-        keys, body = self.keyed(node, renderer, outputs, below.body)
+        values = [renderer.value(k.expr) for k in node.keys]
+        keys, body = self.keyed(node, values, outputs, renderer.over(below.body))
         return _Rows(body, keys | columns, below.unit)
 
     def keyed(
-        self, node: Project, renderer: Renderer, outputs: list[str], body: str
+        self, node: Project, values: Sequence[str], outputs: list[str], body: str
     ) -> tuple[dict[str, str], str]:
-        """Select the keys beside `outputs`, from rows where they are public codes."""
+        """Select the values of keys beside `outputs`, from rows where they are public codes."""
         names = [self.fresh("k") for _ in node.keys]
-        values = [f"{renderer.value(k.expr)} AS {n}" for k, n in zip(node.keys, names, strict=True)]
-        body = _select([*values, *outputs], renderer.over(body))
+        shown = [f"{value} AS {n}" for value, n in zip(values, names, strict=True)]
+        body = _select([*shown, *outputs], body)
         pairs = zip(node.keys, names, strict=True)
         tests = " AND ".join(_public(self.dialect, k, n) for k, n in pairs)
         if tests:
@@ -365,45 +370,55 @@ class _Statement:
         """Text categories by whose raw values rows can be added up first.
 
         Turning each row's text into a code costs more than adding the row up.
-        Sums over raw values are therefore taken first where all keys are made
-        of such columns, and only the few raw groups are coded.
+        Sums over raw values are therefore taken first where keys are made of such columns
+        (and the others have few codes), and only the few raw groups are coded.
         """
         kinds = {m.kind for m in aggregate.measures}
         if aggregate.unit is not None or MeasureKind.DISTINCT in kinds:
             return []
         if not self.dialect.adds_early:
             return []
-        table = base(aggregate.relation).table
-        names = sorted({name for k in aggregate.keys for name in expr.columns_of(k.expr)})
+        late = [k for k in aggregate.keys if self.is_late(k, base(aggregate.relation).table)]
+        others = [len(k.codes or ()) for k in aggregate.keys if k not in late]
+        if 0 in others or prod(others) > _FEW:
+            return []
+        return sorted({name for k in late for name in expr.columns_of(k.expr)})
+
+    def is_late(self, key: Key, table: pol.Table) -> bool:
+        """Whether a key is made of text categories alone."""
         found = self.sources[table.name].columns
-        late = all(
+        return all(
             isinstance(table.columns.get(name), pol.Category) and found[name].kind is Physical.TEXT
-            for name in names
+            for name in expr.columns_of(key.expr)
         )
-        return names if late else []
 
     def grouped_late(self, aggregate: Aggregate, names: list[str]) -> str:
         """Add up by raw values, code the groups, then add up by key."""
         project = aggregate.relation
         assert isinstance(project, Project)
+        table = base(project).table
         self.held = dict.fromkeys(names, "")
-        below = self.rows(project.below, set(*project.needs(project.schema.keys())))
-        renderer = self.renderer(below.columns)
         added = [n for n, e in project.columns if not Item(n, e.type).is_constant]
-        outputs = [f"{renderer.value(project.exprs[n])} AS {n}" for n in added]
+        early = {k: self.fresh("k") for k in project.keys if not self.is_late(k, table)}
+        by_row = [*(k.expr for k in early), *(e for _, e in project.columns)]
+        below = self.rows(project.below, {name for e in by_row for name in expr.columns_of(e)})
+        renderer = self.renderer(below.columns)
+        outputs = [f"{renderer.value(k.expr)} AS {n}" for k, n in early.items()]
+        outputs += [f"{renderer.value(project.exprs[n])} AS {n}" for n in added]
         body = _select([*self.held.values(), *outputs], renderer.over(below.body))
-        count, raw_names = self.fresh("n"), list(self.held.values())
+        count, raw_names = self.fresh("n"), [*self.held.values(), *early.values()]
         partial = [f"count(*) AS {count}", *(f"sum({n}) AS {n}" for n in added)]
         body = f"{_select([*raw_names, *partial], body)} GROUP BY {', '.join(raw_names)}{_FENCE}"
-        table = base(project).table
         found = self.sources[table.name].columns
         columns = {name: self.fresh("c") for name in names}
         coded = [
             f"{code(self.dialect, table.columns[n], found[n], held)} AS {columns[n]}"
             for n, held in self.held.items()
         ]
-        body = _select([count, *added, *coded], body)
-        keys, body = self.keyed(project, self.renderer(columns), [count, *added], body)
+        body = _select([count, *added, *coded, *early.values()], body)
+        renderer = self.renderer(columns)
+        values = [early.get(k) or renderer.value(k.expr) for k in project.keys]
+        keys, body = self.keyed(project, values, [count, *added], renderer.over(body))
         sums = [
             f"COALESCE(sum(v{i}), 0)" if f"v{i}" in added
             else f"COALESCE(sum({count}), 0){self.each(m)}"
@@ -442,9 +457,10 @@ def _public(dialect: Dialect, key: Key, name: str) -> str:
     return member(dialect, name, key.codes) if key.codes else "FALSE"
 
 
-def _covers(codes: tuple[int | str, ...], t: Type) -> bool:
+def _covers(codes: tuple[int | str, ...] | range, t: Type) -> bool:
+    """Whether a key's codes, which all lie in its type, are all codes of the type."""
     enough = t.kind is not Kind.TEXT and len(codes) >= t.size
-    return enough and set(codes) >= set(range(t.lo, t.hi + 1))
+    return enough and (isinstance(codes, range) or len(set(codes)) == t.size)
 
 
 def render(

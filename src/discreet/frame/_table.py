@@ -190,4 +190,4 @@ def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
     if not question.outputs:
         raise QueryError("the question asks for no statistic", hint="end with .agg(count())")
     rest = None if question.rest is None else plain_str(question.rest, "the label of other keys")
-    return lower(select(question), policy, fanout, rest)
+    return lower(select(question).copy(), policy, fanout, rest)  # terms may stand in others too

@@ -19,12 +19,20 @@ from discreet.ledger._open import (
     PostgresLedger,
     SqliteLedger,
     adopt,
-    floor,
     forget,
     known_place,
     open_ledger,
+    standing,
 )
-from discreet.ledger._protocol import Balance, Entry, Ledger, Receipt, Verified, charge
+from discreet.ledger._protocol import (
+    Balance,
+    Entry,
+    Ledger,
+    Receipt,
+    Standing,
+    Verified,
+    charge,
+)
 from discreet.ledger._state import RESTORED, State
 
 __all__ = [
@@ -41,6 +49,7 @@ __all__ = [
     "Purpose",
     "Receipt",
     "SqliteLedger",
+    "Standing",
     "State",
     "Verified",
     "adopt",
@@ -49,7 +58,6 @@ __all__ = [
     "caps",
     "charge",
     "claim",
-    "floor",
     "forget",
     "health",
     "known_place",
@@ -57,4 +65,5 @@ __all__ = [
     "open_ledger",
     "refusal",
     "restore",
+    "standing",
 ]

@@ -85,11 +85,10 @@ from discreet.ledger._outcomes import (
     slot_of,
     waiting_for,
 )
-from discreet.ledger._protocol import Balance, Entry, Receipt, Verified
+from discreet.ledger._protocol import Balance, Entry, Receipt, Standing, Verified
 from discreet.ledger._state import FORMAT, State, cost_body
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, asked_in, now, settle_in, unsettled
-from discreet.plan import Cost
 from discreet.policy import Policy
 
 T = TypeVar("T")
@@ -543,8 +542,8 @@ class ChainedLedger(Glances, Decisions):
         """Balance of the whole, or of one analyst's share, in this period."""
         return _budget.balance(self.state, analyst)
 
-    def least(self, policy: Policy) -> Cost:
-        """What any question of a policy costs at least, under the budget on record."""
+    def standing(self, policy: Policy, analyst: str | None) -> Standing:
+        """Least price and balances under one state; without a name, what the shares leave over."""
         try:
             state, minimum = self.state, policy.budget.minimum
         except LedgerError as refusal:
@@ -552,7 +551,10 @@ class ChainedLedger(Glances, Decisions):
             raise
         if self._guest is not None:  # whoever spends from it sets no lower one
             minimum = max(minimum, state.limits.minimum)
-        return _budget.least_cost(replace(state.limits, minimum=minimum))
+        least = _budget.least_cost(replace(state.limits, minimum=minimum))
+        whole = _budget.balance(state)
+        share = _budget.balance(state, analyst or "") if state.limits.shares else whole
+        return Standing(least, (whole, share))
 
     @property
     def lines(self) -> Sequence[Line]:

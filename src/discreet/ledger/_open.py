@@ -17,12 +17,11 @@ from discreet.ledger._decisions import owns
 from discreet.ledger._ledger import ChainedLedger, Purpose, foreign
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
-from discreet.ledger._protocol import Ledger
+from discreet.ledger._protocol import Ledger, Standing
 from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._turn import now
 from discreet.ledger._watch import Service
 from discreet.ledger._witness import Witness
-from discreet.plan import Cost
 from discreet.policy import Policy
 
 MEMORY: Final = ":memory:"
@@ -222,11 +221,11 @@ def _opened(
     return SqliteLedger(where, policy, **given)
 
 
-def floor(ledger: Ledger, policy: Policy) -> Cost:
-    """What any question costs at least, under the budget on record where there is one."""
+def standing(ledger: Ledger, policy: Policy, analyst: str | None = None) -> Standing:
+    """Least price of a question and what is left, under the budget on record where there is one."""
     if isinstance(ledger, ChainedLedger):
-        return ledger.least(policy)
-    return least_cost(policy.budget)
+        return ledger.standing(policy, analyst)
+    return Standing(least_cost(policy.budget), (ledger.balance(), ledger.balance(analyst or "")))
 
 
 def known_place(identity: str) -> str | None:

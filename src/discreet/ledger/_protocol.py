@@ -237,6 +237,14 @@ class Balance:
         return max(counts, default=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The least price of any question, and the balances of the whole and of the share that pays."""
+
+    least: Cost
+    balances: tuple[Balance, Balance]
+
+
 class Ledger(Protocol):
     """Debit before run, exact rationals, no refund."""
 

@@ -245,7 +245,7 @@ class Lowering:
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
         shifted = Arithmetic("-", AsNumber(expr), first)
         leaf = Rescale(shifted, Fraction(codes), mode="floor")
-        counts = self._histogram(Key("\x00leaf", leaf, tuple(range(leaves))))
+        counts = self._histogram(Key("\x00leaf", leaf, range(leaves)))
         place, moves, squares = len(self.extra), *self._moves(counts)
         whole = self._sides() == 2 and not self.query.keys and leaves > 1
         step = t.step if t.kind in (Kind.NUMBER, Kind.TIMESTAMP) else Fraction(1)

@@ -108,6 +108,7 @@ def _relation(node: Relation) -> Relation:
     }
     if isinstance(node, Filter):
         changes["condition"] = _ordered(node.condition)
+    changes = {name: new for name, new in changes.items() if getattr(node, name) is not new}
     return replace(node, **changes) if changes else node  # type: ignore[type-var]  # every node is a dataclass
 
 

@@ -154,10 +154,14 @@ class Query:
         """Stable identity: equal questions have equal hashes, in every process."""
         return digest(self)
 
-    def __str__(self) -> str:
+    @cached_property
+    def _words(self) -> str:
         from discreet.plan._describe import describe  # noqa: PLC0415 - it imports this module
 
         return describe(self)
+
+    def __str__(self) -> str:
+        return self._words
 
 
 _MOST_LABELS: Final = 256

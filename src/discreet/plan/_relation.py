@@ -186,19 +186,22 @@ class Key:
     """A grouping expression and its public codes, in output order.
 
     ``codes`` of None marks an open key: text whose values are themselves
-    private and must pass key selection.
+    private and must pass key selection. A lattice is given as a range: it may be long.
     """
 
     name: str
     expr: Expr
-    codes: tuple[int | str, ...] | None
+    codes: tuple[int | str, ...] | range | None
 
     def __post_init__(self) -> None:
         t = self.expr.type
         if self.codes is None and t.kind is not Kind.TEXT:
             raise ParameterError("only text keys are selected from the data")
-        if self.codes is not None and t.kind is not Kind.TEXT:
-            # no row has a code outside the range, and none is to be written into a statement
+        # no row has a code outside the range, and none is to be written into a statement
+        if isinstance(self.codes, range):
+            first, end = max(self.codes.start, t.lo), min(self.codes.stop, t.hi + 1)
+            object.__setattr__(self, "codes", range(first, end))
+        elif self.codes is not None and t.kind is not Kind.TEXT:
             codes = [c for c in self.codes if isinstance(c, int) and t.lo <= c <= t.hi]
             object.__setattr__(self, "codes", tuple(codes))
 
@@ -527,6 +530,7 @@ def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation
     if isinstance(relation, LimitRows | LimitGroups):
         columns = [(n, Column(n, t)) for n, t in relation.schema.items() if n in needs[0]]
         changes = {"below": Project(changes["below"], tuple(columns)), "coin": next(coins)}  # type: ignore[arg-type]  # a relation, as built above
+    changes = {name: new for name, new in changes.items() if getattr(relation, name) is not new}
     return replace(relation, **changes) if changes else relation  # type: ignore[type-var]  # every node is a dataclass
 
 

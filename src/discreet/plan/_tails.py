@@ -171,6 +171,11 @@ def _union(laws: Sequence[Law], c: Floats, s: Floats) -> Floats:
 
 def margin(laws: Sequence[Law | None], c: Sequence[float], level: float) -> float:
     """Return s such that |Σ cⱼηⱼ| ≤ s with probability at least `level`."""
+    return _margin(tuple(laws), tuple(c), level)
+
+
+@lru_cache(maxsize=1024)  # of usual prices and ranges there are few
+def _margin(laws: tuple[Law | None, ...], c: tuple[float, ...], level: float) -> float:
     pairs = [(law, abs(x)) for law, x in zip(laws, c, strict=True) if law is not None and x]
     if not pairs:
         return 0.0

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -304,11 +304,16 @@ def _squares(levels: int, branching: int, q: float) -> tuple[Floats, Floats]:
     return squares.astype(np.float64), largest
 
 
+@lru_cache(64)
+def _mean_squares(levels: int, q: float) -> float:
+    """Σ of squared noise coefficients of D̂ at an average boundary."""
+    return float(_squares(levels, BRANCHING, q)[0].mean())
+
+
 def typical(tree: Tree, law: Law) -> float:
     """Mean error of ranks that a fit to the tree makes, about."""
-    squares, _ = _squares(tree.levels, BRANCHING, 0.5)
     # averaging all levels leaves three quarters of the spread; the mean of |normal| is √(2/π)
-    return float(0.6 * np.sqrt(squares.mean() * float(law.variance)))
+    return float(0.6 * np.sqrt(_mean_squares(tree.levels, 0.5) * float(law.variance)))
 
 
 def rank_error(tree: Tree, law: Law, q: float, confidence: float) -> tuple[float, float]:
@@ -317,8 +322,8 @@ def rank_error(tree: Tree, law: Law, q: float, confidence: float) -> tuple[float
     The first is the normal quantile of the noise of D̂ (a sum of a dozen draws or more), the
     second the margin by which the interval rules leaves out.
     """
-    squares, largest = _squares(tree.levels, BRANCHING, q)
-    mean = np.array([squares.mean()])
+    mean = np.array([_mean_squares(tree.levels, q)])
+    largest = np.array([1.0 if tree.levels > 1 else max(q, 1 - q)])
     normal = special.ndtri((1 + confidence) / 2) * np.sqrt(mean[0] * float(law.variance))
-    reach = tail_margin(law, mean, largest[:1], (1 - confidence) / 2)
+    reach = tail_margin(law, mean, largest, (1 - confidence) / 2)
     return float(normal), float(reach[0])

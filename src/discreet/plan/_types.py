@@ -25,7 +25,7 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from discreet import policy as pol
 from discreet.errors import ParameterError
@@ -52,6 +52,9 @@ class Kind(StrEnum):
     DATE = "date"
     TIMESTAMP = "timestamp"
     TEXT = "text"
+
+
+_ONE: Final = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Type:
     @classmethod
     def number(cls, lo: int, hi: int, step: Fraction | None = None, *, null: bool = True) -> Type:
         """Return the type of grid numbers between two codes."""
-        return cls(Kind.NUMBER, lo, hi, step or Fraction(1), nullable=null)
+        return cls(Kind.NUMBER, lo, hi, step or _ONE, nullable=null)
 
     @classmethod
     def boolean(cls, *, null: bool = True) -> Type:

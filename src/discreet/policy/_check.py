@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from discreet._canonical import canonical
 from discreet._exact import Number, decimal, show
 from discreet._text import nearest as _nearest
 from discreet._text import plain_str, quote
@@ -48,11 +49,20 @@ class FloatText(str):
 class Frozen(Mapping[str, T], Generic[T]):
     """An ordered mapping that cannot change, hash and pickle included."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_hash", "_items", "_text")
     _items: dict[str, T]
+    _hash: int
+    _text: str
 
     def __init__(self, items: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
         object.__setattr__(self, "_items", dict(items))
+
+    @property
+    def spelled(self) -> str:
+        """Its canonical text: every plan holds the columns of its tables."""
+        if not hasattr(self, "_text"):
+            object.__setattr__(self, "_text", canonical(self._items))
+        return self._text
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a policy cannot be changed; make a new one with dataclasses.replace")
@@ -70,7 +80,9 @@ class Frozen(Mapping[str, T], Generic[T]):
         return self._items.items()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
+        if not hasattr(self, "_hash"):
+            object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
+        return self._hash
 
     def __repr__(self) -> str:
         return repr(self._items)

@@ -73,7 +73,7 @@ class Publish(Statistic):
         """One part that asks the mechanism's questions."""
         assert self.workload is not None
         workload = self.workload
-        codes = tuple(key.codes for key in low.query.keys if key.codes is not None)
+        codes = tuple(tuple(key.codes) for key in low.query.keys if key.codes is not None)
 
         def part(main: Aggregate, place: int, counts: Sensitivity) -> Part:
             relation, rows = _relation(main, counts, exact=bool(self.options.get("unprotected")))

@@ -23,9 +23,9 @@ division and NULL by zero.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from discreet._lazy import load
 from discreet.sql._parsed import Fanout, Parsed, United
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "_select" if name in ("lower", "parse", "parse_any") else "_text"
-    return getattr(importlib.import_module(f"discreet.sql.{module}"), name)  # loads sqlglot
+    return getattr(load(f"discreet.sql.{module}"), name)  # sqlglot too
 
 
 def __dir__() -> list[str]:

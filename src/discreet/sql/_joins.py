@@ -48,8 +48,7 @@ class _Item:
 
 
 def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
-    """Write the joins of all SELECTs with ON, and children before the tables that own them."""
-    root = root.copy()
+    """Write all joins with ON, in place, and children before the tables that own them."""
     for select in list(root.find_all(exp.Select)):
         start, joins = select.args.get("from_"), select.args.get("joins")
         if start is None or not joins:

@@ -137,7 +137,7 @@ def parse_any(
 def lower(
     root: exp.Select, policy: pol.Policy, public_fanout: Fanout | None, other: str | None = None
 ) -> Parsed:
-    """Lower the tree of one SELECT, wherever it came from."""
+    """Lower the tree of one SELECT, which is changed on the way, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
         return Select(arranged(shaped(root, policy), policy), policy, public_fanout, other).parse()

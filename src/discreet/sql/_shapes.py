@@ -24,16 +24,18 @@ _KEPT: Final = "kept_here"
 
 
 def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
-    """Write every SELECT of a question as we would have written it."""
-    root = root.copy()
+    """Write every SELECT of a question, in place, as we would have written it."""
     units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
     columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
-    for table in list(root.find_all(exp.Table)):
-        _name(table, policy)
-    for column in root.find_all(exp.Column):
-        column.set("db", None)
-        column.set("catalog", None)
-    for select in list(root.find_all(exp.Select)):
+    nodes = list(root.walk())
+    for node in nodes:
+        if isinstance(node, exp.Table):
+            _name(node, policy)
+        elif isinstance(node, exp.Column):
+            for part in node.args.keys() & {"db", "catalog"}:
+                node.set(part, None)
+    kinds = {type(n) for n in nodes}
+    for select in [n for n in nodes if isinstance(n, exp.Select)]:
         _tally(select)
         first_rows(select, units, columns)
         _spread(select)
@@ -41,9 +43,11 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
         _unpivot(select)
         _group(select)
         _skip(select)
-        _count_people(select, units)
-    _start(root)
-    _share(root, units)
+        if exp.Distinct in kinds:
+            _count_people(select, units)
+    if exp.Subquery in kinds:
+        _start(root)
+        _share(root, units)
     return root
 
 
@@ -216,9 +220,11 @@ def _linked(
 
 def _group(select: exp.Select) -> None:
     """Write DISTINCT of aggregates OVER (PARTITION BY keys) as GROUP BY keys."""
-    windows = [w for e in select.expressions for w in e.find_all(exp.Window)]
     distinct = select.args.get("distinct")
-    if not windows or distinct is None or distinct.args.get("on") or select.args.get("group"):
+    if distinct is None or distinct.args.get("on") or select.args.get("group"):
+        return
+    windows = [w for e in select.expressions for w in e.find_all(exp.Window)]
+    if not windows:
         return
     keys = windows[0].args.get("partition_by") or []
     items = [e.unalias() for e in select.expressions if not e.find(exp.Window)]

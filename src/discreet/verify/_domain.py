@@ -22,6 +22,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -277,6 +278,11 @@ def named_type(name: str, parameters: tuple[str, ...], dialect: str) -> tuple[st
 
 def column(native: str, dialect: str, token: int, *, unit: bool) -> Value:
     """Value of a physical column: whatever its type can hold."""
+    return _column(native, dialect, unit=unit)._replace(id=token, dep=frozenset((token,)))
+
+
+@lru_cache(1024)
+def _column(native: str, dialect: str, *, unit: bool) -> Value:
     text = native.upper()
     if text.startswith("ENUM("):
         kind: str = "enum"
@@ -284,13 +290,13 @@ def column(native: str, dialect: str, token: int, *, unit: bool) -> Value:
     else:
         match = _NATIVE.fullmatch(text)
         if match is None:
-            return Value("other", id=token, dep=frozenset((token,)))
+            return Value("other")
         parameters = tuple(p.strip() for p in (match[2] or "").split(",") if p.strip())
         try:
             kind, form = named_type(match[1] + (match[3] or ""), parameters, dialect)
         except (Unproven, ValueError):
             # a column that nobody computes with does no harm
-            return Value("other", id=token, dep=frozenset((token,)))
+            return Value("other")
     lo: Number
     hi: Number
     lo, hi = INTEGERS.get(kind, (-INF, INF))
@@ -302,7 +308,7 @@ def column(native: str, dialect: str, token: int, *, unit: bool) -> Value:
         unit, form = False, ("unit",)
     return Value(
         kind, lo, hi, nan=kind in ("f32", "f64", "num"), whole=kind in INTEGERS,
-        statistics=dialect == "duckdb", id=token, dep=frozenset((token,)), unit=unit, form=form,
+        statistics=dialect == "duckdb", unit=unit, form=form,
     )  # fmt: skip
 
 

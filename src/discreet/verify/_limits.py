@@ -27,8 +27,9 @@ units: no later limit undoes that (``mixed``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from discreet.verify._domain import INF, INTEGERS, Number, Value, column
 from discreet.verify._functions import Functions
@@ -79,8 +80,7 @@ class _Rank:
     """How many values that what it counts per can take."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(NamedTuple):
     """A relation: its columns, and what holds for each unit's rows in it."""
 
     columns: tuple[tuple[str, str, Value], ...]
@@ -98,7 +98,7 @@ class _Rows:
     stray: bool = False  # rows are not yet given to the units that own them
     own: Tokens = frozenset()  # the same in all rows of a unit
     scaled: tuple[tuple[int, Tokens], ...] = ()  # values of the tokens are as few as a column says
-    sizes: dict[int, int] = field(default_factory=dict)
+    sizes: dict[int, int] = {}  # noqa: RUF012 - never changed, only joined to others
 
 
 class Statement:
@@ -236,10 +236,10 @@ class Statement:
         if select.where is not None and not fenced:
             before, rows = rows.columns, self.filtered(rows, select.where, scope)
             scope = scope if rows.columns is before else Scope(rows.columns)
-        group = None
-        if select.group or any(aggregates(node) for node, _ in select.items):
-            group = self.group(select, scope)
-            rows = replace(rows, mixed=rows.mixed or self.impure(_all(group)))
+        group, added = None, {node for node, _ in select.items if aggregates(node)}
+        if select.group or added:
+            group = self.group(select, scope, added)
+            rows = rows._replace(mixed=rows.mixed or self.impure(_all(group)))
         own = group is not None and self.own(rows, group)
         made: list[tuple[str, str, Value]] = []
         outputs: list[Value] = []
@@ -253,7 +253,7 @@ class Statement:
                 ties += [(v, decided)] if decided is not None else []
             else:
                 v = self.rules.value(node, scope, NOTHING)
-                summed = aggregates(node)
+                summed = node in added
                 if summed and not all(self.pure(part, scope) for part in sums(node)):
                     v = v._replace(per=None)
                 if summed and own:
@@ -266,7 +266,7 @@ class Statement:
             made = [c for c in made if c[2] is rank or self.determined(c[2].dep, decided)]
         if len({name for _, name, _ in made}) != len(made):
             raise Unproven("two columns of one name")
-        return replace(rows, columns=tuple(made)), group, outputs
+        return rows._replace(columns=tuple(made)), group, outputs
 
     def own(self, rows: _Rows, group: list[Value]) -> bool:
         """Whether each group holds rows of one unit only, so that sums are that unit's own."""
@@ -301,7 +301,7 @@ class Statement:
         self.made[token] = v.dep
         return v._replace(id=token, dep=frozenset((token,)), literal=False)
 
-    def group(self, select: Select, scope: Scope) -> list[Value]:
+    def group(self, select: Select, scope: Scope, added: set[Node]) -> list[Value]:
         names = {name: node for node, name in select.items if name}
         for node in select.group:
             # a bare number would count columns
@@ -310,7 +310,7 @@ class Statement:
             if node.kind != "column" or names.get(node.args[1], node) is not node:
                 raise Unproven("grouping by other than a column of the source")
         for node, _ in select.items:
-            if not aggregates(node) and node not in select.group:
+            if node not in added and node not in select.group:
                 raise Unproven("an output that is neither a key nor added up")
         return [self.rules.value(node, scope, NOTHING) for node in select.group]
 
@@ -320,7 +320,7 @@ class Statement:
             rows, group, _ = self.select(source.source)
             columns = tuple((alias, name, v) for _, name, v in rows.columns)
             if group is None:
-                return replace(rows, columns=columns)
+                return rows._replace(columns=columns)
             if self.own(rows, group):
                 return self.per_unit(rows, group, columns)
             # what a unit adds to sums is counted by its rows below; nothing else survives
@@ -346,12 +346,12 @@ class Statement:
     def filtered(self, rows: _Rows, where: Node, scope: Scope) -> _Rows:
         """Relation after WHERE: its rows are fewer, though it guards no evaluation."""
         condition = self.rules.truth(where, scope, NOTHING)
-        rows = replace(rows, certain=False, mixed=rows.mixed or self.impure(condition.dep))
+        rows = rows._replace(certain=False, mixed=rows.mixed or self.impure(condition.dep))
         ranks = dict(rows.ranks)
         for part in all_of(where):
             if part.kind == "not" and part.args[0].kind == "isnull":
                 v = self.rules.value(part.args[0].args[0], scope, NOTHING)
-                rows = replace(rows, known=rows.known or v.unit or v.form == ("unit",))
+                rows = rows._replace(known=rows.known or v.unit or v.form == ("unit",))
                 rows = self.present(rows, v)
             if part.kind == "in":
                 v = self.rules.value(part.args[0], scope, NOTHING)
@@ -380,14 +380,14 @@ class Statement:
         if v.id is None or v.present:
             return rows
         columns = ((a, n, x._replace(sure=True) if x is v else x) for a, n, x in rows.columns)
-        return replace(rows, columns=tuple(columns))
+        return rows._replace(columns=tuple(columns))
 
     def sized(self, rows: _Rows, v: Value, size: int) -> _Rows:
         """Relation in which a column takes at most so many values."""
         if v.id is None:
             return rows
         known = rows.sizes.get(v.id, size)
-        return replace(rows, sizes=rows.sizes | {v.id: min(size, known)})
+        return rows._replace(sizes=rows.sizes | {v.id: min(size, known)})
 
     def scaled(self, rows: _Rows, operator: str, v: Value, k: Value) -> _Rows:
         """Relation in which a unit has as many values as a column of its own says."""
@@ -396,17 +396,17 @@ class Statement:
             return rows
         if rows.mixed or not self.determined(frozenset((k.id,)), rows.own):
             return rows
-        return replace(rows, scaled=(*rows.scaled, (k.id, rank.order)))
+        return rows._replace(scaled=(*rows.scaled, (k.id, rank.order)))
 
     def limited(self, rows: _Rows, rank: _Rank, most: int) -> _Rows:
         if not rows.private or rows.mixed:
             return rows
         if rank.function == "dense_rank":
-            return replace(rows, groups=(*rows.groups, (most, rank.order)))
+            return rows._replace(groups=(*rows.groups, (most, rank.order)))
         if rank.per:
             shares = (*rows.shares, (most, rank.per))
-            return replace(rows, shares=shares, rows=min(rows.rows, most * rank.places))
-        return replace(rows, rows=min(rows.rows, most))
+            return rows._replace(shares=shares, rows=min(rows.rows, most * rank.places))
+        return rows._replace(rows=min(rows.rows, most))
 
     def window(self, rows: _Rows, node: Node, scope: Scope) -> tuple[_Rows, Value, Tokens | None]:
         """Relation beside a rank, the rank, and what the order decides where it is not total."""
@@ -423,14 +423,14 @@ class Statement:
             return rows, v, None
         others = [x for x in per if not x.unit]
         if len(others) == len(per) or not rows.known or rows.by_row or rows.grouped:
-            return replace(rows, mixed=True), v, None
+            return rows._replace(mixed=True), v, None
         rank = _Rank(function, _all(others), self.closure(by), self.cells(rows, others))
         if function == "dense_rank":
             ranks = rows.ranks if others else (*rows.ranks, (token, rank))
-            return replace(rows, ranks=ranks), v, None
+            return rows._replace(ranks=ranks), v, None
         decided = self.closure(per + by)
         total = any(i <= decided for i in rows.identities)
-        rows = replace(rows, ranks=(*rows.ranks, (token, rank)),
+        rows = rows._replace(ranks=(*rows.ranks, (token, rank)),
                        identities=(*rows.identities, self.closure(others) | {token}))  # fmt: skip
         return rows, v, None if total else decided
 
@@ -441,7 +441,7 @@ class Statement:
         others = right.columns
         if join.left:
             others = tuple((a, n, self.optional(v)) for a, n, v in others)
-        rows = replace(left, columns=left.columns + others, certain=False,
+        rows = left._replace(columns=left.columns + others, certain=False,
                        mixed=left.mixed or right.mixed or self.impure(condition.dep),
                        sizes=left.sizes | ({} if join.left else right.sizes),
                        identities=(), ranks=())  # fmt: skip
@@ -453,19 +453,19 @@ class Statement:
         if left.stray and right.private:
             if join.left or right.stray or not any(self.owns(*pair) for pair in pairs):
                 raise Unproven("rows joined with other than the rows that own them")
-            return replace(rows, stray=False, known=right.known, rows=INF, shares=())
+            return rows._replace(stray=False, known=right.known, rows=INF, shares=())
         if not right.private:
             most = self.fanout([r for _, r in pairs])
         elif any(x.unit and y.unit for x, y in pairs) and not (left.grouped or right.grouped):
             equal = self.closure([y for _, y in pairs]) | frozenset(self.units)
             most = min([right.rows, *(k for k, x in right.shares if self.determined(x, equal))])
-            rows = replace(rows, known=rows.known or not join.left)
+            rows = rows._replace(known=rows.known or not join.left)
             if right.rows == 1:  # of each unit one row, so its columns are the unit's
-                rows = replace(rows, own=rows.own | {v.id for *_, v in right.columns if v.id})
+                rows = rows._replace(own=rows.own | {v.id for *_, v in right.columns if v.id})
         else:
             raise Unproven("private tables joined on other than their units")
         most = max(most, 1) if join.left else most
-        return replace(rows, rows=times(rows.rows, most), grouped=left.grouped,
+        return rows._replace(rows=times(rows.rows, most), grouped=left.grouped,
                        shares=tuple((times(k, most), x) for k, x in rows.shares))  # fmt: skip
 
     def owns(self, x: Value, y: Value) -> bool:

@@ -22,15 +22,16 @@ PRIME: Final = 2**31 - 1
 
 
 def _tokens(string: str, quoted: str, signs: str) -> re.Pattern[str]:
+    """Blanks, then a word, a number, a placeholder, a sign or a text; or what is none of these."""
     return re.compile(
-        rf"""[ \n]*(?:
-          (?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]))
-        | (?P<string>{string})
-        | (?P<quoted>{quoted})
-        | (?P<hole>:[a-z][a-z0-9_]*)
-        | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
-        | (?P<sign>{signs}|<=|>=|<>|>>|<<|[-+*/%&=<>(),.])
-        )""",
+        rf"""([ \n]*)(?:(
+          [A-Za-z_][A-Za-z0-9_]*
+        | \d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])
+        | :[a-z][a-z0-9_]*
+        | {signs}|<=|>=|<>|>>|<<|[-+*/%&=<>(),.]
+        | {string}
+        | {quoted}
+        )|([^ \n]))""",
         re.VERBOSE | re.ASCII,
     )
 
@@ -54,6 +55,7 @@ _BITS: Final = frozenset({">>", "<<", "&", "#", "^", "||", "->>"})
 _SUMS: Final = frozenset({"+", "-"})
 _PRODUCTS: Final = frozenset({"*", "/", "//", "%", "div"})
 _OPERATORS: Final = _COMPARISONS | _BITS | _SUMS | _PRODUCTS
+_SIGNS: Final = _OPERATORS - {"div"}
 _SPECIAL: Final = frozenset(
     re.findall(
         r"\w+",
@@ -63,6 +65,14 @@ _SPECIAL: Final = frozenset(
 )
 """Bare words that an engine does not take for columns."""
 _TESTS: Final = frozenset({"IS", "BETWEEN", "IN", "LIKE"})
+_TERMS: Final = frozenset({"word", "quoted", "number", "string", "hole"})
+_ENDS: Final = frozenset({
+    ",", ")", "]", ":", "AS", "FROM", "WHERE", "GROUP", "OFFSET", "WHEN", "THEN", "ELSE", "END",
+    "end",
+})  # fmt: skip
+"""What may follow an expression: one term before it is the whole of it."""
+_BOUNDS: Final = _ENDS | _COMPARISONS | _TESTS | {"AND", "OR"}
+"""What may follow a side of a comparison."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _SELECTS: Final = 200
 _DEPTH: Final = 60
@@ -134,53 +144,57 @@ def fill(sql: str, values: Numbers, dialect: str = "duckdb") -> str:
     >>> fill("SELECT u * :salt0 FROM t", {"salt0": 5})
     'SELECT u * CAST(5 AS BIGINT) FROM t'
     """
-    written, end = [], 0
-    for kind, text, start, stop in _scan(sql, dialect):
-        if kind != "hole":
+    if ":" not in sql:
+        return sql
+    written = []
+    for blank, text, _ in _scan(sql, dialect):
+        if _kind(text) != "hole":
+            written += [blank, text]
             continue
         value = values[text[1:]]
         least = 0 if text == ":offset" else 1
         assert least <= value < PRIME, "outside the range that was proved"
-        written += [sql[end:start], f"CAST({value} AS BIGINT)"]
-        end = stop
-    return "".join([*written, sql[end:]])
+        written += [blank, f"CAST({value} AS BIGINT)"]
+    return "".join([*written, sql[len(sql.rstrip(" \n")) :]])
 
 
 @lru_cache(64)  # a statement is scanned to be proved and each time that it is filled
-def _scan(sql: str, dialect: str) -> tuple[tuple[str, str, int, int], ...]:
-    out, last, operator = [], 0, False
-    for found in (_SPARK if dialect == "spark" else _STANDARD).finditer(sql):
-        kind = found.lastgroup
-        assert kind is not None
-        if found.start() != last:
-            break
-        start, end = found.span(kind)
-        text = found[kind]
+def _scan(sql: str, dialect: str) -> list[tuple[str, str, str]]:
+    """Tokens with the blanks before them; together they are the whole text."""
+    found = (_SPARK if dialect == "spark" else _STANDARD).findall(sql)
+    before = ""
+    for blank, text, unknown in found:
+        if unknown:
+            raise Unproven("a character outside the language")
         # engines take signs that touch for one operator, or for a comment
-        if operator and start == last and text in _OPERATORS:
+        if not blank and text in _OPERATORS and before in _SIGNS:
             raise Unproven("operators that touch")
-        operator, last = kind == "sign" and text in _OPERATORS, end
-        out.append((kind, text, start, end))
-    if sql[last:].strip(" \n"):
-        raise Unproven("a character outside the language")
-    return tuple(out)
+        before = text
+    return found
+
+
+def _kind(text: str) -> str:
+    """Kind of a token; a sign or a keyword is its own."""
+    first = text[0]
+    if first.isalpha() or first == "_":
+        upper = text.upper()
+        return upper if upper in _KEYWORDS else "word"
+    if first.isdigit():
+        return "number"
+    if first in "'\"`":
+        return "string" if first == "'" else "quoted"
+    return "hole" if first == ":" and len(text) > 1 else text
 
 
 class _Reader:
     def __init__(self, sql: str, dialect: str) -> None:
         self.spark = dialect == "spark"
-        self.texts = []
-        self.kinds = []
-        for kind, text, _, _ in _scan(sql, dialect):
-            # a sign or a keyword is its own kind
-            if kind == "word":
-                upper = text.upper()
-                sign = self.spark and text == "div"
-                self.kinds.append(upper if upper in _KEYWORDS else text if sign else kind)
-            else:
-                self.kinds.append(text if kind == "sign" else kind)
-            self.texts.append(text)
-        self.kinds += ["end"] * 4  # room to look ahead
+        self.texts = [text for _, text, _ in _scan(sql, dialect)]
+        kinds = {text: _kind(text) for text in set(self.texts)}
+        if self.spark and "div" in kinds:
+            kinds["div"] = "div"
+        # room to look ahead
+        self.kinds = [*[kinds[text] for text in self.texts], *["end"] * 4]
         self.texts += [""] * 4
         self.at = 0
         self.depth = self.selects = 0
@@ -195,11 +209,13 @@ class _Reader:
 
     # tokens
 
-    def take(self, *kinds: str) -> bool:
+    def take(self, kind: str, *more: str) -> bool:
         """Step over signs or keywords if they are what comes next."""
-        at = self.at
-        for kind in kinds:
-            if self.kinds[at] != kind:
+        if self.kinds[self.at] != kind:
+            return False
+        at = self.at + 1
+        for other in more:
+            if self.kinds[at] != other:
                 return False
             at += 1
         self.at = at
@@ -298,23 +314,28 @@ class _Reader:
     # expressions, loosest first
 
     def expression(self) -> Node:
+        if self.kinds[self.at + 1] in _ENDS and self.kinds[self.at] in _TERMS:
+            return self.atom()
         self.depth += 1
         if self.depth > _DEPTH:
             raise Unproven("nested too deeply")
         found = [self.conjunction()]
-        while self.take("OR"):
+        while self.kinds[self.at] == "OR":
+            self.at += 1
             found.append(self.conjunction())
         self.depth -= 1
         return found[0] if len(found) == 1 else self.node("or", *found)
 
     def conjunction(self) -> Node:
         found = [self.negation()]
-        while self.take("AND"):
+        while self.kinds[self.at] == "AND":
+            self.at += 1
             found.append(self.negation())
         return found[0] if len(found) == 1 else self.node("and", *found)
 
     def negation(self) -> Node:
-        if self.take("NOT"):
+        if self.kinds[self.at] == "NOT":
+            self.at += 1
             return self.node("not", self.negation())
         return self.comparison()
 
@@ -357,6 +378,8 @@ class _Reader:
         return self.expression()
 
     def bits(self) -> Node:
+        if self.kinds[self.at + 1] in _BOUNDS and self.kinds[self.at] in _TERMS:
+            return self.atom()
         found, loose = self.sum()
         while (sign := self.kinds[self.at]) in _BITS:
             self.at += 1
@@ -383,24 +406,25 @@ class _Reader:
         return found, loose
 
     def unary(self) -> Node:
-        if self.take("-"):
+        if self.kinds[self.at] == "-":
+            self.at += 1
             if self.kinds[self.at] == "number":
                 return self.node("number", "-" + self.text("number"))
             return self.node("negative", self.unary())
         found = self.atom()
-        while True:
+        while self.kinds[self.at] in ("[", "COLLATE"):
             if self.take("["):
                 first = self.expression()
                 self.need(self.take(":"))
                 last = self.expression()
                 self.need(self.take("]"))
                 found = self.node("call", "substr", found, first, last)
-            elif self.take("COLLATE"):
+            else:
+                self.at += 1
                 name = self.text("word" if self.spark else "quoted")
                 self.need(name == ("UTF8_BINARY" if self.spark else '"C"'))
                 found = self.node("collate", found)
-            else:
-                return found
+        return found
 
     def atom(self) -> Node:
         kind, text = self.kinds[self.at], self.texts[self.at]

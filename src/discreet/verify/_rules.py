@@ -39,6 +39,8 @@ _WORK: Final = 50_000
 _SINGLE: Final = 2**24
 _DIGITS: Final = 38
 _LEAVES: Final = frozenset({"number", "string", "hole", "truth", "null"})
+_KINDS: Final = ("number", "column", "collate", "negative", "binary", "bit", "cast", "trycast",
+                 "case", "extract", "call")  # fmt: skip
 _EXACT_IN_DOUBLE: Final = frozenset({"i8", "i16", "i32", "u8", "u16", "u32", "f32"})
 
 
@@ -71,11 +73,8 @@ class Rules:
         self.dead = False
         self.work = 0
         self.constants: dict[Node, Value] = {}
-        kinds = re.findall(
-            r"\w+", "number column collate negative binary bit cast trycast case extract call"
-        )
         self.rules: dict[str, Callable[[Node, Scope, Facts], Value]] = {
-            **{kind: getattr(self, f"_{kind}") for kind in kinds},
+            **{kind: getattr(self, f"_{kind}") for kind in _KINDS},
             **dict.fromkeys(("string", "hole", "truth", "null"), self._leaf),
             **dict.fromkeys(("and", "or", "not"), self._logic),
             **dict.fromkeys(("compare", "in"), self._comparison),

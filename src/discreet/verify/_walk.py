@@ -26,4 +26,5 @@ def sums(node: Node) -> list[Node]:
 
 
 def aggregates(node: Node) -> bool:
+    """Whether an expression adds rows up."""
     return bool(sums(node))
