@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.privacy import _additive, _convert, _kov, _pair, _pld
 from discreet.privacy._loss import ULP
@@ -364,3 +365,26 @@ def test_what_certainly_fails_fails_in_every_composition():
         assert exact <= found <= exact * (1 + 2.0**-43)
     twice = _pld.Composed([(grids[0], 2)], Fraction(1))
     assert twice.infinite == pytest.approx(1 - 0.75**2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("offset", "step"), [("1000/3", "1/1000"), ("-700/3", "1/500"), ("1/7", "1/10")]
+)
+def test_atoms_beside_a_grid_are_pushed_up_before_they_are_shared_out(offset, step):
+    """Two neighbours on the grid share an atom so that E[e^−loss] stays: read back from it."""
+    atoms = _pair.Atoms(Fraction(offset), Fraction(1, 3), np.array([1.0]), 0.0)
+    grid = _pair._grid_of_atoms(atoms, Fraction(step))
+    g, cell = mp(float(Fraction(step))), grid.start
+    low, high = (mp(x) / mp(1 + 2.0**-46) for x in grid.masses.tolist())
+    loss = cell * g - mpmath.log(low + high * mpmath.exp(-g))
+    room = 4 * ULP * 2 * abs(float(Fraction(offset)))
+    doubt = ULP * (abs(float(Fraction(offset))) + 4 * float(Fraction(step)))
+    has_room(float(loss - mp(offset)), room, doubt)
+
+
+@pytest.mark.parametrize(("p_", "k"), [("0.5", 2), ("0.01", 2), ("0.99", 5)])
+def test_loss_of_randomized_response(p_, k):
+    """Truth p + (1 − p)/k against (1 − p)/k."""
+    exact = mpmath.log1p(mp(p_) * k / (1 - mp(p_)))
+    stated = m.RandomizedResponse(p=p_, categories=k).loss.eps0
+    has_room(above(stated, exact), 2.0**-50, 2.0**-53)
