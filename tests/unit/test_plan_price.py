@@ -199,3 +199,14 @@ def test_a_rho_that_protects_nothing_is_refused():
     low = lowered("SELECT COUNT(*) AS n FROM t", {}, "add-remove")
     with pytest.raises(ParameterError, match="protects nothing"):
         pl.price(low, pl.Ask(rho=Fraction(10**16)))
+
+
+def test_a_margin_may_rest_on_a_part_that_no_unit_moves():
+    """The sum is that of the mean, and of a count that is public under change-one."""
+    low = lowered("SELECT SUM(age) AS s, AVG(age) AS m FROM t", {}, "change-one")
+    assert sorted(low.outlets[i].private for i in low.formulas[0].parts) == [False, True]
+    plan = pl.price(low, pl.Ask(within={"s": Fraction(900)}))
+    (loss,) = plan.losses
+    assert 0 < loss.top < 1
+    narrow = pl.price(low, pl.Ask(within={"s": Fraction(9)}))
+    assert narrow.cost.epsilon > 50 * plan.cost.epsilon
