@@ -388,3 +388,11 @@ def test_loss_of_randomized_response(p_, k):
     exact = mpmath.log1p(mp(p_) * k / (1 - mp(p_)))
     stated = m.RandomizedResponse(p=p_, categories=k).loss.eps0
     has_room(above(stated, exact), 2.0**-50, 2.0**-53)
+
+
+@pytest.mark.parametrize("eps", ["0.5", "29", "45", "300"])
+def test_largest_loss_of_a_sample(eps):
+    exact = mpmath.log1p(mp("0.4") * mpmath.expm1(mp(eps)))
+    found = float(mp(p.sample(p.Pure(eps), "0.4").top) - exact)
+    room = 2.0**-49 * float(exact) + (2.0**-48 if float(eps) >= 30 else 0)
+    has_room(found, room, 2.0**-52 * float(exact))
