@@ -110,6 +110,7 @@ def test_objects_are_read_as_the_numbers_they_are():
     large = m.sensitivity(np.array([[2**52]], dtype=object), "add-remove")
     assert isinstance(large, float)
     assert large >= 2**52
+    assert m.sensitivity(np.array([[2**70]], dtype=object), "add-remove") >= 2**70
 
 
 def test_squares_that_vanish_beside_others_are_paid_for():
