@@ -110,6 +110,7 @@ def test_objects_are_read_as_the_numbers_they_are():
     large = m.sensitivity(np.array([[2**52]], dtype=object), "add-remove")
     assert isinstance(large, float)
     assert large >= 2**52
+    assert m.sensitivity(np.array([[2**70]], dtype=object), "add-remove") >= 2**70
 
 
 def test_squares_that_vanish_beside_others_are_paid_for():
@@ -197,3 +198,5 @@ def test_sums_at_the_edge_of_what_63_bits_hold_do_not_wrap():
     assert _lattice.read_values(np.array(wild[4:])).flat.tolist() == [float(far), -float(far)]
     huge = [Decimal("1e401"), Decimal("-1e401"), Decimal("1e-402"), Decimal("nan"), Decimal("inf")]
     assert _lattice.read_values(huge).flat.tolist() == [far, -far, 0, 0, far]
+    zeros = [Decimal("0e500"), Decimal("-0e500"), Decimal("0e-500"), Decimal(0)]
+    assert _lattice.read_values(zeros).flat.tolist() == [0] * 4

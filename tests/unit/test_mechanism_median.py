@@ -268,3 +268,14 @@ def test_both_ends_of_an_exponential_draw_enclose_what_its_bits_leave_open(prefi
         assert 0 <= ends[0] - mpmath.mpf(low.numerator) / low.denominator <= slack
         assert 0 <= mpmath.mpf(high.numerator) / high.denominator - ends[1] <= slack
     assert _refine._exponential(mock.Mock(prefix=2**255, count=256)) is None
+
+
+def test_cauchy_at_the_rim_of_the_disc_refines():
+    """The nearer corner of the cell lies within the disc and the farther one does not."""
+    a, b = 2**255 - 2, 2**128
+    u = [a >> 64 * i & FULL for i in (3, 2, 1, 0)]
+    v = [(b << 1) >> 64 * i & FULL for i in (3, 2, 1, 0)]
+    inside = [2**62, 0, 0, 0], [2**62, 0, 0, 0]
+    with scripted(u, v, [FULL] * 4, [FULL] * 4, *inside):
+        draw = _refine.rounded_cauchy(Fraction(0), Fraction(1), Fraction(1, 1000))
+    assert draw.value == 500

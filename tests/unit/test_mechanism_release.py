@@ -248,3 +248,16 @@ def test_releases_go_out_to_numpy_and_pandas():
     assert table.to_pandas(columns=["u", "v"]).shape == (2, 2)
     assert one._repr_html_().startswith("<p>")
     assert "±" in one._repr_html_()
+
+
+@pytest.mark.parametrize(("value", "cells"), [(5, 1), ([5], 1), ([5, 6], 2), ([1, 2, 3, 4, 5], 4)])
+def test_gaussian_losses_are_those_of_as_many_integers_as_can_move(value, cells):
+    """A squared distance of 4 is spread over four integers at most."""
+    by_rho = m.gaussian(value, 2, rho="1/2", integer=True)
+    assert by_rho.law.sigma2 == 4
+    assert by_rho.loss.unlabelled() == p.DiscreteGaussian.from_variance(4, 4, cells)
+    both = m.gaussian(value, 2, 1, "1e-6", integer=True)
+    exact = p.discrete_gaussian_variance(4, 1, "1e-6", coordinates=cells)
+    assert both.law.sigma2 == exact
+    assert both.loss.unlabelled() == p.DiscreteGaussian.from_variance(exact, 4, cells)
+    assert m.gaussian([], 2, rho="1/2", integer=True).loss.dimension == 1

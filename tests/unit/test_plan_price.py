@@ -185,3 +185,28 @@ def test_what_no_margin_names_costs_no_more_than_the_cheapest_that_one_does():
     assert len(spent) == 1
     free = pl.price(low, pl.Ask(within={"n": Fraction(0)}))
     assert {loss.top for loss in free.losses} == {Fraction(1, 10**6)}
+
+
+def test_of_two_margins_on_one_part_the_narrower_decides():
+    low = lowered("SELECT COUNT(*) AS a, COUNT(*) AS b FROM t WHERE age > 3", {}, "add-remove")
+    alone = pl.price(low, pl.Ask(within={"a": Fraction(5)}))
+    for margins in ({"a": 5, "b": 50}, {"b": 50, "a": 5}, {"a": 50, "b": 5}, {"b": 5, "a": 50}):
+        both = pl.price(low, pl.Ask(within={k: Fraction(v) for k, v in margins.items()}))
+        assert [x.law for x in both.parts] == [x.law for x in alone.parts]
+
+
+def test_a_rho_that_protects_nothing_is_refused():
+    low = lowered("SELECT COUNT(*) AS n FROM t", {}, "add-remove")
+    with pytest.raises(ParameterError, match="protects nothing"):
+        pl.price(low, pl.Ask(rho=Fraction(10**16)))
+
+
+def test_a_margin_may_rest_on_a_part_that_no_unit_moves():
+    """The sum is that of the mean, and of a count that is public under change-one."""
+    low = lowered("SELECT SUM(age) AS s, AVG(age) AS m FROM t", {}, "change-one")
+    assert sorted(low.outlets[i].private for i in low.formulas[0].parts) == [False, True]
+    plan = pl.price(low, pl.Ask(within={"s": Fraction(900)}))
+    (loss,) = plan.losses
+    assert 0 < loss.top < 1
+    narrow = pl.price(low, pl.Ask(within={"s": Fraction(9)}))
+    assert narrow.cost.epsilon > 50 * plan.cost.epsilon

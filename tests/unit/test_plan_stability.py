@@ -16,11 +16,12 @@ from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import build
 from discreet.plan import expr as ex
 from discreet.plan._assemble import Assembly, statistic
+from discreet.plan._build import Word
 from discreet.plan._joins import rows_let_in
 from discreet.plan._relation import rows_of_unit
 from discreet.plan._scope import Scope
 from discreet.plan._stability import form_sensitivity, linear_sensitivity, partition_sensitivity
-from discreet.plan._statistics import Sum
+from discreet.plan._statistics import Count, Sum
 from discreet.privacy import Neighbours
 
 SALT = pl.Salt(b"0123456789abcdef")
@@ -503,3 +504,11 @@ def test_a_question_has_as_many_cells_and_statistics_as_are_allowed():
     assert assembly.measure(total).index == 199
     with pytest.raises(QueryError, match="at most 200 statistics"):
         assembly.measure(statistic(Sum, scope.column("b")))
+
+
+def test_a_count_of_a_word_is_a_count_of_rows():
+    scope = Scope.of(table())
+    assert statistic(Count, Word("x")) == statistic(Count, None)
+    assert statistic(Count, scope.column("x")) != statistic(Count, None)
+    with pytest.raises(QueryError):
+        statistic(Sum, Word("x"))

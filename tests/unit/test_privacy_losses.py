@@ -649,3 +649,9 @@ def test_a_sample_of_nearly_everything_is_not_all_of_it():
     for part in ({"alpha": 2}, {"epsilon": 1}):
         with pytest.raises(ParameterError, match="both alpha and epsilon"):
             p.Renyi(**part)
+
+
+def test_a_threshold_may_ask_for_no_noise_at_all():
+    """P(noise ≥ 0) = 0.731 and P(noise ≥ −1) = 0.901 at scale 1."""
+    law = noise.DiscreteLaplace(1)
+    assert [p.key_threshold(law, delta, 1) for delta in ("0.8", "0.7", "0.2")] == [1, 2, 3]

@@ -20,6 +20,7 @@ from discreet.plan._keys import Weights
 from discreet.plan._picks import Labels
 from discreet.plan._trees import Levels
 from discreet.plan._vectors import Numbers, Threshold, read_law
+from discreet.privacy import _kov
 
 LAW = noise.DiscreteLaplace(3)
 COLUMNS = [pol.Integer("x", -2, 3), pol.Category("g", ["a", "b"]), pol.Text("t")]
@@ -62,6 +63,16 @@ REFUSALS = [
     ("outside what smooth", lambda: _read_beta(0.0)),
     ("one number each", lambda: m.local_sensitivity_median([[1, 2]], 0, 9)),
     ("no answers to estimate", lambda: m.RandomizedResponse(p="0.5").estimate([])),
+    (
+        "the answers say nothing",
+        lambda: m.RandomizedResponse(p=Fraction(1, 10**400)).estimate([0, 1]),
+    ),
+    ("counts must map keys", lambda: m.threshold_keys([("a", 5)], 1, "1e-6")),
+    ("must be 'laplace' or 'gaussian'", lambda: m.threshold_keys({}, 1, "1e-6", noise="normal")),
+    ("lower must be below upper", lambda: m.local_sensitivity_median([1], 9, 9)),
+    ("must be one-dimensional", lambda: noise.categorical_exp(np.ones((2, 2)))),
+    ("exponents must be finite", lambda: noise.categorical_exp(np.array([np.inf, 0.0]))),
+    (r"n must be at most 2\^63", lambda: noise.uniform_many(2**63 + 1, 3)),
     ("confidence must be at most", lambda: LAW.interval("0.9999999999999999")),
     ("must lie within", lambda: m.local_sensitivity_median([1], 0, "1.01e300")),
     ("scale", lambda: noise.DiscreteLaplace(Fraction(1, 10**9 + 1))),
@@ -167,3 +178,21 @@ def test_an_unknown_law_has_no_loss():
 
     with pytest.raises(NotProvedError, match="no loss is known"):
         loss_of(noise.Geometric(3), 1, 1)
+
+
+def test_what_is_not_proved_is_not_priced():
+    with pytest.raises(NotProvedError, match="not Gaussian DP with a known"):
+        p.GaussianFilter(1).spend(p.Pure(1))
+    loss = p.Pure(1).under("add-remove")
+    for relation in ("add-remove", None):
+        with pytest.raises(NotProvedError, match="amplifies change-one losses only"):
+            p.sample(loss, "0.1", scheme="without-replacement", neighbours=relation)
+    with pytest.raises(NotProvedError, match="amplifies change-one losses only"):
+        p.sample(p.Pure(1), "0.1", scheme="without-replacement", neighbours="add-remove")
+
+
+def test_long_lists_are_refused(monkeypatch):
+    monkeypatch.setattr(_kov, "_ENUMERABLE", 4)
+    assert p.murtagh_vadhan_delta([1, 2], 1) > 0
+    with pytest.raises(ParameterError, match="enumeration is for at most 4"):
+        p.murtagh_vadhan_delta([1, 2, 4], 1)

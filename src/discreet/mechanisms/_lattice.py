@@ -135,7 +135,7 @@ def _infinite(positive: bool) -> int:
 
 def _from_decimal(cell: Decimal) -> int | Fraction:
     """Read a decimal; one of absurd size would fill the memory if it were written out."""
-    if cell.is_nan():
+    if cell.is_nan() or not cell:  # a zero may be written with any exponent
         return 0
     if cell.is_infinite() or cell.adjusted() > _DIGITS:
         return _infinite(cell > 0)
