@@ -245,6 +245,16 @@ def test_amounts_are_rounded_up_to_the_grid_and_only_when_they_are_long():
     assert total == Cost(Fraction("0.3"), Fraction("1e-9"), Fraction("0.025"), Fraction("1e-9"))
 
 
+def test_a_budget_is_read_as_it_was_written():
+    for budget in (
+        pol.Budget("1"), pol.Budget("1", minimum="1/777"), pol.Budget("3/7", "1e-6"),
+        pol.Budget(rho="0.5", delta="1e-6", accounting="zcdp", shares={"ann": "1/3"}),
+    ):  # fmt: skip
+        body = _state.budget_body(budget)
+        assert _state.read_budget(body) == budget
+        assert ("minimum" in body) == (budget.minimum != pol.Budget("1").minimum)
+
+
 BUDGETS = {
     "pure": {"epsilon": "1"},
     "approx": {"epsilon": "1", "delta": "1e-6", "accounting": "approx"},
