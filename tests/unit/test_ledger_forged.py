@@ -11,7 +11,7 @@ import pytest
 from discreet import errors, ledger
 from discreet import policy as pol
 from discreet.ledger import _chain, _state
-from discreet.ledger._budget import admit, balance, check_total, decided
+from discreet.ledger._budget import admit, balance, check_total, decided, least_cost
 from discreet.ledger._outcomes import debit_body
 from discreet.plan import Cost
 
@@ -198,6 +198,10 @@ def test_what_earlier_formats_do_not_know_they_do_not_write():
         state = states(debit(by_rho, plan="restore"), start=opening(fmt=fmt))
         assert bool(state.open) == (fmt >= 2)
         assert (state.by_rho, state.lost) == (fmt >= 4, int(fmt >= 5))
+        body = debit_body(state, entry(by_rho, plan="restore"))
+        once = _state.after(states(start=opening(fmt=fmt)), "debit", body, 2)
+        assert (once.by_rho, once.lost, bool(once.open)) == (fmt >= 4, fmt >= 5, fmt >= 2)
+        assert _state.after(once, "debit", debit_body(state, entry()), 3).by_rho == (fmt >= 4)
         known = {"policy", "declared", "budget", "caps", "closed", "period", "spent"}
         known |= {"format", "open"} if fmt >= 2 else set()
         known |= {"guests"} if fmt >= 3 else set()
@@ -253,6 +257,14 @@ def test_a_budget_is_read_as_it_was_written():
         body = _state.budget_body(budget)
         assert _state.read_budget(body) == budget
         assert ("minimum" in body) == (budget.minimum != pol.Budget("1").minimum)
+
+
+def test_the_least_cost_is_one_part_of_every_currency():
+    for budget, epsilon, rho in (
+        (pol.Budget("2"), 2, 0), (pol.Budget(rho="3", delta="1e-6", accounting="zcdp"), 1, 3),
+    ):  # fmt: skip
+        part = budget.least_part
+        assert least_cost(budget) == Cost(epsilon * part, Fraction(0), rho * part, Fraction(0))
 
 
 BUDGETS = {

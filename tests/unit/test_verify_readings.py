@@ -88,6 +88,9 @@ STATEMENTS = {
     "rows, above": total(where(ranked(PEOPLE), "n >= 3")),
     "rows, by a column": total(where(ranked(PEOPLE), "n <= a")),
     "rows, by a point": total(where(ranked(PEOPLE), "n <= CAST(3 AS BIGINT)")),
+    "rows, by a salt": total(where(ranked(PEOPLE), "n <= :salt0")),
+    "rows, by a real": total(where(ranked(PEOPLE), "n <= CAST('3.5' AS DOUBLE)")),
+    "rows, by another number": total(where(ranked(PEOPLE), "a <= 3")),
     "rows, twice": total(rows(rows(PEOPLE, 5), 3, name="m")),
     "rows, twice, wider": total(rows(rows(PEOPLE, 3), 5, name="m")),
     "rows, or": total(where(ranked(PEOPLE), "n <= 3 OR a = 1")),
@@ -147,6 +150,10 @@ STATEMENTS = {
     "packed, listed": by(where(rows(
         "SELECT u, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + PEOPLE + ") AS s", order="w, a"),
         "w <= 20"), "w"),
+    "packed, of listed units": by(where(rows(
+        f"SELECT u, CASE WHEN a > 3 THEN a END * CAST(4 AS BIGINT) + k AS w, a FROM ({PEOPLE}"
+        ' AND "id" IN (7)) AS s', order="w, a"), "w IS NOT NULL"), "w"),
+    "keys, of listed units": by(rows(PEOPLE + ' AND "id" IN (7)'), "a"),
     "packed, shares of a field": by(rows(
         "SELECT u, k, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + PEOPLE + ") AS s", 5,
         by="u, k", order="w, a"), "w"),
