@@ -460,3 +460,17 @@ def test_importing_the_ledger_loads_no_database_driver():
     code = "import sys, discreet.ledger; print('psycopg' in sys.modules, 'duckdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_file_that_is_replaced_while_it_is_written_releases_nothing(path, book, folder):
+    store = SqliteStore(str(path), "people")
+    with store.writing():
+        pass  # the same file: nothing to say
+    shutil.copy2(path, folder / "copy")
+    with (
+        pytest.raises(errors.LedgerIntegrityError, match="replaced while in use"),
+        store.writing() as tx,
+    ):
+        assert tx.line(1) is not None
+        (folder / "copy").replace(path)
+    assert book is not None

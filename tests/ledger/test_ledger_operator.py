@@ -613,3 +613,27 @@ def test_half_of_delta_is_for_debits_and_the_program_says_so():
     entering = ("ledger", "external", "model of hospital stays", "--epsilon", "1")
     call(*entering, "--delta", "1e-6", code=3)
     call(*entering, "--delta", "1e-7")  # the guide's
+
+
+def test_raising_a_budget_needs_a_total_that_is_new(path, given):
+    book = ledger.open_ledger(path, given.policy("1"))
+    before = book.verify()
+    with pytest.raises(errors.ParameterError, match="needs a new total"):
+        book.raise_budget()
+    for same in ({"epsilon": "1"}, {"epsilon": 1, "accounting": "pure"}):
+        with pytest.raises(errors.ParameterError, match="nothing would change"):
+            book.raise_budget(**same)
+    with pytest.raises(errors.ParameterError, match="would lower the budget"):
+        book.raise_budget(epsilon="0.999999999")
+    assert book.verify() == before
+    book.raise_budget(epsilon="0.5", lower=True)
+    assert book.balance().total == Fraction(1, 2)
+    book.raise_budget(epsilon="0.500000001")
+    book.raise_budget(epsilon="2", delta="1e-6", accounting="approx")
+    book.debit(given.entry("0.1", delta="1e-7"))
+    with pytest.raises(errors.ParameterError, match="a δ was spent"):
+        book.raise_budget(epsilon="3", delta=0, accounting="pure")
+    book.new_period()
+    book.raise_budget(epsilon="3", delta=0, accounting="pure")
+    book.raise_budget(rho="5", delta="1e-6", accounting="zcdp")
+    assert book.balance().currency == "rho"

@@ -98,6 +98,16 @@ def test_gaussian_noise_of_a_batch_is_hardly_more_than_on_real_numbers(count):
         assert ideal <= float(law.sigma2) <= ideal * (1 + 2**-9)
 
 
+def test_selected_keys_leave_half_of_delta_to_gaussian_noise():
+    keys = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
+    found, cost = laws([keys, *[COUNT] * 60])
+    assert cost.delta == Fraction(1, 10**6)
+    assert cost.rho_delta == Fraction(1, 2 * 10**6)
+    ideal = _batch.gaussian_sigma(1, Fraction(1), Fraction(1, 2 * 10**6)) ** 2
+    for (law,) in found[1:]:
+        assert 60 * ideal <= float(law.sigma2) <= 62 * ideal
+
+
 def given(*pairs):
     """Questions by weight and number of draws."""
     return [SimpleNamespace(weight=Fraction(w), lowered=SimpleNamespace(draws=k)) for w, k in pairs]

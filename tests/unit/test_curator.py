@@ -500,3 +500,14 @@ def test_a_median_of_whole_numbers_is_a_whole_number():
     assert answer.to_dicts() == [{"m": 7}]
     (ends,) = answer.interval()
     assert all(low <= 7 <= high for low, high in ends.values())
+
+
+def test_a_margin_that_is_too_dear_is_doubled_until_it_fits():
+    asked = curator(budget=pol.Budget("0.1"))
+    question = "SELECT COUNT(*) AS n FROM people"
+    with pytest.raises(BudgetExceededError) as refused:
+        asked.sql(question, within={"n": 5})
+    assert refused.value.hint.parameters == (("within", {"n": 40}),)
+    with pytest.raises(BudgetExceededError):
+        asked.sql(question, within={"n": 20})
+    asked.sql(question, within={"n": 40})

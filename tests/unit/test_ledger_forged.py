@@ -11,8 +11,8 @@ import pytest
 from discreet import errors, ledger
 from discreet import policy as pol
 from discreet.ledger import _chain, _state
-from discreet.ledger._budget import admit, balance, check_total, decided
-from discreet.ledger._outcomes import debit_body
+from discreet.ledger._budget import admit, balance, check_total, decided, least_cost
+from discreet.ledger._outcomes import check_store, debit_body, outcome_of
 from discreet.plan import Cost
 
 WHEN = "2026-01-01T00:00:00+00:00"
@@ -198,6 +198,10 @@ def test_what_earlier_formats_do_not_know_they_do_not_write():
         state = states(debit(by_rho, plan="restore"), start=opening(fmt=fmt))
         assert bool(state.open) == (fmt >= 2)
         assert (state.by_rho, state.lost) == (fmt >= 4, int(fmt >= 5))
+        body = debit_body(state, entry(by_rho, plan="restore"))
+        once = _state.after(states(start=opening(fmt=fmt)), "debit", body, 2)
+        assert (once.by_rho, once.lost, bool(once.open)) == (fmt >= 4, fmt >= 5, fmt >= 2)
+        assert _state.after(once, "debit", debit_body(state, entry()), 3).by_rho == (fmt >= 4)
         known = {"policy", "declared", "budget", "caps", "closed", "period", "spent"}
         known |= {"format", "open"} if fmt >= 2 else set()
         known |= {"guests"} if fmt >= 3 else set()
@@ -243,6 +247,24 @@ def test_amounts_are_rounded_up_to_the_grid_and_only_when_they_are_long():
             _state.rational(long)
     total = _state.add(cost("0.1"), cost("0.2", "1e-9"))
     assert total == Cost(Fraction("0.3"), Fraction("1e-9"), Fraction("0.025"), Fraction("1e-9"))
+
+
+def test_a_budget_is_read_as_it_was_written():
+    for budget in (
+        pol.Budget("1"), pol.Budget("1", minimum="1/777"), pol.Budget("3/7", "1e-6"),
+        pol.Budget(rho="0.5", delta="1e-6", accounting="zcdp", shares={"ann": "1/3"}),
+    ):  # fmt: skip
+        body = _state.budget_body(budget)
+        assert _state.read_budget(body) == budget
+        assert ("minimum" in body) == (budget.minimum != pol.Budget("1").minimum)
+
+
+def test_the_least_cost_is_one_part_of_every_currency():
+    for budget, epsilon, rho in (
+        (pol.Budget("2"), 2, 0), (pol.Budget(rho="3", delta="1e-6", accounting="zcdp"), 1, 3),
+    ):  # fmt: skip
+        part = budget.least_part
+        assert least_cost(budget) == Cost(epsilon * part, Fraction(0), rho * part, Fraction(0))
 
 
 BUDGETS = {
@@ -353,3 +375,130 @@ def test_balances_say_what_is_left_and_how_often():
     assert [r[0] for r in both.after(selected).routes] == ["epsilon", "rho"]
     kept = admitted(opened("zcdp"), entry(gaussian))
     assert [r[0] for r in balance(kept).routes] == ["rho"]
+
+
+# -- outcomes: what the store holds beside the lines --------------------------------------------
+
+
+class Held:
+    """A store that holds what it is given, right or wrong."""
+
+    def __init__(self, lines, index, answers):
+        self.lines, self.rows, self.stored = list(lines), list(index), dict(answers)
+
+    def line(self, number):
+        return next((x for x in self.lines if x.number == number), None)
+
+    def check(self):
+        """Nothing of its own is damaged."""
+
+    def index(self):
+        return iter(self.rows)
+
+    def answers(self):
+        return iter(sorted(self.stored.items()))
+
+    def settled(self, number):
+        return next((n for n, _, _, settles in self.rows if settles == number), None)
+
+    def outcome(self, number):
+        known = number in self.stored
+        return (self.stored[number] is not None, self.stored[number]) if known else None
+
+
+def kept():
+    """Debits that are answered, failed, open and without a run; and a key for the first one."""
+    policy = pol.Policy([pol.Table("people", [pol.Integer("age", 0, 9)])], pol.Budget("1"),
+                        name="people")  # fmt: skip
+    book = ledger.open_ledger(":memory:", policy)
+    asked = [entry(plan=f"q{k}", runs=k != 3) for k in range(4)]
+    paid = [book.debit(replace(e, policy=policy.identity)) for e in asked]
+    book.settle(paid[0], "[1]")
+    book.settle(paid[1], None)
+    book.debit(replace(asked[0], policy=policy.identity, key="k"))
+    with book.reading() as (tx, head):
+        return Held(tx.lines(), tx.index(), tx.answers()), head
+
+
+def rebuilt(held, head, number, **changes):
+    """Change the body of one line, and make every later hash anew; None: leave the line out."""
+    lines, last = [], None
+    for line in held.lines:
+        body = line.content | (changes if line.number == number else {})
+        hashes = [_chain.GENESIS, *(x.hash for x in lines)]
+        made, last = _chain.next_line(last, line.when, line.kind, body,
+                                      jump=hashes[_chain.jump_of(len(hashes))])  # fmt: skip
+        lines.append(made)
+    assert last.number == head.number
+    return Held(lines, held.rows, held.stored), last
+
+
+def unsound(held, head):
+    _chain.check_links(held.lines, head)
+    return refused(check_store, held, held.lines, head)
+
+
+def test_a_store_that_holds_what_its_lines_say_passes():
+    held, head = kept()
+    assert not unsound(held, head)
+    assert [x.kind for x in held.lines] == ["open", *["debit"] * 4, "settle", "settle", "key"]
+    same, last = rebuilt(held, head, 0)
+    assert (same.lines, last) == (held.lines, head)
+    assert outcome_of(held, head, held.line(2)) == (True, "[1]")
+    assert outcome_of(held, head, held.line(3)) == (False, None)
+    assert outcome_of(held, head, held.line(4)) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "changes"),
+    [
+        (6, {"line": "0" * 64}), (6, {"question": "0" * 64}), (6, {"debit": 1}), (6, {"debit": 0}),
+        (6, {"debit": 3}), (6, {"debit": 4}), (6, {"debit": 6}), (6, {"debit": 7}),
+        (6, {"record": None}), (6, {"record": "0" * 64}), (7, {"record": "0" * 64}),
+        (7, {"debit": 2}), (8, {"line": "0" * 64}), (8, {"question": "0" * 64}), (8, {"debit": 3}),
+        (8, {"debit": 0}), (8, {"debit": 8}), (8, {"key": "other"}), (8, {"analyst": "eve"}),
+        (2, {"question": "0" * 64}), (2, {"plan": "q7"}), (2, {"key": "k7"}),
+    ],
+)  # fmt: skip
+def test_a_line_about_an_outcome_that_was_forged_with_its_hashes_is_seen(number, changes):
+    assert unsound(*rebuilt(*kept(), number, **changes))
+
+
+def test_answers_and_finding_aids_that_were_changed_are_seen():
+    held, head = kept()
+    for stored in ({2: "[2]", 3: None}, {2: None, 3: None}, {2: "[1]"}, {3: None},
+                   {2: "[1]", 3: "[]"}, {2: "[1]", 3: None, 4: "[]"}, {2: "[1]", 3: None, 5: "[]"},
+                   {}, {2: "[1]", 3: None, 1: "[]"}):  # fmt: skip
+        assert unsound(Held(held.lines, held.rows, stored), head), stored
+    for k, row in enumerate(held.rows):
+        for place, other in ((1, "slot"), (2, "question"), (3, 4)):
+            spoilt = (*row[:place], other, *row[place + 1 :])
+            rows = [*held.rows[:k], spoilt, *held.rows[k + 1 :]]
+            assert unsound(Held(held.lines, rows, held.stored), head)
+    assert unsound(Held(held.lines, held.rows[:-1], held.stored), head)
+    assert unsound(Held(held.lines, [*held.rows, (9, None, None, None)], held.stored), head)
+
+
+def test_no_outcome_is_given_that_its_lines_do_not_seal():
+    held, head = kept()
+    answered, failed, waiting = (held.line(n) for n in (2, 3, 4))
+
+    def bad(line=answered, question=None, rows=held.rows, stored=held.stored):
+        return refused(outcome_of, Held(held.lines, rows, stored), head, line, question)
+
+    asked = {line.number: line.content["question"] for line in (answered, failed, waiting)}
+    for line in (answered, failed, waiting):
+        assert not bad(line)
+        assert not bad(line, asked[line.number])
+        assert bad(line, "another")
+        assert bad(replace(line, body=line.body + " "))
+        assert bad(replace(line, when="later"))
+    assert bad(stored={2: "[2]", 3: None})
+    assert bad(stored={2: None, 3: None})
+    assert bad(stored={3: None})
+    assert bad(failed, stored={2: "[1]", 3: "[1]"})
+    assert bad(waiting, stored={**held.stored, 4: "[1]"})
+    for by in (2, 3, 4, 7, 8, 9, 90):  # none of these lines settles it
+        rows = [(n, s, q, None) for n, s, q, _ in held.rows if n != by] + [(by, None, None, 2)]
+        assert bad(rows=rows), by
+    assert bad(rows=[(n, s, q, None) for n, s, q, _ in held.rows])

@@ -88,6 +88,9 @@ STATEMENTS = {
     "rows, above": total(where(ranked(PEOPLE), "n >= 3")),
     "rows, by a column": total(where(ranked(PEOPLE), "n <= a")),
     "rows, by a point": total(where(ranked(PEOPLE), "n <= CAST(3 AS BIGINT)")),
+    "rows, by a salt": total(where(ranked(PEOPLE), "n <= :salt0")),
+    "rows, by a real": total(where(ranked(PEOPLE), "n <= CAST('3.5' AS DOUBLE)")),
+    "rows, by another number": total(where(ranked(PEOPLE), "a <= 3")),
     "rows, twice": total(rows(rows(PEOPLE, 5), 3, name="m")),
     "rows, twice, wider": total(rows(rows(PEOPLE, 3), 5, name="m")),
     "rows, or": total(where(ranked(PEOPLE), "n <= 3 OR a = 1")),
@@ -118,6 +121,10 @@ STATEMENTS = {
     "keys, groups of less": by(groups(PEOPLE, order="a")),
     "keys, groups of more": by(groups(PEOPLE, order="a, k")),
     "keys, groups per key": by(rows(PEOPLE, 2, by="u, k", order="a", function="dense_rank")),
+    "keys, groups twice": by(
+        groups(rows(PEOPLE, 2, order="k", function="dense_rank", name="h"), 3)),
+    "keys, shares twice": by(rows(SHARES, 4, by="u, k", name="m")),
+    "keys, shares twice, wider": by(rows(SHARES, 7, by="u, k", name="m")),
     "keys, groups and shares": by(FEW),
     "keys, groups, shares, rows": by(rows(FEW, 4, name="m")),
     "keys, shares, groups of others": by(groups(SHARES, order="a")),
@@ -143,6 +150,10 @@ STATEMENTS = {
     "packed, listed": by(where(rows(
         "SELECT u, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + PEOPLE + ") AS s", order="w, a"),
         "w <= 20"), "w"),
+    "packed, of listed units": by(where(rows(
+        f"SELECT u, CASE WHEN a > 3 THEN a END * CAST(4 AS BIGINT) + k AS w, a FROM ({PEOPLE}"
+        ' AND "id" IN (7)) AS s', order="w, a"), "w IS NOT NULL"), "w"),
+    "keys, of listed units": by(rows(PEOPLE + ' AND "id" IN (7)'), "a"),
     "packed, shares of a field": by(rows(
         "SELECT u, k, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + PEOPLE + ") AS s", 5,
         by="u, k", order="w, a"), "w"),
@@ -314,6 +325,11 @@ def test_each_limit_is_read_back():
         ((-2, 5, 5, 2, 3, INF), (25, 325, 15), (50, 754, 21)),
         ((-2, 5, 4, 2, 3, INF), (20, 250, 15), (40, 580, 21)),
         ((-5, 5, 5, 2, 3, INF), (25, 325, 15), (50, 1300, 30)),
+        ((-3, 10, 199, 2, 100, INF), (1990, 1980100, 1000), (3980, 4000000, 1300)),
+        ((-9, 10, 199, 2, 100, INF), (1990, 1980100, 1000), (3980, 7167962, 1900)),
+        ((-3, 10, 200, 2, 100, INF), (2000, 2000000, 1000), (4000, 4000000, 1300)),
+        ((-9, 10, 200, 2, 100, INF), (2000, 2000000, 1000), (4000, 7220000, 1900)),
+        ((-9, 10, 99, 2, 100, INF), (990, 980100, 990), (1980, 3538161, 1881)),
         ((0, 5, INF, 2, 3, INF), (30, 450, 15), (60, 900, 15)),
         ((0, 5, INF, INF, 3, 4), (60, 900, 15), (60, 900, 15)),
         ((0, 5, 2, 4, 3, 4), (10, 100, 10), (20, 200, 10)),

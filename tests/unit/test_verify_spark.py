@@ -183,3 +183,16 @@ def test_a_dialect_that_leaves_something_open_cannot_be_made():
         partial = type("Partial", (Spark,), {missing: getattr(Spark.__mro__[1], missing)})
         with pytest.raises(TypeError, match=missing):
             partial()
+
+
+@pytest.mark.parametrize(("moved", "holds"), [("n - 1", True), ("n + 1", False), ("n", True)])
+def test_the_number_of_a_row_has_32_bits(moved, holds):
+    over = "row_number() OVER (PARTITION BY u ORDER BY i)"
+    ranked = f"SELECT *, {over} AS n FROM (SELECT u, i FROM `t`) AS s"
+    sql = f"SELECT count(*) FROM (SELECT {moved} AS m FROM ({ranked}) AS s) AS s"
+    try:
+        prove(sql, {"`t`": verify.Table(COLUMNS, unit="u")})
+    except UnprovenStatementError:
+        assert not holds
+    else:
+        assert holds

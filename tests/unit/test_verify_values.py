@@ -122,7 +122,7 @@ def part(dialect, k):
 
 
 @pytest.mark.parametrize("k", range(PARTS))
-@pytest.mark.parametrize("dialect", COLUMNS)
+@pytest.mark.parametrize("dialect", COLUMNS, ids=["duck", "post", "spark"])
 def test_what_is_known_of_a_value(dialect, k):
     known = part(dialect, k)
     assert {x: shown(x, dialect) for x in known} == known

@@ -127,8 +127,9 @@ def outcome_of(
     by = tx.settled(number)
     if by is None or not number < by <= head.number:
         raise _spoilt(number, "was settled, but the line that says so is not found")
-    told = reached(tx.line, head, by).content
-    if (told.get("debit"), told.get("line")) != (number, line.hash) or not seals(line):
+    last = reached(tx.line, head, by)
+    told, named = last.content, (number, line.hash)
+    if last.kind != "settle" or (told["debit"], told["line"]) != named or not seals(line):
         raise damaged(number)
     if question is not None and told["question"] != question:
         raise _spoilt(number, "is found under another question")
