@@ -194,6 +194,29 @@ def test_mean_rank_error_of_several_quantiles(m, n, stated):
     assert np.mean([float(x) for x in off]) < 1.2 * stated
 
 
+def depth(part):
+    below = part.split(1, part.levels[part.middle])
+    return 1 + max(map(depth, below), default=0)
+
+
+def test_the_quantile_nearest_to_the_median_is_first_and_adds_no_level(monkeypatch):
+    """Whatever the levels, the recursion is as deep as by halving; the mutant forgets that."""
+    rng = np.random.default_rng(1)
+    sets = [np.sort(rng.choice(9_999, m, replace=False) + 1) for m in range(1, 40) for _ in "abc"]
+    slices = [
+        qu._Slice(0, 2, levels, levels)
+        for levels in (tuple(Fraction(int(k), 10_000) for k in ks) for ks in sets)
+    ]
+    assert all(depth(part) == len(part.names).bit_length() for part in slices)
+    two = [tuple(Fraction(q) for q in pair) for pair in (("0.5", "0.9"), ("0.1", "0.5"))]
+    assert [levels[qu._Slice(0, 2, levels, levels).middle] for levels in two] == [
+        Fraction(1, 2)
+    ] * 2
+    near = property(lambda s: min(range(len(s.names)), key=lambda i: abs(s.levels[i] - 0.5)))
+    monkeypatch.setattr(qu._Slice, "middle", near)
+    assert any(depth(part) > len(part.names).bit_length() for part in slices)
+
+
 def test_ties_do_not_unbalance_several_quantiles():
     """400 rows a value: unless they are spread, the recursion is 13 times worse."""
     counts = data("norm", 100_000)
