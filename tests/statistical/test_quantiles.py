@@ -20,8 +20,8 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
-from discreet.plan import _margins as tails
 from discreet.plan import _quantiles as qu
+from discreet.plan import _tails as tails
 
 V = 1001
 ROWS = {
@@ -418,13 +418,13 @@ def test_margins_are_exact(law, factors):
     places = np.abs(np.add.outer(factors[0] * r, factors[1] * r))
     weights = np.outer(two, three)
     for beta in (0.05, 0.2):
-        t = tails.margin(law, 2, 3, factors, beta)
+        t = tails.edge_margin(law, 2, 3, factors, beta)
         assert weights[places > t].sum() <= beta
         assert weights[places > t - 1].sum() > beta
 
 
 def test_margins_of_wide_noise_are_never_too_small():
-    wide = [tails.margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
+    wide = [tails.edge_margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
     assert wide[0] < wide[1] < 1.05 * wide[0]
     assert wide[0] < wide[2] < 1.05 * wide[0]
 

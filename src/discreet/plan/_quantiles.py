@@ -47,7 +47,7 @@ The interval
 A share of the price is kept for a *ladder*: counts of cells with edges at distances 1, 2, 4, … from
 the released points (functions of these alone), each with independent noise. Cells are disjoint, so
 one row moves one count. Noisy D̂ at an edge is D plus a known combination of noise, whose
-quantiles are computed exactly (:mod:`discreet.plan._margins`). A cell is ruled out if D̂ at its
+quantiles are computed exactly (:mod:`discreet.plan._tails`). A cell is ruled out if D̂ at its
 left edge exceeds its margin, or at its right edge falls short of minus its margin. The cell that
 holds the exact quantile is ruled out by two one-sided events of probability β/2 each, whatever the
 data; the interval is the hull of what is left (and of the point).
@@ -79,7 +79,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet.plan._choices import Choice, Moves
-from discreet.plan._margins import margin, tail_margin
 from discreet.plan._parts import (
     Cells,
     Chosen,
@@ -98,6 +97,7 @@ from discreet.plan._parts import (
     loss_of,
 )
 from discreet.plan._picks import squares_moved
+from discreet.plan._tails import edge_margin, tail_margin
 from discreet.plan._trees import Tree, typical
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
@@ -561,7 +561,9 @@ class Points(Release):
         edges, counts = self.edges[cell], np.array(self.counts[cell], dtype=object)
         d = rank.at_edges(np.append(0, np.cumsum(counts)), int(counts.sum()))
         cells = len(counts)
-        margins = [margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)]
+        margins = [
+            edge_margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)
+        ]
         margins[0] = margins[-1] = inf  # at the ends of the range D has its sign for certain
         kept = [
             i for i in range(cells) if d[i] <= margins[i] and d[i + 1] >= -margins[i + 1]
@@ -585,5 +587,5 @@ def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> t
     each = part.leaves // len(part.targets)
     points = tuple(each // 2 + i * each for i in range(len(part.targets)))
     cells = len(edges_around(points, part.leaves, part.rungs)) - 1
-    by = margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, 1 - confidence)
+    by = edge_margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, 1 - confidence)
     return usual * log(1 / (1 - confidence)), by / scale
