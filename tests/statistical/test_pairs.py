@@ -24,7 +24,7 @@ from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Reference
 from discreet.noise import DiscreteLaplace
-from discreet.plan import _combination as combination
+from discreet.plan import _tails as tails
 from discreet.plan._moments import MOMENTS
 
 WORDS = {
@@ -229,14 +229,14 @@ def test_few_terms_of_a_tail_are_as_good_as_many(monkeypatch):
     )
     x = rng.uniform(0, 6000, 400)
     one, law = np.eye(9)[:1], DiscreteLaplace(1000)
-    short = combination.tail(x, weights, law)
+    short = tails.wave_tail(x, weights, law)
     pairs = zip(x, weights, strict=True)
-    each = np.array([combination.tail(np.array([a]), w[None], law)[0] for a, w in pairs])
-    monkeypatch.setattr(combination, "_FEW", combination._POINTS)
-    long = combination.tail(x, weights, law)
+    each = np.array([tails.wave_tail(np.array([a]), w[None], law)[0] for a, w in pairs])
+    monkeypatch.setattr(tails, "_FEW", tails._POINTS)
+    long = tails.wave_tail(x, weights, law)
     assert np.abs(short - long).max() < 4e-5
     assert np.abs(each - long).max() < 4e-5
     exact = np.exp(-(3000 - 1.5) / 1000)
-    assert 0 <= combination.tail(np.array([3000.0]), one, law)[0] - exact < 4e-4
-    monkeypatch.setattr(combination, "_POINTS", 24)
-    assert abs(combination.tail(np.array([3000.0]), one, law)[0] - exact) > 4e-4
+    assert 0 <= tails.wave_tail(np.array([3000.0]), one, law)[0] - exact < 4e-4
+    monkeypatch.setattr(tails, "_POINTS", 24)
+    assert abs(tails.wave_tail(np.array([3000.0]), one, law)[0] - exact) > 4e-4

@@ -20,8 +20,8 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import Reference
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
-from discreet.plan import _margins as tails
 from discreet.plan import _quantiles as qu
+from discreet.plan import _tails as tails
 
 V = 1001
 ROWS = {
@@ -192,6 +192,29 @@ def test_mean_rank_error_of_several_quantiles(m, n, stated):
         for v, q in zip(row, levels, strict=True)
     ]
     assert np.mean([float(x) for x in off]) < 1.2 * stated
+
+
+def depth(part):
+    below = part.split(1, part.levels[part.middle])
+    return 1 + max(map(depth, below), default=0)
+
+
+def test_the_quantile_nearest_to_the_median_is_first_and_adds_no_level(monkeypatch):
+    """Whatever the levels, the recursion is as deep as by halving; the mutant forgets that."""
+    rng = np.random.default_rng(1)
+    sets = [np.sort(rng.choice(9_999, m, replace=False) + 1) for m in range(1, 40) for _ in "abc"]
+    slices = [
+        qu._Slice(0, 2, levels, levels)
+        for levels in (tuple(Fraction(int(k), 10_000) for k in ks) for ks in sets)
+    ]
+    assert all(depth(part) == len(part.names).bit_length() for part in slices)
+    two = [tuple(Fraction(q) for q in pair) for pair in (("0.5", "0.9"), ("0.1", "0.5"))]
+    assert [levels[qu._Slice(0, 2, levels, levels).middle] for levels in two] == [
+        Fraction(1, 2)
+    ] * 2
+    near = property(lambda s: min(range(len(s.names)), key=lambda i: abs(s.levels[i] - 0.5)))
+    monkeypatch.setattr(qu._Slice, "middle", near)
+    assert any(depth(part) > len(part.names).bit_length() for part in slices)
 
 
 def test_ties_do_not_unbalance_several_quantiles():
@@ -395,13 +418,13 @@ def test_margins_are_exact(law, factors):
     places = np.abs(np.add.outer(factors[0] * r, factors[1] * r))
     weights = np.outer(two, three)
     for beta in (0.05, 0.2):
-        t = tails.margin(law, 2, 3, factors, beta)
+        t = tails.edge_margin(law, 2, 3, factors, beta)
         assert weights[places > t].sum() <= beta
         assert weights[places > t - 1].sum() > beta
 
 
 def test_margins_of_wide_noise_are_never_too_small():
-    wide = [tails.margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
+    wide = [tails.edge_margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
     assert wide[0] < wide[1] < 1.05 * wide[0]
     assert wide[0] < wide[2] < 1.05 * wide[0]
 

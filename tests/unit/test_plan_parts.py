@@ -12,7 +12,7 @@ from scipy import optimize
 from discreet import noise
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError
-from discreet.plan._margins import tail_margin
+from discreet.plan._tails import tail_margin
 from discreet.plan._parts import (
     LARGEST_SCALE,
     Cells,

@@ -11,7 +11,6 @@ import pytest
 
 from discreet.noise import DiscreteGaussian, DiscreteLaplace
 from discreet.plan import _tails
-from discreet.plan._margins import tail_margin
 
 
 def _halved(laws, size, level):
@@ -45,7 +44,7 @@ def test_the_tail_of_many_draws_needs_no_warning_at_any_price(scale):
     """4r·sinh²(x/2)/(1 − r)² overflowed in its parts at ε = 10 000."""
     law, one = DiscreteLaplace(scale), np.ones(1)
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        found = tail_margin(law, 50 * one, one, 0.025)[0]
+        found = _tails.tail_margin(law, 50 * one, one, 0.025)[0]
     x = np.linspace(1e-4, 0.999, 400) / float(scale)
     exact = []
     for at in x:

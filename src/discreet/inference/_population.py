@@ -10,7 +10,7 @@ Cauchy–Schwarz
 
 the design effect is taken as k, the limit of rows per unit; with one row each it is exact.
 θ is kept if :math:`|T(\theta)|` is within the 1 − α quantile of normal plus noise
-(:mod:`._mixture`). This is a score interval: nothing noisy is divided by.
+(:mod:`discreet.plan._tails`). This is a score interval: nothing noisy is divided by.
 
 ===========  =======================  ==================================================
 statistic    ψ                        Σψ² at most
@@ -50,7 +50,6 @@ from discreet.answer import Answer, Record, Rows, bounds
 from discreet.errors import Hint, ParameterError, TaintedNoiseError
 from discreet.inference._inputs import rows_of
 from discreet.inference._laws import Floats
-from discreet.inference._mixture import margin, split, tail
 from discreet.inference._pivot import hull
 from discreet.plan import (
     Apply,
@@ -60,6 +59,7 @@ from discreet.plan import (
     Quantile,
     StatisticValue,
     statistics_of,
+    tails,
     windows_of,
 )
 
@@ -228,14 +228,16 @@ class Sample:
         rows = [_weights(c, parts) for c in powers.sums]
         lo, hi, k = float(powers.lo), float(powers.hi), self.rows(parts)
         spare = SHARE * error
-        n, off = float(rows[0] @ values), float(margin(laws, rows[0], spare / 2))
+        n, off = float(rows[0] @ values), float(tails.worst_margin(laws, rows[0], spare / 2))
         least, most = n - off, n + off
 
         def spread(theta: Floats) -> Floats:
             found = most * (hi - theta) * (theta - lo)
             if len(rows) > 2:
                 w = rows[2] - 2 * theta[:, None] * rows[1] + theta[:, None] ** 2 * rows[0]
-                found = np.minimum(found, np.maximum(w @ values, 0) + margin(laws, w, spare / 2))
+                found = np.minimum(
+                    found, np.maximum(w @ values, 0) + tails.worst_margin(laws, w, spare / 2)
+                )
             return k * np.maximum(found, 0.0)
 
         def weights(theta: Floats) -> Floats:
@@ -293,7 +295,7 @@ class Sample:
 
         def ends(cell: int) -> tuple[float, float]:
             values = self._values(parts, cell)
-            off = [float(margin(laws, w, SHARE * error / 2)) for w in (above, below)]
+            off = [float(tails.worst_margin(laws, w, SHARE * error / 2)) for w in (above, below)]
             over, under = float(above @ values), float(below @ values)
             most, least = (over + off[0], under + off[1]), under - off[1]
 
@@ -335,7 +337,7 @@ class Sample:
 
         def ends(cell: int) -> tuple[float, float]:
             values = self._values(parts, cell)
-            n, off = float(count @ values), float(margin(laws, count, SHARE * error))
+            n, off = float(count @ values), float(tails.worst_margin(laws, count, SHARE * error))
 
             def reach(theta: Floats) -> tuple[Floats, Floats]:
                 near, far = np.where(theta > 0, lx, hx), np.where(theta > 0, hx, lx)
@@ -447,8 +449,10 @@ def score(
 
     def kept(theta: Floats) -> Floats:
         w = weights(theta)
-        variance, scales, slack = split(laws, w)
+        variance, scales, slack = tails.split_noise(laws, w)
         sd = np.sqrt(spread(theta) + variance)
-        return np.asarray(tail(np.abs(w @ values - shift * theta) - slack, sd, scales) >= error)
+        return np.asarray(
+            tails.mixed_tail(np.abs(w @ values - shift * theta) - slack, sd, scales) >= error
+        )
 
     return kept

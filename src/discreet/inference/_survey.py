@@ -46,12 +46,11 @@ from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError, TaintedNoiseError
 from discreet.inference._inputs import rows_of
 from discreet.inference._laws import Floats
-from discreet.inference._mixture import margin
 from discreet.inference._pivot import hull
 from discreet.inference._population import FEWEST, SHARE, score
 from discreet.inference._regression import Ask, paid, quoted, table_of, where_known
 from discreet.inference._results import preformatted
-from discreet.plan import Pairwise
+from discreet.plan import Pairwise, tails
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +144,7 @@ class Group:
         return score(scaled, spread, noisy, laws, rest, shift=shift), low, high
 
     def _margin(self, weights: Floats, error: float) -> Floats:
-        return margin([self.law] * self.cells.size, weights * self.unit, error)
+        return tails.worst_margin([self.law] * self.cells.size, weights * self.unit, error)
 
     def _range(self, what: str, most: float) -> tuple[float, float]:
         if what == "mean":

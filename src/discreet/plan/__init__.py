@@ -7,6 +7,7 @@ from discreet.plan import _calendar as calendar
 from discreet.plan import _curves as curves
 from discreet.plan import _expr as expr
 from discreet.plan import _functions as functions
+from discreet.plan import _tails as tails
 from discreet.plan import _words as words
 from discreet.plan._assemble import Assembly, statistic
 from discreet.plan._build import Null, Operand, Word
@@ -246,6 +247,7 @@ __all__ = [
     "shares_noise",
     "statistic",
     "statistics_of",
+    "tails",
     "windows_of",
     "with_null_groups",
     "words",

@@ -26,7 +26,7 @@ Ranges of more than :data:`FINEST` codes are rounded to so many, as D must fit 6
 Intervals
 ---------
 Given the exact means (m, l), every second moment about them is linear in the cells, with
-noise of a known law (:mod:`._combination`); so is
+noise of a known law (:mod:`._tails`); so is
 :math:`\sum(u-m)\{(v-l)-\beta(u-m)\}`, which is zero at the exact slope. What is kept is
 kept at some of nine points of a region that holds the means (Berger and Boos): a tenth of
 the error allowed is the region's. Nothing noisy is divided by; where no slope can be ruled out,
@@ -45,7 +45,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.plan._combination import half_width, tail
 from discreet.plan._expr import Arithmetic, AsNumber, Constant, Expr, Rescale, Square
 from discreet.plan._formula import Formula, Releases, read
 from discreet.plan._parts import (
@@ -64,6 +63,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._relation import Aggregate, Measure, MeasureKind
 from discreet.plan._stability import Sensitivity, sensitivity
+from discreet.plan._tails import half_width, wave_tail
 from discreet.plan._types import Type
 from discreet.plan._valid import damaged, integers
 from discreet.plan._vectors import Box, read_law
@@ -414,7 +414,7 @@ class _Noise:
         return half_width(weights / self.whole, self.law, error)
 
     def kept(self, weights: Floats, cells: Floats, error: float) -> NDArray[np.bool_]:
-        return tail(np.abs(weights @ cells), weights / self.whole, self.law) >= error
+        return wave_tail(np.abs(weights @ cells), weights / self.whole, self.law) >= error
 
     def mean(self, cells: Floats, which: int, error: float) -> tuple[float, float]:
         """Means that the cells do not rule out, between 0 and 1."""

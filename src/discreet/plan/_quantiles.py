@@ -20,13 +20,21 @@ for q ≠ ½ (Smith 2011; the constants are worked out here).
 
 Several quantiles
 -----------------
-The middle one is chosen first; rows below it and rows at or above it are two disjoint slices in
+One in the middle is chosen first; rows below it and rows at or above it are two disjoint slices in
 which the others are chosen, at the levels q'/q and (q'−q)/(1−q) (Kaplan, Schnapp, Stemmer 2022).
-One *level* of this recursion draws from disjoint slices, so it costs one draw. Ties would unbalance
-the slices, hence every row is spread evenly over the 2^s parts of its lattice value: it gives each
-part a mass of 2^−s. Rows so move scores as before (D moves by a value between −α and β, times the
-mass in the slice), and a row whose mass falls into two slices loses in each in proportion:
-together what a whole row loses in one.
+One *level* of this recursion draws from disjoint slices, so it costs one draw. Of those that do not
+add a level the one nearest to the median comes first: scores at its level move least. Ties would
+unbalance the slices, hence every row is spread evenly over the 2^s parts of its lattice value: it
+gives each part a mass of 2^−s. Rows so move scores as before (D moves by a value between −α and β,
+times the mass in the slice), and a row whose mass falls into two slices loses in each in
+proportion: together what a whole row loses in one.
+
+The joint choice of all m (Gillenwater, Joseph, Kulesza 2021) draws the whole sequence with a factor
+e for every :math:`4(1-\min w)/\varepsilon` of :math:`\sum_j|n_j-w_jn|`, the rows between neighbours
+against their share. Its mean error of ranks at ε = 1, beside this recursion by permute-and-flip,
+on 600 ranks without ties: m = 2: 1.6 / 2.6, 3: 2.3 / 1.9, 5: 3.3 / 3.8, 7: 3.9 / 3.5, 9: 4.9 / 5.8,
+15: 6.6 / 5.5. It is ahead for two alone; its exact law is a chain whose sum over all sequences
+would have to be known exactly, or bounded and rejected from. It is not used.
 
 MIN and MAX
 -----------
@@ -39,7 +47,7 @@ The interval
 A share of the price is kept for a *ladder*: counts of cells with edges at distances 1, 2, 4, … from
 the released points (functions of these alone), each with independent noise. Cells are disjoint, so
 one row moves one count. Noisy D̂ at an edge is D plus a known combination of noise, whose
-quantiles are computed exactly (:mod:`discreet.plan._margins`). A cell is ruled out if D̂ at its
+quantiles are computed exactly (:mod:`discreet.plan._tails`). A cell is ruled out if D̂ at its
 left edge exceeds its margin, or at its right edge falls short of minus its margin. The cell that
 holds the exact quantile is ruled out by two one-sided events of probability β/2 each, whatever the
 data; the interval is the hull of what is left (and of the point).
@@ -71,7 +79,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet.plan._choices import Choice, Moves
-from discreet.plan._margins import margin, tail_margin
 from discreet.plan._parts import (
     Cells,
     Chosen,
@@ -90,6 +97,7 @@ from discreet.plan._parts import (
     loss_of,
 )
 from discreet.plan._picks import squares_moved
+from discreet.plan._tails import edge_margin, tail_margin
 from discreet.plan._trees import Tree, typical
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
@@ -109,6 +117,7 @@ _ALONE: Final = Fraction(1, 20)
 _TOGETHER: Final = Fraction(1, 4)
 """Share of the price for the interval unless one is stated: of one point, or of several."""
 
+_HALF: Final = Fraction(1, 2)
 _DENOMINATOR: Final = 2**20
 """Levels between the quantiles asked for are rounded to this."""
 
@@ -183,7 +192,11 @@ class _Slice:
 
     @property
     def middle(self) -> int:
-        return len(self.names) // 2
+        """The quantile nearest to the median among those that leave the depth as it is."""
+        size = len(self.names)
+        most = 2 ** (size.bit_length() - 1) - 1
+        able = range(max(size - 1 - most, 0), min(most, size - 1) + 1)
+        return min(able, key=lambda i: (abs(self.levels[i] - _HALF), abs(2 * i + 1 - size)))
 
     def split(self, place: int, q: Fraction) -> Iterator[_Slice]:
         """Slices on both sides of the middle quantile, where quantiles are left to choose."""
@@ -548,7 +561,9 @@ class Points(Release):
         edges, counts = self.edges[cell], np.array(self.counts[cell], dtype=object)
         d = rank.at_edges(np.append(0, np.cumsum(counts)), int(counts.sum()))
         cells = len(counts)
-        margins = [margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)]
+        margins = [
+            edge_margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)
+        ]
         margins[0] = margins[-1] = inf  # at the ends of the range D has its sign for certain
         kept = [
             i for i in range(cells) if d[i] <= margins[i] and d[i + 1] >= -margins[i + 1]
@@ -572,5 +587,5 @@ def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> t
     each = part.leaves // len(part.targets)
     points = tuple(each // 2 + i * each for i in range(len(part.targets)))
     cells = len(edges_around(points, part.leaves, part.rungs)) - 1
-    by = margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, 1 - confidence)
+    by = edge_margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, 1 - confidence)
     return usual * log(1 / (1 - confidence)), by / scale

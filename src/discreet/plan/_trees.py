@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._lazy import optimize, special
-from discreet.plan._margins import tail_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -45,6 +44,7 @@ from discreet.plan._parts import (
     add,
     loss_of,
 )
+from discreet.plan._tails import tail_margin
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._vectors import Box, read_law
