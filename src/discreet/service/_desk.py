@@ -74,6 +74,7 @@ class Desk:
         self.counter = counter
         self.home = home
         self.name = counter.policy.identity
+        self.fingerprint = counter.policy.fingerprint
         self._slowness, self._busy = slowness, busy
         self._undeclared = undeclared
         self.turns = Turns()
@@ -488,9 +489,7 @@ class Desk:
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
-        return digest(
-            canonical([order.id, plans, bill.cost.to_dict(), self.counter.policy.fingerprint])
-        )
+        return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))
 
 
 def check_key(key: str | None) -> str | None:

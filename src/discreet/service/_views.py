@@ -135,7 +135,7 @@ def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
         table.pop("source", None)
     return {
         "name": desk.name,
-        "fingerprint": policy.fingerprint,
+        "fingerprint": desk.fingerprint,
         "policy": mapping,
         "toml": _toml(mapping),
         "caps": caps(policy.budget),
@@ -184,7 +184,7 @@ def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
     )
     return {
         "policy": desk.name,
-        "fingerprint": desk.counter.policy.fingerprint,
+        "fingerprint": desk.fingerprint,
         "signing_key": signer.public,
         "statement": [dict(zip(("layer", "holds", "known"), row, strict=True)) for row in layers],
         "releases": [r.to_dict() for r in released],
