@@ -119,8 +119,8 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
 class Served:
     """A service in a process of its own, and callers by their names."""
 
-    def __init__(self, *arguments: str, cwd: Path, **env: str) -> None:
-        self.arguments, self.cwd = arguments, cwd
+    def __init__(self, *arguments: str, cwd: Path, launch=subprocess.Popen, **env: str) -> None:
+        self.arguments, self.cwd, self.launch = arguments, cwd, launch
         self.env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **env}
         self.env.setdefault("XDG_STATE_HOME", str(cwd / "state"))
         self.log = cwd / "stderr.txt"
@@ -128,7 +128,7 @@ class Served:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = self.launch(
                 [sys.executable, "-m", "discreet", "serve", "--json", *self.arguments],
                 stdout=subprocess.PIPE, stderr=log, cwd=self.cwd, env=self.env,
             )  # fmt: skip
@@ -177,8 +177,8 @@ def start_service():
     """Start services with policies of their own."""
     started: list[Served] = []
 
-    def start(*arguments: str, cwd: Path, **env: str) -> Served:
-        started.append(Served(*arguments, cwd=cwd, **env))
+    def start(*arguments: str, cwd: Path, **more) -> Served:
+        started.append(Served(*arguments, cwd=cwd, **more))
         return started[-1]
 
     yield start

@@ -29,6 +29,7 @@ def test_a_preview_is_free_and_says_what_would_be_paid(service):
     assert quote["error"] == {"n": "± 120"}
     assert quote["tick"] in (0.25, 1.0, 4.0, 16.0)
     assert quote["more"] > 0
+    assert 0 < float(quote["after"]) < float(quote["left"].split()[0])
     assert not quote["needs_approval"]
     assert service("GET", "/v1/budget").json()["result"]["whole"] == before
 

@@ -47,7 +47,8 @@ def build(house: House) -> App:
         title="discreet", version=discreet.__version__, lifespan=life, docs_url=None,
         redoc_url=None, telemetry=_SILENT,
     )  # fmt: skip
-    app.include_router(Api(house).router)
+    api = Api(house)
+    app.include_router(api.router)
     app.include_router(MarkRoutes(house, house.sessions.home).router)
     pages = Pages(house, house.sessions)
     OwnerPages(house, pages)
@@ -61,8 +62,19 @@ def build(house: House) -> App:
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI says to
 
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
-        talks = scope["type"] == "http" and scope["path"] in ("/mcp", "/mcp/")
-        await (talk if talk is not None and talks else app)(scope, receive, send)
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+        elif talk is not None and scope["path"] in ("/mcp", "/mcp/"):
+            await talk(scope, receive, send)
+        elif (handler := api.shortcut(scope)) is not None:
+            request = Request(scope, receive)
+            try:
+                response = await handler(request)
+            except DiscreetError as error:
+                response = await _refuse(request, error)
+            await response(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     return Door(routed)
 

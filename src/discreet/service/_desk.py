@@ -74,6 +74,7 @@ class Desk:
         self.counter = counter
         self.home = home
         self.name = counter.policy.identity
+        self.fingerprint = counter.policy.fingerprint
         self._slowness, self._busy = slowness, busy
         self._undeclared = undeclared
         self.turns = Turns()
@@ -162,7 +163,10 @@ class Desk:
         """
         if key is not None or body.get("fresh"):
             return await self._ask_once(analyst, key or secrets.token_hex(16), body)
-        asked = (analyst, canonical(dict(body)), await self.write(self._head))
+        # one thread: many that read the same file at once would be in each other's way
+        loop = asyncio.get_running_loop()
+        head = await loop.run_in_executor(self._pricing, self._head)
+        asked = (analyst, canonical(dict(body)), head)
         order = self._repeats.get(asked)
         if order is None:
             order = await self._ask_once(analyst, secrets.token_hex(16), body)
@@ -488,9 +492,7 @@ class Desk:
     def shown(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
-        return digest(
-            canonical([order.id, plans, bill.cost.to_dict(), self.counter.policy.fingerprint])
-        )
+        return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))
 
 
 def check_key(key: str | None) -> str | None:

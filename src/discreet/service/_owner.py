@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from fastapi import Request, Response
 
@@ -14,6 +15,8 @@ from discreet.service._errors import GoneError, envelope
 from discreet.service._keys import Role
 from discreet.service._pages import Pages, read_form, redirect
 from discreet.service._sessions import Session
+
+_PLACE: Final = re.compile(r"^<policy>(, line \d+)?: ")
 
 
 class OwnerPages:
@@ -123,7 +126,9 @@ def verdict(toml: str) -> dict[str, Any]:
     try:
         pol.loads(toml + "\n")
     except DiscreetError as refusal:
-        return envelope(refusal)
+        said = envelope(refusal)
+        # the page names the line, and shows the text above
+        return {**said, "message": _PLACE.sub("", said["message"].partition("\n")[0])}
     except RecursionError:
         return envelope(ParameterError("this text is nested too deeply"))
     return {"ok": True, "message": "This draft is a policy that can be used.", "hint": None}

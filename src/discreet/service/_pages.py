@@ -310,7 +310,7 @@ class Pages:
         desk, order = self._house.order(session.actor, request.path_params["id_"])
         if order.state != "done":
             raise GoneError("there is no such answer yet")
-        print_, signer = desk.counter.policy.fingerprint, self._house.signer
+        print_, signer = desk.fingerprint, self._house.signer
         file = request.path_params["file"]
         if file == "record.json":
             result = await asyncio.to_thread(_forms.result, order, print_, signer, "0.95")

@@ -151,10 +151,11 @@ def timeline(spent: Sequence[Spent]) -> str:
             path += f"H{x(t):.1f}V{bottom - tall * value / (most or 1.0):.1f}"
         parts.append(f'<path class="line line{i}" d="{path}H{_WIDTH - 20}"/>')
         parts.append(f'<text class="label{i}" x="14" y="{14 + 16 * i}">'
-                     f"{escape(visible(who[:30] or 'nobody named'))}</text>")  # fmt: skip
-    if shown:
-        for at, anchor in ((first, "start"), (last, "end")):
-            day = dt.datetime.fromtimestamp(at, dt.UTC).date().isoformat()
-            place = 10 if anchor == "start" else _WIDTH - 20
-            parts.append(f'<text x="{place}" y="180" text-anchor="{anchor}">{day}</text>')
+                     f"{escape(visible(who[:30] or 'nobody named'))}: "
+                     f"ε = {by[who][-1][1]:.4g}</text>")  # fmt: skip
+    ends = [dt.datetime.fromtimestamp(at, dt.UTC).isoformat(" ") for at in (first, last)]
+    size = 16 if ends[0][:10] == ends[1][:10] else 10  # minutes, where days are the same
+    for place, anchor, end in zip((10, _WIDTH - 20), ("start", "end"), ends, strict=True):
+        if shown:
+            parts.append(f'<text x="{place}" y="180" text-anchor="{anchor}">{end[:size]}</text>')
     return "".join([*parts, "</svg>"])

@@ -11,6 +11,7 @@ from urllib.parse import quote as address
 
 from discreet import meaning
 from discreet._exact import show
+from discreet._print import short_down
 from discreet.curator import Bill, Counter, Quote
 from discreet.ledger import caps, charge
 from discreet.plan import describe
@@ -50,14 +51,20 @@ def quoted(desk: Desk, quote: Quote, bill: Bill) -> dict[str, Any]:
 def price(
     desk: Desk, analyst: str, body: Mapping[str, Any], counter: Counter | None = None
 ) -> dict[str, Any]:
-    """Price a question for one analyst; "more" says how many more like it would fit."""
+    """Price a question for one analyst.
+
+    "more" says how many more like it would fit, "after" what would be left.
+    """
     at = desk.counter if counter is None else counter
     offer = {k: v for k, v in body.items() if k in OFFER}
     quote = at.quote(body["sql"], analyst, **offer)
-    more = at.ledger.balance(analyst).more(quote.whole)
-    whole = at.ledger.balance().more(quote.whole)
-    fits = min((n for n in (more, whole) if n is not None), default=None)
-    return {**quoted(desk, quote, Bill(quote.plans, quote.whole)), "more": fits}
+    balances = at.ledger.balance(analyst), at.ledger.balance()
+    counts = [balance.more(quote.whole) for balance in balances]
+    fits = min((n for n in counts if n is not None), default=None)
+    rest = min(balance.after(quote.whole).remaining for balance in balances)
+    after = None if quote.stored or quote.refused else short_down(rest)
+    priced = quoted(desk, quote, Bill(quote.plans, quote.whole))
+    return {**priced, "more": fits, "after": after}
 
 
 def state_of(order: Order) -> dict[str, Any]:
@@ -135,7 +142,7 @@ def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
         table.pop("source", None)
     return {
         "name": desk.name,
-        "fingerprint": policy.fingerprint,
+        "fingerprint": desk.fingerprint,
         "policy": mapping,
         "toml": _toml(mapping),
         "caps": caps(policy.budget),
@@ -184,7 +191,7 @@ def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
     )
     return {
         "policy": desk.name,
-        "fingerprint": desk.counter.policy.fingerprint,
+        "fingerprint": desk.fingerprint,
         "signing_key": signer.public,
         "statement": [dict(zip(("layer", "holds", "known"), row, strict=True)) for row in layers],
         "releases": [r.to_dict() for r in released],
