@@ -108,7 +108,7 @@ def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
     assert service("GET", "/v1/budget", who=key).status_code == 200
     page.get_by_role("button", name=re.compile("Revoke the key of erna")).click()
     assert service("GET", "/v1/budget", who=key).status_code == 401
-    page.get_by_label("A draft to check; the policy in force is its file").fill("[budget]\n")
+    page.get_by_label("A draft to check; the policy in force is not changed").fill("[budget]\n")
     page.get_by_role("button", name="Check").click()
     assert page.get_by_role("alert").is_visible()
     if shots := os.environ.get("DISCREET_SCREENSHOTS"):
