@@ -197,6 +197,7 @@ HERD = """
 import json, os, sys
 import discreet.cli._serve, discreet.service._serve
 from discreet.cli import main
+discreet.service._serve.machine = lambda: (1.0, 8.0)  # the speed that it would measure
 
 for line in sys.stdin:
     said = json.loads(line)
@@ -214,7 +215,10 @@ for line in sys.stdin:
 
 
 class Herd:
-    """Starts a service as a fork of a process that has loaded its code: half of a start's work."""
+    """Starts a service as a fork of a process that has loaded its code.
+
+    It does not measure the machine, either: a third of a start's work is left.
+    """
 
     def __init__(self):
         self._herd, self._lives = None, False
@@ -341,11 +345,13 @@ def _storm(folder, start_service, kills, seed, *, least=0, launch=subprocess.Pop
         for _ in range(kills):
             if chance.random() < 0.75:  # else a moment of its start, which takes up what was cut
                 crowd.wait()
-            threading.Event().wait(chance.random() * 3)
+            threading.Event().wait(chance.random() * 5)
             while len(crowd.answers) < least:
                 threading.Event().wait(0.1)
             served.kill()
             served.start()
+            with (folder / "kills.txt").open("a") as book:  # a long run is watched
+                book.write(f"{len(crowd.answers)} {crowd.cut}\n")
         crowd.stop()
         changed = sum(crowd.ask(name) != told for name, told in crowd.answers.items())
     found = served("GET", "/v1/verify", who="auditor")

@@ -216,6 +216,14 @@ def test_owners_pages_are_for_owners(service):
         assert stranger.get("/public").status_code == 200
 
 
+def test_an_address_with_nothing_is_a_page_for_browsers_and_json_for_programs(service):
+    shown = service("GET", "/nothing", who=None, Accept="text/html,*/*;q=0.8")
+    assert shown.status_code == 404
+    assert "<h1>Not found</h1>" in shown.text
+    assert service("GET", "/nothing", who=None).json()["error"] == "not-found"
+    assert service("GET", "/v1/nothing", Accept="text/html").json()["error"] == "not-found"
+
+
 def test_texts_of_questions_are_never_markup(service):
     hostile = 'SELECT COUNT(*) AS "<img src=x onerror=alert(1)>" FROM visits -- </textarea><script>'
     with _signed_in(service) as client:

@@ -55,8 +55,15 @@ def build(house: House) -> App:
     app.include_router(pages.router)
     app.add_api_route("/healthz", _health, methods=["GET"], response_class=Response,
                       responses=_schema.responses())  # fmt: skip
+
+    async def refuse_route(request: Request, error: Exception) -> Response:
+        page = "text/html" in request.headers.get("accept", "")
+        if page and getattr(error, "status_code", 0) == 404 and request.url.path[:4] != "/v1/":
+            return pages.missing(request)
+        return await _refuse_route(request, error)
+
     app.add_exception_handler(DiscreetError, _refuse)
-    app.add_exception_handler(HTTPException, _refuse_route)
+    app.add_exception_handler(HTTPException, refuse_route)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_exception_handler(Exception, _fail)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI says to

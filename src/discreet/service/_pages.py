@@ -108,6 +108,12 @@ class Pages:
 
         return serve
 
+    def missing(self, request: Request) -> Response:
+        """Say to a browser that nothing is at an address."""
+        said = {"message": "There is nothing at this address.", "hint": None}
+        session = self._session(request)
+        return self.show("error.html", request, session, 404, title="Not found", refusal=said)
+
     def _session(self, request: Request) -> Session | None:
         name = request.cookies.get(_COOKIE)
         return self._sessions.find(name) if name and len(name) < 100 else None
