@@ -20,7 +20,7 @@ from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.curator._road import Job, Road
 from discreet.errors import Hint, NotProvedError, ParameterError, RelationError
-from discreet.ledger import Ledger, Receipt, standing
+from discreet.ledger import Ledger, Receipt, floor
 from discreet.plan import charge
 from discreet.policy import Policy
 
@@ -115,6 +115,6 @@ def record_external(
 ) -> Receipt:
     """Enter a loss from elsewhere without opening any data; see :class:`Curator`."""
     job = external_job(policy, loss, what=what, table=table, delta=delta)
-    least = standing(ledger, policy).least
+    least = floor(ledger, policy)
     road = Road(ledger, policy.payer, policy.fingerprint, analyst, "", least)
     return road.enter(job, key=key)

@@ -22,6 +22,7 @@ from discreet.ledger._sqlite import SqliteStore
 from discreet.ledger._turn import now
 from discreet.ledger._watch import Service
 from discreet.ledger._witness import Witness
+from discreet.plan import Cost
 from discreet.policy import Policy
 
 MEMORY: Final = ":memory:"
@@ -226,6 +227,11 @@ def standing(ledger: Ledger, policy: Policy, analyst: str | None = None) -> Stan
     if isinstance(ledger, ChainedLedger):
         return ledger.standing(policy, analyst)
     return Standing(least_cost(policy.budget), (ledger.balance(), ledger.balance(analyst or "")))
+
+
+def floor(ledger: Ledger, policy: Policy) -> Cost:
+    """What any question costs at least, under the budget on record where there is one."""
+    return standing(ledger, policy).least
 
 
 def known_place(identity: str) -> str | None:
