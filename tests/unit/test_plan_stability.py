@@ -344,6 +344,7 @@ def test_limits_become_nodes_only_where_they_bind():
     ((3, 2, 2), (-1, 2), (6, 20, 4), (12, 50, 6)),
     # nearly full groups: filling the last one up is the better bound
     ((39, 2, 20), (-4, 10), (390, 76_100, 200), (780, 160_000, 280)),
+    ((39, 2, 20), (-5, 10), (390, 76_100, 200), (780, 180_000, 300)),
     # one sign: nothing is lost to the other
     ((3, 2, 2), (0, 3), (9, 45, 6), (18, 90, 6)),
     ((3, 2, 2), (-3, 0), (9, 45, 6), (18, 90, 6)),
