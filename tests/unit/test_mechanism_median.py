@@ -279,3 +279,8 @@ def test_cauchy_at_the_rim_of_the_disc_refines():
     with scripted(u, v, [FULL] * 4, [FULL] * 4, *inside):
         draw = _refine.rounded_cauchy(Fraction(0), Fraction(1), Fraction(1, 1000))
     assert draw.value == 500
+
+
+def test_the_default_grid_is_the_width_of_the_bounds_over_2_to_the_40():
+    for low, high, width in ((-10, 30, 32), (-8, 8, 16), (100, 104, 4)):
+        assert m.smooth_median([1, 2], low, high, 1).step == Fraction(width, 2**40)

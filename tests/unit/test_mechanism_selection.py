@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -196,3 +197,21 @@ def test_the_shortfall_is_what_all_noises_may_differ_by(kind, size):
     law = type(law)(24)
     bounds = law.interval(0.9 ** (1 / size))
     assert finer.accuracy(0.9) == (bounds.high - bounds.low + 1) / 2
+
+
+@pytest.mark.parametrize(
+    ("step", "steps"), [("1", 1), ("0.3", 4), ("2", 1), ("0.25", 4), ("0.4", 3)]
+)
+@pytest.mark.parametrize("monotone", [False, True])
+def test_noise_covers_every_step_that_an_answer_may_move(step, steps, monotone):
+    """A sensitivity of 1 is up to ⌈1/step⌉ steps of the lattice, wherever it begins."""
+    plan = svt._plan(5, 1, 2, 3, monotone=monotone, numeric="0.25", step=step, neighbours=None)
+    factor = 3 if monotone else 6
+    first, second = steps / plan.threshold_law.scale, factor * steps / plan.question_law.scale
+    assert first + second == Fraction(3, 2)
+    assert plan.value_law.scale == steps / Fraction(1, 6)
+    assert plan.threshold == -(-5 // Fraction(step))
+    law = noise.Geometric((1 if monotone else 2) * Fraction(steps))
+    bounds = law.interval(math.sqrt(0.5))
+    found = m.noisy_max([1, 2], 1, 1, step=step, monotone=monotone)
+    assert found.accuracy(0.5) == float((bounds.high - bounds.low + 1) * Fraction(step))

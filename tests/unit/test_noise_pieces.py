@@ -634,3 +634,22 @@ def test_a_kernel_falls_beyond_any_point_as_its_rate_says(law):
     assert float(kernel.linear * wide + kernel.square * wide**2) == pytest.approx(1)
     exact = [math.exp(-kernel.exponent(x)) for x in range(4)]
     assert kernel.values(np.arange(4.0)) == pytest.approx(exact, rel=1e-14)
+
+
+@pytest.mark.parametrize(("tight", "answer"), [((26, 27), False), ((60, 61), True)])
+def test_bounds_decide_only_what_lies_outside_of_them(script, tight, answer):
+    """U is about 0.3: between 0.25 and 0.75 nothing is known, so more digits are asked for."""
+    asked = []
+
+    def bounds(digits):
+        asked.append(digits)
+        low, high = (25, 75) if len(asked) == 1 else tight
+        return Fraction(low, 100), Fraction(high, 100)
+
+    source = script([7])
+    assert _compare.less_than(int(0.3 * 2**64), bounds, 0.0) is answer
+    assert not source.left
+    assert len(asked) == 2
+    assert asked[0] < asked[1]
+    for word, known in ((2**62 - 1, True), (3 * 2**62, False)):  # up to an end, and from one on
+        assert _compare.less_than(word, lambda _: (Fraction(1, 4), Fraction(3, 4)), 0.0) is known

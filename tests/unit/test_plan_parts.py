@@ -12,7 +12,6 @@ from scipy import optimize
 from discreet import noise
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError
-from discreet.plan._tails import tail_margin
 from discreet.plan._parts import (
     LARGEST_SCALE,
     Cells,
@@ -28,8 +27,9 @@ from discreet.plan._parts import (
 )
 from discreet.plan._picks import Labels, Pick, squares_moved
 from discreet.plan._stability import Sensitivity
+from discreet.plan._tails import tail_margin
 from discreet.plan._trees import Levels, Tree, _squares, rank_error, typical
-from discreet.plan._vectors import Keys, Threshold, Vector
+from discreet.plan._vectors import Keys, Numbers, Threshold, Vector
 
 MOVES = Sensitivity(l1=6, l2_squared=14, linf=3)
 
@@ -393,3 +393,18 @@ def test_every_label_that_is_listed_is_a_choice_that_is_paid():
     groups = {("a", 7): (1,), ("a", 8): (5,), ("a", 9): (3,), ("b", 9): (2,)}
     found = part.release(priced, groups, Cells([("a",), ("b",)]), Best())
     assert found.labels == (("y", "z"), ("z", "x"))
+
+
+def test_keys_are_shown_from_the_threshold_on_and_in_order():
+    class Still:
+        def sample(self, law, n):
+            return np.zeros(n, dtype=np.int64)
+
+    part = Keys(0, Sensitivity(2, 2, 1), 2, 0, "town", touched=2, rest="others")
+    priced = part.price(LaplaceRule(Fraction(1, 2), Fraction(1, 10**6)))
+    at = priced.law.at
+    groups = {("c",): (at + 1,), ("a",): (at,), ("b",): (at - 1,), ("d",): (3,)}
+    cells = part.select(priced, groups, Still())
+    assert (cells.shown, cells.counts, cells.rest) == ([("a",), ("c",)], (at, at + 1), "others")
+    found = part.release(priced, groups, cells, Still())
+    assert found == Numbers((at, at + 1, at + 2), priced.law.law, at, rest=True)

@@ -210,3 +210,11 @@ def test_a_margin_may_rest_on_a_part_that_no_unit_moves():
     assert 0 < loss.top < 1
     narrow = pl.price(low, pl.Ask(within={"s": Fraction(9)}))
     assert narrow.cost.epsilon > 50 * plan.cost.epsilon
+
+
+def test_a_price_in_rho_is_reported_at_one_in_a_million_unless_a_delta_is_given():
+    low = lowered("SELECT COUNT(*) AS n FROM t WHERE age > 3", {}, "add-remove")
+    for delta, reported in ((None, "1e-6"), (Fraction(1, 10**9), "1e-9")):
+        cost = pl.price(low, pl.Ask(rho=Fraction(1, 10), delta=delta)).cost
+        assert (cost.rho, cost.delta, cost.rho_delta) == (Fraction(1, 10), Fraction(reported), 0)
+        assert cost.epsilon == Fraction(p.Zcdp("0.1").epsilon(reported))

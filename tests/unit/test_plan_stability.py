@@ -344,6 +344,7 @@ def test_limits_become_nodes_only_where_they_bind():
     ((3, 2, 2), (-1, 2), (6, 20, 4), (12, 50, 6)),
     # nearly full groups: filling the last one up is the better bound
     ((39, 2, 20), (-4, 10), (390, 76_100, 200), (780, 160_000, 280)),
+    ((39, 2, 20), (-5, 10), (390, 76_100, 200), (780, 180_000, 300)),
     # one sign: nothing is lost to the other
     ((3, 2, 2), (0, 3), (9, 45, 6), (18, 90, 6)),
     ((3, 2, 2), (-3, 0), (9, 45, 6), (18, 90, 6)),
@@ -512,3 +513,23 @@ def test_a_count_of_a_word_is_a_count_of_rows():
     assert statistic(Count, scope.column("x")) != statistic(Count, None)
     with pytest.raises(QueryError):
         statistic(Sum, Word("x"))
+
+
+@pytest.mark.parametrize(("null", "moves"), [(None, 9), (6, 4)])
+def test_a_sum_of_values_that_may_be_missing_moves_by_the_whole_value(null, moves):
+    """Rows are units and one changes: from 5 to 9, or from NULL, which adds nothing, to 9."""
+    t = pol.Table("t", [pol.Integer("y", 5, 9, null=null)], neighbours="change-one")
+    scan = pl.Scan(t)
+    y = ex.Column("y", scan.schema["y"])
+    measures = {kind: pl.Measure(kind, y) for kind in (pl.MeasureKind.SUM, pl.MeasureKind.DISTINCT)}
+    for kind, most in ((pl.MeasureKind.SUM, moves), (pl.MeasureKind.DISTINCT, 1)):
+        agg = pl.aggregate(scan, (), (measures[kind],), pl.Limits(rows=1), Neighbours.CHANGE_ONE)
+        found = pl.sensitivity(agg, measures[kind])
+        assert (found.l1, found.l2_squared, found.linf) == (most, most**2, most)
+        worst = max(
+            abs(a.get((), (0,))[0] - b.get((), (0,))[0])
+            for a, b in itertools.product(
+                [pl.run(agg, {"t": [{"y": v}, {"y": 7}]}, SALT) for v in (None, 5, 7, 9)], repeat=2
+            )
+        )
+        assert worst == most

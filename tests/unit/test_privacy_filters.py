@@ -293,3 +293,46 @@ def test_a_pure_loss_that_fits_exactly_is_offered_as_it_is():
     rho = Fraction(pure_to_rho(Fraction("0.001")))
     assert _pure_within(rho) == "0.001"
     assert _pure_within(rho * (1 - Fraction(1, 10**9))) == "0.000999999"
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "size", "delta"),
+    [
+        ("pure", {"epsilon": "0.7"}, "0.7", 0),
+        ("approx", {"epsilon": "0.7", "delta": "1e-6"}, "0.7", "1e-6"),
+        ("zcdp", {"rho": "0.1", "delta": "1e-6"}, "0.1", "1e-6"),
+        ("zcdp", {"rho": "0.1"}, "0.1", 0),
+    ],
+)
+def test_a_budget_allows_what_it_says(rule, given, size, delta):
+    cap = p.Accounting(rule).cap(**given)
+    assert (cap.size, cap.delta) == (Fraction(size), Fraction(delta))
+
+
+@pytest.mark.parametrize(
+    ("rule", "more", "kept"),
+    [("gaussian", {}, 0), ("zcdp", {}, "5e-7"), ("zcdp", {"aside": "1e-8"}, "1e-8"),
+     ("zcdp", {"aside": 0}, 0)],
+)  # fmt: skip
+@pytest.mark.parametrize("epsilon", ["0.2", "3"])
+def test_a_budget_is_the_largest_whose_losses_fit_the_target(rule, more, kept, epsilon):
+    rule = p.Accounting(rule)
+    cap = rule.cap(epsilon, "1e-6", **more)
+    assert cap.delta == Fraction(kept)
+    assert rule.guarantee(cap).delta(epsilon) <= 1e-6 * (1 + 1e-12)  # both are rounded up
+    wider = p.Amount(cap.size * Fraction(100_001, 100_000), cap.delta)
+    assert rule.guarantee(wider).delta(epsilon) > 1e-6
+    for wrong in ({}, {"rho": 1, "epsilon": 1}):
+        with pytest.raises(ParameterError, match="stated by epsilon, or under zcdp by rho"):
+            rule.cap(**wrong)
+
+
+def test_every_rule_charges_in_its_own_currency():
+    loss = p.Gaussian("0.3")
+    assert p.Accounting("gaussian").charge(loss) == p.Amount(Fraction(9, 100))
+    assert p.Accounting("zcdp").charge(loss) == p.Amount(Fraction(9, 200))
+    assert p.Accounting("approx").charge(p.Approx("0.1", "1e-9")) == p.Amount(
+        Fraction(1, 10), Fraction(1, 10**9)
+    )
+    assert p.Accounting("pure").charge(p.Pure("0.1")) == p.Amount(Fraction(1, 10))
+    assert p.Accounting("gaussian").guarantee(p.Amount(Fraction(9, 100))) == loss

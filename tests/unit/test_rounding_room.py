@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from discreet import mechanisms as m
+from discreet import noise
 from discreet import privacy as p
 from discreet.privacy import _additive, _convert, _kov, _pair, _pld
 from discreet.privacy._loss import ULP
@@ -423,3 +424,29 @@ def test_shifts_that_no_other_exceeds(steps2, dimension):
 
     exact = sorted(b for b in every if not any(exceeds(a, b) for a in every))
     assert sorted(_additive._shapes(steps2, dimension)) == exact
+
+
+@pytest.mark.parametrize(
+    "law", [noise.DiscreteLaplace(3), noise.Geometric(5), noise.DiscreteGaussian(2)]
+)
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_confidence_of_an_interval(law, level):
+    """What lies outside is stated larger by the accuracy of the law, so the confidence is lower."""
+    found = law.interval(level)
+    kernel = law._kernel
+    weights = {x: mpmath.exp(-mp(kernel.exponent(x)))
+               for x in range(-400 if kernel.two_sided else 0, 401)}  # fmt: skip
+    inside = sum(w for x, w in weights.items() if found.low <= x <= found.high)
+    exact = inside / sum(weights.values())
+    room = 2e-12 * float(1 - exact)
+    assert 0.5 * room < float(exact - mp(found.confidence)) < 1.5 * room + 2.0**-52
+
+
+def test_addition_to_a_sample_loses_no_more_than_either_bound():
+    """−ln(1 − γ), or the largest loss of the mechanism itself where that is less."""
+    for base, gamma, top in ((p.Pure("0.2"), "0.5", 0.2), (p.Pure(3), "0.5", math.log(2)),
+                             (p.Gaussian(1), "0.25", math.log(4 / 3))):  # fmt: skip
+        removal, addition = p.sample(base, gamma).pairs()
+        assert float(addition.top) == pytest.approx(top, rel=1e-14)
+        assert float(removal.bottom) == pytest.approx(top, rel=1e-14)
+        assert removal.top == addition.bottom == p.sample(base, gamma).top
