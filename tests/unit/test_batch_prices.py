@@ -278,3 +278,11 @@ def test_weights_out_of_reach_are_refused(weight):
 @pytest.mark.parametrize("weight", ["1e6", "1e-6"])
 def test_weights_at_the_end_of_their_range_are_taken(weight):
     curator().batch(epsilon=1).sql(COUNT, weight=weight)
+
+
+def test_the_unit_that_loses_most_decides_in_rho():
+    plans = [SimpleNamespace(losses=[p.Zcdp(Fraction(k, 8))]) for k in (1, 3, 2)]
+    plans.append(SimpleNamespace(losses=[]))
+    assert _batch._rho(plans, [[0, 1], [2]]) == Fraction(5, 8)
+    assert _batch._rho(plans, [[1, 0], [3]]) == Fraction(3, 8)
+    assert _batch._rho(plans, [[3]]) == 0
