@@ -320,11 +320,11 @@ def test_parentheses_are_read_sixty_deep():
     def deep(n):
         return "(" * n + "i" + ")" * n
 
-    assert reason(statement(deep(59)), "duckdb") is None
-    assert reason(statement(deep(60)), "duckdb") == "nested too deeply"
+    assert reason(statement(deep(60)), "duckdb") is None
+    assert reason(statement(deep(61)), "duckdb") == "nested too deeply"
     many = " AND ".join([f"{deep(30)} > 5"] * 70)
     assert reason(statement(many), "duckdb") is None
-    assert reason(statement(f"{many} AND {deep(60)} > 5"), "duckdb") == "nested too deeply"
+    assert reason(statement(f"{many} AND {deep(61)} > 5"), "duckdb") == "nested too deeply"
 
 
 def test_nested_conditions_take_work_in_proportion():
