@@ -218,3 +218,37 @@ def test_amounts_too_long_to_write_are_refused(given):
     with pytest.raises(errors.DiscreetError):
         book.debit(given.entry(Fraction(10) ** 4999))
     assert isinstance(book.state.limits, pol.Budget)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, b"k", ["k"], ("a", "b")])
+def test_a_key_is_a_text_of_some_length(opened, key):
+    book = opened.open()
+    with pytest.raises(errors.ParameterError, match="a key is a text"):
+        book.debit(opened.entry(key=key))
+    book.debit(opened.entry(key="x" * 200))
+    assert len(book.entries) == 1
+
+
+def test_a_reader_sees_one_state_while_others_try_to_write(path, given):
+    book = ledger.open_ledger(path, given.policy())
+    hasty = ledger.open_ledger(path, given.policy(), wait=0.05)
+    hasty.debit(given.entry("0.1"))
+    with book.reading() as (tx, head):
+        with pytest.raises(errors.LedgerBusyError):
+            hasty.debit(given.entry("0.1", plan="later"))
+        assert tx.head() == head
+    hasty.debit(given.entry("0.1", plan="later"))
+    assert len(book.entries) == 2
+
+
+def test_an_outcome_is_that_of_a_debit_and_of_no_other_line(opened):
+    book = opened.open()
+    receipt = book.debit(opened.entry())
+    assert book.outcome(receipt.number, receipt.hash) is None
+    book.settle(receipt, "[1]")
+    assert book.outcome(receipt.number, receipt.hash) == (True, "[1]")
+    first, _, settling = book.lines
+    for number, line in ((first.number, first.hash), (settling.number, settling.hash),
+                         (receipt.number, first.hash), (9, receipt.hash)):  # fmt: skip
+        with pytest.raises(errors.LedgerIntegrityError):
+            book.outcome(number, line)

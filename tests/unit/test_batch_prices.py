@@ -266,7 +266,23 @@ def test_many_kinds_of_units_are_bounded_by_the_worst_of_each_group(monkeypatch)
     assert cost() == exact  # pure losses: the dearest, either way
 
 
-@pytest.mark.parametrize("weight", ["1e200", "1e-110", "0", "-1"])
+OUT = ["1e200", "1e-110", "0", "-1", "1000000.000001", "0.000000999999"]
+
+
+@pytest.mark.parametrize("weight", OUT)
 def test_weights_out_of_reach_are_refused(weight):
     with pytest.raises(dc.errors.ParameterError):
         curator().batch(epsilon=1).sql(COUNT, weight=weight)
+
+
+@pytest.mark.parametrize("weight", ["1e6", "1e-6"])
+def test_weights_at_the_end_of_their_range_are_taken(weight):
+    curator().batch(epsilon=1).sql(COUNT, weight=weight)
+
+
+def test_the_unit_that_loses_most_decides_in_rho():
+    plans = [SimpleNamespace(losses=[p.Zcdp(Fraction(k, 8))]) for k in (1, 3, 2)]
+    plans.append(SimpleNamespace(losses=[]))
+    assert _batch._rho(plans, [[0, 1], [2]]) == Fraction(5, 8)
+    assert _batch._rho(plans, [[1, 0], [3]]) == Fraction(3, 8)
+    assert _batch._rho(plans, [[3]]) == 0

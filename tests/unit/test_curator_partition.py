@@ -173,6 +173,8 @@ def test_rho():
     budget = pol.Budget(rho="2", delta="1e-6", accounting="zcdp")
     asked = curator(budget=budget)
     parts = asked.partition("sex", rho="0.5")
+    (paid,) = asked.ledger.entries
+    assert (paid.cost.rho, paid.cost.delta) == (Fraction(1, 2), Fraction(1, 10**6))
     parts["F"].sql(F, rho="0.5")
     parts["M"].sql(M, rho="0.25")
     assert parts["M"].left == Fraction(1, 4)

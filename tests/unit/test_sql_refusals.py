@@ -285,3 +285,11 @@ def test_who_has_no_row_is_asked_with_not_in():
     own = "SELECT COUNT(*) FROM visits p WHERE p.person_id NOT IN (SELECT person_id FROM visits)"
     found, meant = (sql.parse(q, POLICY).query for q in (text.format(test), own))
     assert found.hash == meant.hash
+
+
+def test_a_long_name_that_may_be_a_text_is_not_repeated():
+    short, long = ("x" * n for n in (60, 61))
+    assert refusal(f'SELECT COUNT(*) AS n FROM people WHERE age = "{short}"').hint == f"'{short}'"
+    refused = refusal(f'SELECT COUNT(*) AS n FROM people WHERE age = "{long}"')
+    assert refused.hint is None
+    assert long not in str(refused)

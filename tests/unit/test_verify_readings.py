@@ -150,6 +150,9 @@ STATEMENTS = {
     "packed, listed": by(where(rows(
         "SELECT u, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + PEOPLE + ") AS s", order="w, a"),
         "w <= 20"), "w"),
+    "packed, a field listed": by(rows(
+        "SELECT u, a * CAST(4 AS BIGINT) + k AS w, a FROM (" + where(PEOPLE, "a IN (1, 5)")
+        + ") AS s", order="w, a"), "w"),
     "packed, of listed units": by(where(rows(
         f"SELECT u, CASE WHEN a > 3 THEN a END * CAST(4 AS BIGINT) + k AS w, a FROM ({PEOPLE}"
         ' AND "id" IN (7)) AS s', order="w, a"), "w IS NOT NULL"), "w"),

@@ -316,6 +316,17 @@ def test_towers_of_subqueries_are_read_and_endless_ones_are_not():
     assert reason(f"SELECT count(*) FROM ({body}) AS s", "duckdb")
 
 
+def test_parentheses_are_read_sixty_deep():
+    def deep(n):
+        return "(" * n + "i" + ")" * n
+
+    assert reason(statement(deep(60)), "duckdb") is None
+    assert reason(statement(deep(61)), "duckdb") == "nested too deeply"
+    many = " AND ".join([f"{deep(30)} > 5"] * 70)
+    assert reason(statement(many), "duckdb") is None
+    assert reason(statement(f"{many} AND {deep(61)} > 5"), "duckdb") == "nested too deeply"
+
+
 def test_nested_conditions_take_work_in_proportion():
     x = "i"
     for _ in range(25):

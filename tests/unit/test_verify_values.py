@@ -66,6 +66,7 @@ def names(dialect):
         "S": "CAST(CASE WHEN i BETWEEN 0 AND 3 THEN i END AS BIGINT)",
         "X": real("-2.5", "4.5"), "P": real("0.5", "4.5"),
         "T": real("1e-200", "4.5"), "H": real("1e-150", "1e160"),
+        "K": real("1.0", "4.5"), "Q": real("1e-310", "4.5"),
         "R": "NULLIF(n, CAST('NaN' AS numeric))",
     }  # fmt: skip
     return known | {"W": f"({known['G']}) * 4 + ({known['S']})"}

@@ -23,6 +23,8 @@ from discreet.sql._spellings import FINDS
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
+_LONGEST_TEXT: Final = 60
+"""Signs of a name that may have been meant as a text; a longer one is not repeated."""
 _TODAY: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime)
 
 
@@ -94,7 +96,8 @@ class Rows:
             known = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
             if (near := build.nearest(node.name, known)) and near == self.scope.unit:
                 raise error.with_hint(written(near)) from None
-            if error.hint is not None or not node.this.quoted or node.args.get("table"):
+            text = node.this.quoted and len(node.name) <= _LONGEST_TEXT
+            if error.hint is not None or not text or node.args.get("table"):
                 raise
             raise UnknownNameError(
                 f"{error.message}; if {build.quote(node.name)} is a text, write single quotes",

@@ -109,7 +109,7 @@ class Functions(Casts):
                        id=x.id if x.present else None, null=True)  # fmt: skip
         if y.form == ("nan",):
             return x._replace(nan=False)
-        if not (y.constant and y.lo == y.hi and x.whole):
+        if not (y.constant and y.lo == y.hi and x.whole) or y.null:  # nothing equals NULL
             return x
         if y.lo == 0:
             x = x._replace(far=max(x.far, 1))
