@@ -665,3 +665,9 @@ def test_cells_cover_and_lie_under_kernels_as_wrong_as_they_may_be(monkeypatch, 
     assert above.cover[0] == 9
     below = _cells._half(kernel, 1 / (8 * (1 - _uniform.MARGIN / 2)), 0, 0, 48)
     assert below.sure[0] == 7
+
+
+def test_exponents_as_far_apart_as_64_bits_allow():
+    for exponents in ([-(2**63) + 1, 2**60], [-(2**60), 2**63 - 1], [-(2**63), 2**63 - 1]):
+        assert categorical_exp(np.array(exponents)) == 1
+    assert not bernoulli_exp_many(np.array([2**63 - 1])).any()
