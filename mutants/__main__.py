@@ -105,13 +105,15 @@ class Chart:
     lines: dict[str, dict[str, int]] = field(default_factory=dict)
     killers: dict[str, list[str]] = field(default_factory=dict)
     """Tests that saw faults of a function, the last one first."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Hash of the file that a test was in when it was run: another text is another test."""
 
     @classmethod
     def read(cls) -> Chart:
         """Return what the map says."""
         chart = cls()
         for row in MAP.read_text("utf-8").splitlines() if MAP.exists() else ():
-            test, seconds, lines = json.loads(row)
+            test, seconds, lines, chart.texts[test] = json.loads(row)
             chart.seconds[test] = seconds
             chart.lines[test] = {file: int(bits, 16) for file, bits in lines.items()}
         return chart
@@ -151,11 +153,12 @@ def _code_lines(file: str, function: str) -> frozenset[int]:
 
 def chart(suite: Suite) -> None:
     """Run tests that the map does not have, without any fault, and write down what they reach."""
-    known = Chart.read().seconds
-    new = [name for name in suite.items if name not in known]
+    known = Chart.read().texts
+    new = [name for name in suite.items if known.get(name) != _text(name)]
 
     def keep(test: str, lines: dict[str, int], seconds: float) -> None:
-        row = [test, round(seconds, 3), {file: f"{bits:x}" for file, bits in lines.items()}]
+        reached = {file: f"{bits:x}" for file, bits in lines.items()}
+        row = [test, round(seconds, 3), reached, _text(test)]
         with MAP.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
 
@@ -163,6 +166,15 @@ def chart(suite: Suite) -> None:
         names = list(group)  # a process for each file: what one remembers is no other's
         code, words = suite.forked(lambda n=names: suite.traced(n, frozenset(FILES), keep), 3600)
         print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
+
+
+@cache
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _text(test: str) -> str:
+    return _hash(TREE / test.split("::", maxsplit=1)[0])
 
 
 # -- one mutant -----------------------------------------------------------------------
@@ -214,7 +226,7 @@ def _fails_anyway(suite: Suite, timed: list[tuple[str, float]], words: str) -> s
 
 def digest(file: str) -> str:
     """Hash of a module: verdicts on another text of it do not count."""
-    return hashlib.sha256((ROOT / "src/discreet" / file).read_bytes()).hexdigest()[:16]
+    return _hash(ROOT / "src/discreet" / file)
 
 
 def verdicts() -> dict[str, dict[str, str]]:

@@ -215,3 +215,11 @@ def test_noise_covers_every_step_that_an_answer_may_move(step, steps, monotone):
     bounds = law.interval(math.sqrt(0.5))
     found = m.noisy_max([1, 2], 1, 1, step=step, monotone=monotone)
     assert found.accuracy(0.5) == float((bounds.high - bounds.low + 1) * Fraction(step))
+
+
+def test_answers_of_a_sparse_vector_are_right_up_to_the_noise_of_all_comparisons():
+    plan = svt._plan(5, 1, 2, 3, monotone=True, numeric=None, step="0.5", neighbours=None)
+    each = math.sqrt(0.9)
+    first = plan.threshold_law.interval(each)
+    rest = plan.question_law.interval(each ** (1 / 4))
+    assert plan.accuracy(4, 0.9) == (first.high + rest.high + 1) / 2

@@ -653,3 +653,21 @@ def test_bounds_decide_only_what_lies_outside_of_them(script, tight, answer):
     assert asked[0] < asked[1]
     for word, known in ((2**62 - 1, True), (3 * 2**62, False)):  # up to an end, and from one on
         assert _compare.less_than(word, lambda _: (Fraction(1, 4), Fraction(3, 4)), 0.0) is known
+
+
+@pytest.mark.parametrize("error", [-0.99, 0.99])
+def test_cells_cover_and_lie_under_kernels_as_wrong_as_they_may_be(monkeypatch, error):
+    """At 0 the kernel is 1: a hair more than 8 cells need a ninth, a hair less leave 7 sure."""
+    kernel, given = DiscreteLaplace(90)._kernel, _cells.Kernel.values
+    wrong = 1 + error * _uniform.MARGIN
+    monkeypatch.setattr(_cells.Kernel, "values", lambda self, x: given(self, x) * wrong)
+    above = _cells._half(kernel, 1 / (8 * (1 + _uniform.MARGIN / 2)), 0, 0, 48)
+    assert above.cover[0] == 9
+    below = _cells._half(kernel, 1 / (8 * (1 - _uniform.MARGIN / 2)), 0, 0, 48)
+    assert below.sure[0] == 7
+
+
+def test_exponents_as_far_apart_as_64_bits_allow():
+    for exponents in ([-(2**63) + 1, 2**60], [-(2**60), 2**63 - 1], [-(2**63), 2**63 - 1]):
+        assert categorical_exp(np.array(exponents)) == 1
+    assert not bernoulli_exp_many(np.array([2**63 - 1])).any()

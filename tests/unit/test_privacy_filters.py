@@ -314,7 +314,7 @@ def test_a_budget_allows_what_it_says(rule, given, size, delta):
     [("gaussian", {}, 0), ("zcdp", {}, "5e-7"), ("zcdp", {"aside": "1e-8"}, "1e-8"),
      ("zcdp", {"aside": 0}, 0)],
 )  # fmt: skip
-@pytest.mark.parametrize("epsilon", ["0.2", "3"])
+@pytest.mark.parametrize("epsilon", ["1e-4", "0.2", "3"])
 def test_a_budget_is_the_largest_whose_losses_fit_the_target(rule, more, kept, epsilon):
     rule = p.Accounting(rule)
     cap = rule.cap(epsilon, "1e-6", **more)

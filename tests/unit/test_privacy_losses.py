@@ -611,6 +611,8 @@ def test_a_unit_that_moves_between_parts_pays_for_both():
             assert pair.backward(at) == max(one.backward(at) for one in each)
         assert pair.top == max(loss.pairs()[side].top for loss in with_sampled)
         assert pair.bottom == max(loss.pairs()[side].bottom for loss in with_sampled)
+    mixed = p.parallel([p.Gaussian(1), with_sampled[0]], "add-remove")
+    assert len(mixed.pairs()) == 2
 
 
 @pytest.mark.parametrize("keys", [1, 3, 500])

@@ -450,3 +450,56 @@ def test_addition_to_a_sample_loses_no_more_than_either_bound():
         assert float(addition.top) == pytest.approx(top, rel=1e-14)
         assert float(removal.bottom) == pytest.approx(top, rel=1e-14)
         assert removal.top == addition.bottom == p.sample(base, gamma).top
+
+
+@pytest.mark.parametrize(("mu", "e"), [("1", 0.5), ("9", 4.0), ("20", 30.0)])
+def test_profile_of_opposite_shifts(mu, e):
+    """Of (1−γ)N(0,1) + γN(μ,1) against (1−γ)N(0,1) + γN(−μ,1), at the point where they cross."""
+    sampled = p.sample(p.Gaussian(mu), "0.3", neighbours="change-one")
+    q, m_, grow = mp("0.3"), mp(mu), mpmath.exp(mp(e))
+    c = q * mpmath.exp(-(m_**2) / 2)
+    linear = (grow - 1) * (1 - q)
+    y = (linear + mpmath.sqrt(linear**2 + 4 * grow * c**2)) / (2 * c)
+    x = mpmath.log(y) / m_
+
+    def beyond(shift):
+        return (1 - q) * mpmath.ncdf(-x) + q * mpmath.ncdf(shift - x)
+
+    gain, loss = beyond(m_), grow * beyond(-m_)
+    exact = mpmath.log(gain - loss)
+    room = 16 * ULP * float(1 + x**2 + m_ * abs(x) + m_**2)
+    cancelled = 16 * ULP * float((gain + loss) / (gain - loss))
+    found = float(mp(sampled.log_delta(np.array([e]))[0]) - exact)
+    assert 0.7 * room < found < 1.3 * (room + cancelled)
+
+
+def test_addition_keeps_room_for_a_large_epsilon():
+    """Nearly everybody is sampled, and δ is large at a large ε."""
+    base, e = p.Pure(40), 5.0
+    gamma = mp(_additive.ceil_float(Fraction("0.999")))
+    room = 1 + mpmath.expm1(-mp(e)) / gamma + 8 * mp(ULP)
+    inner = -mpmath.log(room)
+    exact = mp(base.log_delta(np.array([float(inner)]))[0]) + mp(e) + mpmath.log(gamma) - inner
+    sampled = p.sample(base, "0.999")
+    log_room(sampled._addition(np.array([e]))[0], exact, 16 * ULP * e, 16)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 2.0, 40.0])
+def test_scale_of_a_window(tilt):
+    """K(λ) − λ(base − start), and sixteen units of all that is rounded in it."""
+    grid = _pair.Grid(Fraction(-1, 3), -2, np.array([0.2, 0.5, 0.3]), 0.0)
+    composed = _pld.Composed([(grid, 3)], Fraction(1, 4))
+    w = composed.window(tilt)
+    value = 3 * mpmath.log(sum(mp(q) * mpmath.exp(mp(tilt) * i / 4)
+                               for i, q in enumerate(grid.masses.tolist())))  # fmt: skip
+    exact = value - mp(tilt) * (mp(w.base) - mp(composed.loss_at(0)))
+    room = 16 * ULP * (3 * (4 + tilt * 0.25 * 2) + abs(float(value)))
+    has_room(float(mp(w.log_scale) - exact), room, 0.1 * room)
+    k = composed.cumulant(tilt)
+    weights = [mp(q) * mpmath.exp(mp(tilt) * i / 4) for i, q in enumerate(grid.masses.tolist())]
+    mean = sum(i * q for i, q in enumerate(weights)) / sum(weights)
+    square = sum(i * i * q for i, q in enumerate(weights)) / sum(weights)
+    assert k.value == pytest.approx(float(value), rel=1e-12, abs=1e-15)
+    assert k.mean == pytest.approx(float(3 * mean / 4), rel=1e-12)
+    assert k.variance == pytest.approx(float(3 * (square - mean**2) / 16), rel=1e-6, abs=1e-15)
+    assert composed.top == pytest.approx(3 * (-1 / 3 - 2 / 4 + 2 / 4))
