@@ -12,7 +12,6 @@ from scipy import optimize
 from discreet import noise
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError
-from discreet.plan._tails import tail_margin
 from discreet.plan._parts import (
     LARGEST_SCALE,
     Cells,
@@ -28,6 +27,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._picks import Labels, Pick, squares_moved
 from discreet.plan._stability import Sensitivity
+from discreet.plan._tails import tail_margin
 from discreet.plan._trees import Levels, Tree, _squares, rank_error, typical
 from discreet.plan._vectors import Keys, Threshold, Vector
 
