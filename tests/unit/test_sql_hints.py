@@ -32,6 +32,7 @@ import discreet as dc
 from discreet import policy as pol
 from discreet import release, sql
 from discreet.errors import QueryError, UnknownNameError
+from discreet.plan._image import image
 from discreet.sql._paste import pasted
 
 POLICY = pol.loads(
@@ -293,6 +294,27 @@ def test_groups_that_the_public_bounds_rule_out_are_no_rows(curator, oracle, key
     assert len(found) == rows
     if "BIN" not in keys and "SUNDAY" not in keys:
         assert same_answer(found, truth(oracle, text))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["MONTH(visit_date)", "MONTHNAME(visit_date)"],
+        ["YEAR(visit_date)", "QUARTER(visit_date)", "MONTH(visit_date)"],
+        ["CASE WHEN age IS NULL THEN 'none' WHEN age < 18 THEN 'a' ELSE 'b' END", "BIN(age, 30)"],
+        ["COALESCE(NULLIF(age, 7), 200)", "age % 3"],
+        ["STRFTIME(visit_date, '%G-W%V')", "DOW(visit_date)"],
+    ],
+)
+@pytest.mark.parametrize("where", ["TRUE", "visit_date > '2024-02-28'", "age BETWEEN 5 AND 40"])
+def test_what_keys_can_be_together_is_what_they_are_on_some_row(keys, where):
+    text = f"SELECT {', '.join(keys)}, COUNT(*) FROM visits WHERE {where} GROUP BY ALL"
+    exprs = tuple(k.expr for k in sql.parse(text, POLICY).query.keys)
+    (column,) = {c.name for e in exprs for c in e.columns}
+    types = [c.of for e in exprs for c in e.columns]
+    rows = [None, *range(min(t.lo for t in types), max(t.hi for t in types) + 1)]
+    values = {tuple(e.evaluate({column: code}) for e in exprs) for code in rows}
+    assert image(exprs) == {v for v in values if None not in v}
 
 
 MONTHS = "WITH m AS (SELECT MONTH(visit_date) AS k, COUNT(*) AS n FROM visits GROUP BY 1)"

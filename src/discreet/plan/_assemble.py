@@ -181,18 +181,19 @@ def _constant(key: Key, code: Code) -> Number | Text | None:
     value = t.value(code) if t.kind in (Kind.NUMBER, Kind.CATEGORY) else None
     if isinstance(value, str):
         return Text(value)
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return Number(Fraction(value)) if plain else None  # type: ignore[arg-type]  # a number
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Number(Fraction(value))
+    return None
 
 
 def _among(keys: Sequence[Key], values: Iterable[tuple[Code, ...]]) -> OutputExpr:
     """Test whether the keys have one of some combinations, key after key."""
     key, rest = keys[0], keys[1:]
     found: dict[Code, list[tuple[Code, ...]]] = {}
-    for first, *others in sorted(values):  # type: ignore[type-var]  # none is NULL
-        found.setdefault(first, []).append(tuple(others))
+    for value in sorted(values):
+        found.setdefault(value[0], []).append(value[1:])
     tests: list[OutputExpr] = []
-    for code, others in found.items():
+    for code, others in found.items():  # none is NULL
         constant = _constant(key, code)
         assert constant is not None
         own: OutputExpr = Apply("=", (KeyValue(key.name), constant))

@@ -296,9 +296,9 @@ def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
         labels = ((c, Fraction(str(left.type.labels[c]))) for c in left.possible)
         return OneOf(left, tuple(c for c, n in labels if COMPARE[op](n, limit)))
     if op not in ("=", "<>"):
-        limit = right.text if isinstance(right, Word) else None
-        listed = [x for x in left.type.labels if isinstance(x, str) and limit is not None]
-        shown = ", ".join(f"'{x}'" for x in listed if COMPARE[op](x, limit))
+        text = right.text if isinstance(right, Word) else None
+        listed = [x for x in left.type.labels if isinstance(x, str) and text is not None]
+        shown = ", ".join(f"'{x}'" for x in listed if COMPARE[op](x, text))
         raise UnsupportedQueryError(
             f"a {left.type.kind} has no order: {op}",
             hint=f"{name_of(left)} IN ({shown})" if shown else None,

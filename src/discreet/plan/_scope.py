@@ -520,7 +520,7 @@ class Scope:
             return Key(name, expr, r.codes)
         possible = expr.possible
         if column is None and (values := self.together([expr])):
-            possible = sorted(c for (c,) in values)  # type: ignore[type-var]  # none is NULL
+            possible = sorted(c for (c,) in values if isinstance(c, int))
         if len(possible) > MAX_KEYS:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "

@@ -39,56 +39,14 @@ from discreet.plan import (
     statistics_of,
 )
 from discreet.sql._bounds import Bounds, check_ratio, read_bounds
-from discreet.sql._hints import on_its_own, question
+from discreet.sql._hints import ABSENT, absent, on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
-from discreet.sql._wrap import resolved
 
 LISTED: Final = "list of values"
 _BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
-_REFUSED: Final = {
-    "ANY_VALUE": "MODE({x})",
-    "FIRST": "MODE({x})",
-    "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
-    **dict.fromkeys(
-        (
-            "ARRAY_AGG",
-            "STRING_AGG",
-            "LISTAGG",
-            "GROUP_CONCAT",
-            "COLLECT_SET",
-            "COLLECT_LIST",
-            "VALUE_COUNTS",
-            "UNIQUE",
-        ),
-        "SELECT {x}",
-    ),
-    **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
-}
-"""What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
-_NEAR: Final = {
-    **dict.fromkeys(
-        ("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"),
-        "one row decides it; the share of rows, AVG({x}), leaves",
-    ),
-    **dict.fromkeys(
-        ("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
-        "one row decides it; it works in a subquery that groups by the unit",
-    ),
-    **dict.fromkeys(
-        ("HISTOGRAM", "HISTOGRAM_NUMERIC"),
-        "bins are public here; write their width, as in GROUP BY BIN({x}, 10)",
-    ),
-    **dict.fromkeys(
-        ("KURTOSIS", "SKEWNESS", "SKEW"), "the nearest that there is are AVG, MEDIAN and STDDEV"
-    ),
-    "APPROX_QUANTILES": "write how many parts, as in APPROX_QUANTILES({x}, 4)",
-}
-"""What is near, and another question."""
-
-
 _SCALARS: Final = {
     "ABS": ("abs", 1, 1),
     "SQRT": ("sqrt", 1, 1),
@@ -136,11 +94,8 @@ class Outputs:
             return window(self, node)
         if name == "GROUPING":
             return self._grouping(node)
-        if name in _NEAR:
-            args = [a.sql() for a in node.expressions[:1]] or ["x"]
-            raise UnsupportedQueryError(f"{name} is not supported: {_NEAR[name].format(x=args[0])}")
-        if name in _REFUSED:
-            raise refuse(name or "", self._instead(name or "", node))
+        if name in ABSENT:
+            raise absent(name or "", node, self._row)
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
             return out
         handler = _NODES.get(type(node))
@@ -162,24 +117,6 @@ class Outputs:
                 f"{label(node)} of aggregates (arithmetic, comparisons, CASE and ROUND are)"
             )
         return self._ungrouped(node)
-
-    def _instead(self, name: str, node: exp.Expr) -> str | None:
-        args = [a.expressions[0] if isinstance(a, exp.Distinct) else a for a in node.expressions]
-        if not args:
-            return None
-        own, given, form = args[0].sql(), self._row(args[0]), _REFUSED[name]
-        number = isinstance(given, Expr) and given.type.is_numeric
-        if number and (form.startswith("MODE") or (form.startswith("EXP") and given.type.lo <= 0)):
-            return None  # numbers have no mode here, and a logarithm begins above zero
-        if not form.startswith("SELECT"):
-            return form.format(x=own)
-        select = node.find_ancestor(exp.Select)
-        group = None if select is None else select.args.get("group")
-        keys = [] if select is None or group is None else group.expressions
-        known = [resolved(select, k) for k in keys] if select is not None else []
-        if select is None or len(select.expressions) > len(known) + 1:
-            return None  # what stands beside the list would get lost
-        return question(node, [*known, args[0]], [])
 
     def _total(self, op: str, args: Sequence[OutputExpr]) -> OutputExpr | None:
         """COALESCE(key, 'Total'): what stands in the place of a key in rows of totals."""

@@ -23,7 +23,7 @@ def first_rows(select: exp.Select, units: set[str], columns: set[str]) -> None:
         return
     unit, by = chosen
     call = "MAX" if by.args.get("desc") else "MIN"
-    items = [unit.copy()]
+    items: list[exp.Expr] = [unit.copy()]
     for name, value in _shown(select, inner, columns):
         if isinstance(value, exp.Column) and value.name.casefold() == unit.name.casefold():
             continue

@@ -8,11 +8,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from discreet.errors import QueryError
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import Expr, Kind
 from discreet.sql._text import only
 
 _MOST: Final = 64
 """Levels of one question."""
+_LENGTHS: Final = 1_000
 
 Level = tuple[exp.Expr, ...]
 
@@ -62,3 +64,14 @@ def _columns(node: exp.Expr) -> Level:
 
 def _joined(parts: Sequence[Level]) -> Level:
     return tuple(chain.from_iterable(parts))
+
+
+def check_length(key: Expr, node: exp.Expr) -> None:
+    """Refuse a key that has a row for every length that a text may have."""
+    texts = key.columns and all(c.of.kind is Kind.TEXT for c in key.columns)
+    if texts and key.type.kind is Kind.NUMBER and len(key.possible) > _LENGTHS:
+        raise UnsupportedQueryError(
+            f"{node.sql()} may be any number up to {key.type.hi}, and each would be a row: say "
+            "which is the largest that matters, all above it are counted with it",
+            hint=f"LEAST({node.sql()}, 100)",
+        )

@@ -17,7 +17,10 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan import Expr, Operand
 from discreet.sql._paste import pasted, with_comma
+from discreet.sql._text import function_name
+from discreet.sql._wrap import resolved
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
@@ -138,3 +141,95 @@ def on_its_own(unit: exp.Expr) -> str | None:
     for clause in ("with_", "from_", "joins", "where"):
         asked.set(clause, select.args.get(clause) and copy.deepcopy(select.args[clause]))
     return asked.where(kept.expression.this.copy()).sql()
+
+
+_INSTEAD: Final = {
+    "ANY_VALUE": "MODE({x})",
+    "FIRST": "MODE({x})",
+    "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
+    **dict.fromkeys(
+        (
+            "ARRAY_AGG",
+            "STRING_AGG",
+            "LISTAGG",
+            "GROUP_CONCAT",
+            "COLLECT_SET",
+            "COLLECT_LIST",
+            "VALUE_COUNTS",
+            "UNIQUE",
+        ),
+        "SELECT {x}",
+    ),
+    **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
+}
+"""What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
+_NEAR: Final = {
+    **dict.fromkeys(
+        ("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"),
+        "one row decides it; the share of rows, AVG({x}), leaves",
+    ),
+    **dict.fromkeys(
+        ("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
+        "one row decides it; it works in a subquery that groups by the unit",
+    ),
+    **dict.fromkeys(
+        ("HISTOGRAM", "HISTOGRAM_NUMERIC"),
+        "bins are public here; write their width, as in GROUP BY BIN({x}, 10)",
+    ),
+    **dict.fromkeys(
+        ("KURTOSIS", "SKEWNESS", "SKEW"), "the nearest that there is are AVG, MEDIAN and STDDEV"
+    ),
+    "APPROX_QUANTILES": "write how many parts, as in APPROX_QUANTILES({x}, 4)",
+}
+"""What is near, and another question."""
+ABSENT: Final = frozenset({*_INSTEAD, *_NEAR})
+"""Aggregates that are not here."""
+
+
+def absent(
+    name: str, node: exp.Expr, row: Callable[[exp.Expr], Operand | None]
+) -> UnsupportedQueryError:
+    """Refuse an aggregate that is not here, with what there is; `row` reads its argument."""
+    args = [a.expressions[0] if isinstance(a, exp.Distinct) else a for a in node.expressions]
+    what = f"{name} is not supported"
+    if name in _NEAR:
+        own = args[0].sql() if args else "x"
+        return UnsupportedQueryError(f"{what}: {_NEAR[name].format(x=own)}")
+    return UnsupportedQueryError(what, hint=_instead(name, node, args, row) if args else None)
+
+
+def _instead(
+    name: str, node: exp.Expr, args: Sequence[exp.Expr], row: Callable[[exp.Expr], Operand | None]
+) -> str | None:
+    own, given, form = args[0].sql(), row(args[0]), _INSTEAD[name]
+    if isinstance(given, Expr) and given.type.is_numeric:
+        low = form.startswith("EXP") and given.type.lo <= 0
+        if form.startswith("MODE") or low:
+            return None  # numbers have no mode here, and a logarithm begins above zero
+    if not form.startswith("SELECT"):
+        return form.format(x=own)
+    select = node.find_ancestor(exp.Select)
+    group = None if select is None else select.args.get("group")
+    keys = [resolved(select, k) for k in group.expressions] if select and group else []
+    if select is None or len(select.expressions) > len(keys) + 1:
+        return None  # what stands beside the list would get lost
+    return question(node, [*keys, args[0]], [])
+
+
+def about_people(select: exp.Select, key: exp.Expr) -> str:
+    """A statistic about people, where a question has a row for each person."""
+    calls = [c for e in select.expressions if function_name(c := e.unalias()) == "SUM"]
+    call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+    inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
+    for clause in ("from_", "joins", "where", "having"):
+        inner.set(clause, select.args.get(clause))
+    inner.set("group", exp.Group(expressions=[key.copy()]))
+    asked = "AVG(n) AS per_person"
+    if having := inner.args.get("having"):  # how many pass it
+        named = {e.alias.casefold(): e.this for e in select.expressions if e.alias}
+        for column in list(having.find_all(exp.Column)):
+            column.replace(named.get(column.name.casefold(), column).copy())
+        asked = "COUNT(*) AS persons"
+    before = select.args.get("with_")
+    defined = "" if before is None else f"{before.sql()} "
+    return f"{defined}SELECT {asked} FROM ({inner.sql()})"  # noqa: S608 - a hint

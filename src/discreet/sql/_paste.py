@@ -155,7 +155,8 @@ def _with_piece(root: exp.Expr, made: exp.Expr) -> Iterator[str]:
     for piece in sorted(pieces, key=lambda p: -_likeness(p.sql(), words)):
         asked = root.copy()
         for node in [n for n in asked.walk() if n == piece]:
-            node.replace((name if isinstance(node, exp.Identifier) else made).copy())
+            own = name if name is not None and isinstance(node, exp.Identifier) else made
+            node.replace(own.copy())
         yield asked.sql()
 
 

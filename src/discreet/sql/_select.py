@@ -21,7 +21,6 @@ from discreet.errors import (
 from discreet.plan import (
     Assembly,
     Expr,
-    Kind,
     OutputExpr,
     Query,
     Scan,
@@ -33,8 +32,8 @@ from discreet.plan import (
 from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._grouping import levels
-from discreet.sql._hints import check_catalogue, own_hints
+from discreet.sql._grouping import check_length, levels
+from discreet.sql._hints import about_people, check_catalogue, own_hints
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
@@ -42,7 +41,7 @@ from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
-from discreet.sql._text import function_name, identifier, label, only, refuse, tree
+from discreet.sql._text import identifier, label, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -53,7 +52,6 @@ _CLAUSES: Final = (
 )  # fmt: skip
 MAX_OUTPUTS: Final = 200
 MAX_JOINS: Final = 8
-_LENGTHS: Final = 1_000
 _ROW_CLAUSES: Final = ("expressions", "from_", "where")
 _TRIVIAL: Final = "SELECT COUNT(*) AS n FROM (SELECT * FROM people WHERE age >= 18) AS adults"
 
@@ -443,7 +441,7 @@ class Select:
                 if has_aggregate(value):
                     raise QueryError("GROUP BY cannot hold an aggregate")
                 expr = rows.expr(value, "GROUP BY")
-                _check_length(expr, value)
+                check_length(expr, value)
                 key = assembly.group(name, expr, value.sql())
                 names[key.name] = None
             assembly.levels[tuple(names)] = None
@@ -453,24 +451,10 @@ class Select:
         table = identifier(key.args.get("table"))
         if not (isinstance(key, exp.Column) and scope.is_unit(key.name, table)):
             return
-        calls = [c for e in self.node.expressions if function_name(c := e.unalias()) == "SUM"]
-        call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
-        inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
-        for clause in ("from_", "joins", "where", "having"):
-            inner.set(clause, self.node.args.get(clause))
-        inner.set("group", exp.Group(expressions=[key.copy()]))
-        asked = "AVG(n) AS per_person"
-        if having := inner.args.get("having"):  # how many pass it
-            named = {e.alias.casefold(): e.this for e in self.node.expressions if e.alias}
-            for column in list(having.find_all(exp.Column)):
-                column.replace(named.get(column.name.casefold(), column).copy())
-            asked = "COUNT(*) AS persons"
-        before = self.node.args.get("with_")
-        defined = "" if before is None else f"{before.sql()} "
         raise UnsupportedQueryError(
             f"{build.quote(key.name)} is the privacy unit: a row for each person does not leave, "
             "a statistic about people does",
-            hint=f"{defined}SELECT {asked} FROM ({inner.sql()})",  # noqa: S608 - a hint
+            hint=about_people(self.node, key),
         )
 
     def _key(
@@ -547,17 +531,6 @@ class Select:
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
         return tuple(ordered(outputs, item) for item in order.expressions)
-
-
-def _check_length(key: Expr, node: exp.Expr) -> None:
-    """Refuse a key that has a row for every length that a text may have."""
-    texts = key.columns and all(c.of.kind is Kind.TEXT for c in key.columns)
-    if texts and key.type.kind is Kind.NUMBER and len(key.possible) > _LENGTHS:
-        raise UnsupportedQueryError(
-            f"{node.sql()} may be any number up to {key.type.hi}, and each would be a row: say "
-            "which is the largest that matters, all above it are counted with it",
-            hint=f"LEAST({node.sql()}, 100)",
-        )
 
 
 def _inner_question(part: exp.Expr) -> str | None:
