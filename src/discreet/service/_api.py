@@ -157,8 +157,9 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
     shown = order.shown.get((form, level))
     if shown is None:
         _exact.confidence(level)
-        write = (_forms.write, order, form, desk.fingerprint, house.signer, level)
-        shown = await asyncio.to_thread(*write)
+        shown = await asyncio.to_thread(
+            _forms.write, order, form, desk.fingerprint, house.signer, level
+        )
         if len(order.shown) < 8:
             order.shown[form, level] = shown
     headers = {} if form == _forms.JSON else {"Content-Disposition": "attachment"}
@@ -313,8 +314,9 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        write = (_forms.result, order, desk.fingerprint, self._house.signer, "0.95")
-        made = await asyncio.to_thread(*write)
+        made = await asyncio.to_thread(
+            _forms.result, order, desk.fingerprint, self._house.signer, "0.95"
+        )
         records = [a["record"] for a in made.get("answers", [made])]
         about = ("dummy", "id", "line", "policy", "signature")
         kept: dict[str, Any] = {name: made[name] for name in about if name in made}
