@@ -103,9 +103,9 @@ def _present(select, units, original=_shapes._without):
         test.replace(test.this)
 
 
-def _last_rows(select, units, original=_shapes._first_rows):
+def _last_rows(select, units, columns, original=_shapes.first_rows):
     before = select.copy()
-    original(select, units)
+    original(select, units, columns)
     swap = {"MIN_BY": "MAX_BY", "MAX_BY": "MIN_BY"}
     for call in select.find_all(exp.Anonymous) if select != before else ():
         call.set("this", swap.get(call.this, call.this))
@@ -124,7 +124,7 @@ def _whole_pivot(pivot, original=_shapes.pivoted):
 
 HOLES = {
     "people without a row elsewhere": (_shapes, "_without", _present),
-    "first rows that are last": (_shapes, "_first_rows", _last_rows),
+    "first rows that are last": (_shapes, "first_rows", _last_rows),
     "one test in place of several": (_shapes, "_mark_people", _one_mark),
     "PIVOT that forgets its values": (_shapes, "pivoted", _whole_pivot),
     "A1 constants beyond 64 bits": (_logic.OneOf, "_infer", _all_codes),
