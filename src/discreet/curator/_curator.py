@@ -333,9 +333,8 @@ class Curator(Fits):
         """Price a publication without touching data or budget; see :meth:`publish`."""
         from discreet import release  # noqa: PLC0415 - only for publications
 
-        started = self.table(table) if isinstance(table, str) else table
         query = release.question(
-            started, workload, columns=columns, bins=bins, method=method, owner=owner,
+            self._rows(table), workload, columns=columns, bins=bins, method=method, owner=owner,
             group=group, options=options,
         )  # fmt: skip
         bill = self._plan(query, read_offer(None, epsilon, delta, rho))
@@ -343,7 +342,7 @@ class Curator(Fits):
         def pay(*, key: str | None, fresh: bool) -> Answer:
             return self._run([bill], bill.cost, key=key, fresh=fresh)[0]
 
-        return release.Proposal(bill, self._left(), pay)
+        return release.Proposal.of(bill, self._left(), pay)
 
     def publish(
         self,
@@ -504,6 +503,16 @@ class Curator(Fits):
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self._complete, self._fanout)
+
+    def _rows(self, table: str | frame.Table) -> frame.Table:
+        """Read which rows are meant, under this curator's own policy, as :meth:`_question` does."""
+        from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+        if self._closed:
+            raise QueryError("this curator is closed; nothing was charged")
+        if isinstance(table, str):
+            return self.table(table)
+        return frame.rows_of(table, self._complete, self, self._fanout)
 
     def _ask(
         self, query: Query, offer: Ask, limits: str | None = None, *, key: str | None, fresh: bool

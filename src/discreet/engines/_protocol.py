@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -133,7 +134,8 @@ def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
                 )
 
 
-_WHOSE: Final = ("unit", "public", "neighbours", "key", "owner")
+_WHOSE: Final = tuple(f.name for f in fields(pol.Table) if f.name not in ("columns", "source"))
+"""All that a policy says of a table but its columns: whose rows, which limits, what is exact."""
 
 
 def _part(table: pol.Table, own: pol.Table) -> bool:
