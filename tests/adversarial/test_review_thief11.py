@@ -5,9 +5,13 @@ Each theft stands beside its unmended twin, which the same harness catches.
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,13 +19,23 @@ import pytest
 import discreet as dc
 from discreet import frame, release
 from discreet import policy as pol
+from discreet import privacy as p
 from discreet.curator import Curator
 from discreet.engines import _protocol
-from discreet.errors import DiscreetError, ParameterError, PrivacyError, QueryError
+from discreet.engines._duckdb import DuckDBEngine
+from discreet.errors import (
+    BudgetExceededError,
+    DiscreetError,
+    ParameterError,
+    PolicyError,
+    PrivacyError,
+    QueryError,
+)
 from discreet.privacy import Neighbours
 from discreet.release import _curated, _keyed
 
 W = release.Workload
+NAMES = (f"thief {i}" for i in itertools.count())
 RNG = np.random.default_rng(11)
 ROWS = pa.table({"area": RNG.choice(["A", "B", "C"], 300), "age": RNG.integers(0, 10, 300),
                  "ill": RNG.random(300) < 0.1, "id": np.arange(300)})  # fmt: skip
@@ -32,7 +46,7 @@ ILL = int(ROWS["ill"].to_numpy(zero_copy_only=False).sum())
 
 def policy(*unprotected, columns=COLUMNS, neighbours="change-one", **more):
     table = pol.Table("people", columns, neighbours=neighbours, unprotected=unprotected, **more)
-    return pol.Policy([table], pol.Budget("3", delta="1e-6"), name="thief")
+    return pol.Policy([table], pol.Budget("3", delta="1e-6"), name=next(NAMES))
 
 
 def opened(*unprotected, **more):
@@ -190,7 +204,7 @@ def test_limits_repeats_and_units_are_those_of_the_curator(monkeypatch):
     public = pa.table({"area": ["A", "A", "A", "B", "C"], "k": [1, 2, 3, 1, 1]})
     tables = [pol.Table("people", COLUMNS), pol.Table("regs", [AREA, pol.Category("k", [1, 2, 3])],
                                                       public=True)]  # fmt: skip
-    own = pol.Policy(tables, pol.Budget("3"), name="repeats")
+    own = pol.Policy(tables, pol.Budget("3"), name=next(NAMES))
     curator = dc.open({"people": ROWS, "regs": public}, policy=own, ledger=":memory:")
     lying = frame.Table("people", own, None, lambda *_: 1).join("regs", on="area")
     how = {"columns": ["k"], "epsilon": 1}
@@ -286,3 +300,158 @@ def test_an_option_that_is_no_plain_value_is_refused_by_name():
                                  nation_share=value)  # fmt: skip
     with pytest.raises(ParameterError, match="columns is a list"):
         opened().publication("people", W.identity(2), columns="ill", rho=1)
+
+
+# -- parts of a partition, while the data change -----------------------------------------------
+
+
+def by_sex(**of_table):
+    columns = [pol.Category("sex", ["F", "M"]), pol.Category("code", [1, 2])]
+    own = pol.Policy([pol.Table("people", columns, **of_table)], pol.Budget("3"), name=next(NAMES))
+    rows = pa.table({"sex": ["F", "M"] * 50, "code": [1, 2] * 50})
+    return dc.open(rows, policy=own, ledger=":memory:")
+
+
+ONE = "SELECT COUNT(*) AS n FROM people WHERE code = 1"
+
+
+def test_a_partition_needs_the_owners_word_that_rows_keep_their_part():
+    with pytest.raises(PolicyError, match="given another value") as refused:
+        by_sex().partition("sex", epsilon=1)
+    assert 'fixed = ["sex"]' in str(refused.value)
+    with pytest.raises(PolicyError, match="given another value"):
+        by_sex(fixed=["code"]).partition("sex", epsilon=1)
+    assert by_sex(fixed=["sex"]).partition("sex", epsilon=1)["F"].left == 1
+    for wrong, match in [("sex", "is a list"), (["town"], "must be one of sex, code")]:
+        with pytest.raises(PolicyError, match=match):
+            by_sex(fixed=wrong)
+
+
+def test_the_word_is_part_of_the_policy_and_of_a_partitions_name():
+    own = by_sex(fixed=["sex", "code"]).policy
+    assert own.fingerprint != by_sex(fixed=["sex"]).policy.fingerprint
+    assert pol.load(own.to_toml()).table("people").fixed == ("sex", "code")
+    public = pol.Category("sex", ["F", "M"])
+    with pytest.raises(PolicyError, match="fixed has no meaning"):
+        pol.Table("t", [public], public=True, fixed=["sex"])
+
+
+def test_a_part_has_one_budget_however_its_value_is_spelled():
+    parts = by_sex(fixed=["code"]).partition("code", epsilon=1)
+    first = parts[1]
+    first.sql(ONE, epsilon=1)
+    for spelling in (1.0, "1", "1.00", Fraction(1), None):
+        with pytest.raises(ParameterError, match="not among the public values"):
+            replace(first, value=spelling)
+    assert replace(first, value=True).value == 1  # the part of 1, which has spent all it has
+    with pytest.raises(BudgetExceededError):
+        replace(first, value=True).sql(ONE, epsilon=1, fresh=True)
+
+
+def test_what_a_part_may_spend_is_what_was_paid():
+    curator = by_sex(fixed=["code"])
+    parts = curator.partition("code", epsilon=1)
+    for name in ("price", "currency", "column", "table"):
+        with pytest.raises(AttributeError):
+            setattr(parts, name, Fraction(1000))
+    with pytest.raises(BudgetExceededError):
+        replace(parts, price=Fraction(1000))
+    with pytest.raises(ParameterError, match="belongs to a partition"):
+        replace(parts[1], partition=object())
+    # by force: a part draws on what was paid under the name of its price, and that is nothing
+    object.__setattr__(parts, "price", Fraction(1000))
+    with pytest.raises(DiscreetError):
+        parts[1].sql(ONE, epsilon=500)
+    assert curator.budget.spent["epsilon"] < Fraction(11, 10)
+
+
+# -- several statements, one state of the tables ------------------------------------------------
+
+
+BOTH = "SELECT COUNT(*) AS n FROM people WHERE region = 'N' UNION ALL {} 'S'".format(
+    "SELECT COUNT(*) AS n FROM people WHERE region ="
+)
+
+
+def moved_between(connection, curator, ask, writer):
+    """Exact integers of two statements, between which one row moves from N to S."""
+    seen, execute = [], curator._engine.execute
+
+    def watched(aggregate, salt):
+        seen.append(execute(aggregate, salt)[()][0])
+        if len(seen) == 1:
+            writer(connection)
+        return {(): (seen[-1],)}
+
+    curator._engine.execute = watched
+    ask(curator)
+    return sum(seen)
+
+
+def live():
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE people AS SELECT 'N' AS region FROM range(10)")
+    own = pol.Policy([pol.Table("people", [pol.Category("region", ["N", "S"])])], pol.Budget("9"),
+                     name=next(NAMES))  # fmt: skip
+    return connection, dc.open(connection, policy=own, ledger=":memory:")
+
+
+def batch(curator):
+    with curator.batch(epsilon=1) as both:
+        both.sql(BOTH.split(" UNION ALL ")[0])
+        both.sql(BOTH.split(" UNION ALL ")[1])
+
+
+def union(curator):
+    assert curator.sql(BOTH, epsilon=1).to_dicts()
+
+
+def move(connection):
+    connection.cursor().execute("UPDATE people SET region = 'S' WHERE rowid = 0")
+
+
+@pytest.mark.parametrize("ask", [batch, union])
+def test_questions_of_disjoint_rows_see_one_state_of_a_duckdb_table(ask, monkeypatch):
+    connection, curator = live()
+    assert moved_between(connection, curator, ask, move) == 10
+    assert curator.budget.spent["epsilon"] == 1
+    assert connection.execute("SELECT COUNT(*) FROM people WHERE region = 'S'").fetchone() == (1,)
+    monkeypatch.setattr(DuckDBEngine, "snapshot", lambda _: nullcontext())
+    assert moved_between(*live(), ask, move) == 11  # the one who moved was counted twice
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+def followed(change, **terms):
+    columns = [pol.Date("day", "2026-01-01", "2026-12-31"), pol.Integer("cost", 0, 10**6)]
+    rows = pa.table({"day": [dt.date(2026, 1, 1)] * 2, "cost": [1, 777]})
+    own = pol.Policy([pol.Table("visits", columns)], pol.Budget("20"), name=next(NAMES))
+    curator = dc.open(rows, policy=own, ledger=":memory:")
+    stream = release.Stream(every="day", horizon=2, epsilon="2", **terms)
+    change(stream)
+    feed = stream.follow(curator, "visits", "day", start="2026-01-01",
+                         value="cost" if "bound" in terms else None)  # fmt: skip
+    feed.tick()
+    return curator.budget.spent["epsilon"], feed._stream.law
+
+
+@pytest.mark.parametrize(("name", "value"), [("bound", 10**6), ("loss", p.Pure("0.001")),
+                                             ("law", None), ("horizon", 1000), ("price", None),
+                                             ("neighbours", Neighbours.CHANGE_ONE)])  # fmt: skip
+def test_the_terms_of_a_stream_are_fixed(name, value):
+    honest = followed(lambda _: None)
+    with pytest.raises(ParameterError, match=f"{name} of a stream is fixed"):
+        followed(lambda stream: setattr(stream, name, value))
+    if name in ("bound", "loss", "law"):  # by force: noise and price still follow from the terms
+        spent, law = followed(lambda stream: stream.__dict__.update({name: value}))
+        assert spent == honest[0] == 2
+        assert law.scale == honest[1].scale * (value if name == "bound" else 1)
+
+
+def test_a_stream_of_another_class_is_not_followed():
+    class Cheap(release.Stream):
+        loss = p.Pure("0.001")
+
+    with pytest.raises(ParameterError, match="asked of a stream"):
+        followed(lambda stream: object.__setattr__(stream, "__class__", Cheap))

@@ -244,6 +244,11 @@ class Curator(Fits):
         ``parts = curator.partition("sex", epsilon=1)``; then ``parts["F"].sql(…, epsilon="0.4")``
         draws on the ε that every part has. Only where each row is a unit, under add-remove.
 
+        **Rows must not change their part while a partition lasts**: who moves between two
+        questions is asked about twice and paid for once. The policy has to promise it, by
+        ``fixed = ["sex"]`` under the table; data that change in this column need questions
+        without a partition, or another policy, under which parts are paid for anew.
+
         Parameters
         ----------
         column, table
@@ -254,8 +259,11 @@ class Curator(Fits):
         name
             Tells another partition of the same column and price apart.
         """
-        price = _partition.offer(epsilon, rho)
-        return _partition.Partition(self, column, table, price, plain_str(name, "name"))
+        currency, price = _partition.offer(epsilon, rho)
+        named = _partition.table_of(self, None if table is None else plain_str(table, "table"))
+        return _partition.Partition(
+            self, plain_str(column, "column"), named, currency, price, plain_str(name, "name")
+        )
 
     def linear(
         self,

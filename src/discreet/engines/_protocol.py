@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
@@ -40,6 +40,14 @@ class Engine(Protocol):
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Hold one state of the tables for all that is executed inside.
+
+        Questions of disjoint rows cost the dearest of them: a row must not move in between.
+        Where tables cannot change while the engine is open, there is nothing to do.
+        """
         ...
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
