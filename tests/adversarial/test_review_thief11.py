@@ -13,16 +13,20 @@ from fractions import Fraction
 
 import duckdb
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import discreet as dc
-from discreet import frame, release
+from discreet import frame, meaning, release
 from discreet import policy as pol
 from discreet import privacy as p
+from discreet.cli import app
 from discreet.curator import Curator
 from discreet.engines import _protocol
 from discreet.engines._duckdb import DuckDBEngine
+from discreet.engines._postgres import PostgresEngine
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
@@ -30,9 +34,12 @@ from discreet.errors import (
     PolicyError,
     PrivacyError,
     QueryError,
+    SchemaError,
 )
+from discreet.ledger import Entry
 from discreet.privacy import Neighbours
 from discreet.release import _curated, _keyed
+from discreet.service import _public
 
 W = release.Workload
 NAMES = (f"thief {i}" for i in itertools.count())
@@ -135,12 +142,12 @@ def test_bins_of_a_named_column_are_sums_of_what_the_owner_named():
     curator = opened("total by age")
     ages = np.bincount(ROWS["age"].to_numpy(), minlength=10)
     how = {"rho": "0.00001", "method": "topdown", "unprotected": ["area-totals"], "owner": "me"}
-    for width, cells in [(5, 2), (3, 4), ("0.3", 31)]:
-        made = curator.publish("people", W.kron(W.identity(cells), W.identity(3)),
+    for width in (5, 3, 1):
+        place = [age // Fraction(width) for age in range(10)]
+        wanted = [sum(ages[a] for a in range(10) if place[a] == at) for at in dict.fromkeys(place)]
+        made = curator.publish("people", W.kron(W.identity(len(wanted)), W.identity(3)),
                                columns=["age", "area"], bins={"age": width}, **how)  # fmt: skip
-        place = [int(age // Fraction(width)) for age in range(10)]
-        wanted = np.bincount(place, weights=ages, minlength=cells)
-        assert made.estimate.sum(axis=1).tolist() == wanted.tolist()
+        assert made.estimate.sum(axis=1).tolist() == wanted
 
 
 # -- tables, lists and workloads of the caller's own making ----------------------------------
@@ -420,6 +427,57 @@ def test_questions_of_disjoint_rows_see_one_state_of_a_duckdb_table(ask, monkeyp
     assert moved_between(*live(), ask, move) == 11  # the one who moved was counted twice
 
 
+@pytest.fixture
+def stored(postgres_url):
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS moving (id int, region text)")
+        connection.execute("TRUNCATE moving")
+        connection.execute("INSERT INTO moving SELECT i, 'N' FROM generate_series(0, 9) AS i")
+        yield connection
+
+
+def moving(source):
+    own = pol.Policy([pol.Table("moving", [pol.Category("region", ["N", "S"])])], pol.Budget("9"),
+                     name="moving")  # fmt: skip
+    return dc.open(source, policy=own, ledger=":memory:")
+
+
+def both(curator, epsilon=1):
+    with curator.batch(epsilon=epsilon) as asked:
+        for region in "NS":
+            asked.sql(f"SELECT COUNT(*) AS n FROM moving WHERE region = '{region}'")
+
+
+def step(connection):
+    connection.execute("UPDATE moving SET region = 'S' WHERE id = 0")
+
+
+def test_questions_of_disjoint_rows_see_one_state_of_a_postgresql_table(
+    postgres_url, stored, monkeypatch
+):
+    with moving(postgres_url) as curator:
+        assert moved_between(stored, curator, both, step) == 10
+        assert stored.execute("SELECT COUNT(*) FROM moving WHERE region = 'S'").fetchone() == (1,)
+    stored.execute("UPDATE moving SET region = 'N'")
+    monkeypatch.setattr(PostgresEngine, "snapshot", lambda _: nullcontext())
+    with moving(postgres_url) as curator:
+        assert moved_between(stored, curator, lambda c: both(c, epsilon=2), step) == 11
+
+
+def test_a_transaction_of_the_caller_that_sees_several_states_is_refused(postgres_url, stored):
+    assert stored
+    with psycopg.connect(postgres_url) as own:
+        curator = moving(own)
+        own.rollback()
+        own.execute("SELECT 1")  # begins a transaction, at READ COMMITTED
+        with pytest.raises(SchemaError, match="another state of the tables"):
+            both(curator)
+        own.rollback()
+        own.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        both(curator, epsilon=3)
+        curator.close()
+
+
 # -- streams -------------------------------------------------------------------------------------
 
 
@@ -455,3 +513,92 @@ def test_a_stream_of_another_class_is_not_followed():
 
     with pytest.raises(ParameterError, match="asked of a stream"):
         followed(lambda stream: object.__setattr__(stream, "__class__", Cheap))
+
+
+# -- what is said about exact releases ------------------------------------------------------------
+
+
+def published(tmp_path, unprotected=("area-totals",)):
+    """A policy's file, and a ledger with one publication that was made through a curator."""
+    file = tmp_path / "people.toml"
+    rows = "\n".join(f"{'ABC'[i % 3]},{i % 10}" for i in range(300))
+    (tmp_path / "people.csv").write_text(f"area,age\n{rows}\n")
+    file.write_text(f"""
+[policy]
+name = "{next(NAMES)} {tmp_path.name}"
+[budget]
+epsilon = "3"
+delta = "1e-6"
+[tables.people]
+source = "people.csv"
+neighbours = "change-one"
+unprotected = ["total by area"]
+[tables.people.columns]
+area = {{ type = "category", values = ["A", "B", "C"], null = "A" }}
+age = {{ type = "integer", min = 0, max = 9, null = 0 }}
+""")
+    with dc.open(policy=file) as curator:
+        curator.publish("people", W.kron(W.identity(3), W.identity(10)), columns=["area", "age"],
+                        rho="0.01", method="topdown", unprotected=list(unprotected),
+                        owner="office")  # fmt: skip
+        return file, curator.ledger.entries
+
+
+def said(*words):
+    found = CliRunner().invoke(app, [str(w) for w in words])
+    assert found.exit_code == 0, found.output
+    return " ".join(found.output.split())
+
+
+EXACTLY = "people: the total of each area, exactly"
+
+
+@pytest.mark.parametrize("how", ["--statement", "--use=asking"])
+def test_the_register_names_exact_totals_that_no_release_plan_published(tmp_path, how, monkeypatch):
+    file, _ = published(tmp_path)
+    text = said("register", file, how)
+    assert EXACTLY in text
+    assert "total by area may be released exactly" in text
+    assert "nothing is released without noise" not in text
+    monkeypatch.setattr(_public, "exact_in", lambda _: ())
+    assert EXACTLY not in said("register", file, how)
+
+
+def test_the_meaning_of_a_ledger_stands_beside_its_exact_totals(tmp_path, monkeypatch):
+    file, entries = published(tmp_path)
+    assert [e.unprotected for e in entries] == [("the total of each area",)]
+    text = said("meaning", "-p", file)
+    before, after = text.split("If the whole budget is spent")
+    assert "beside the unprotected: the total of each area" in before
+    assert "total by area (people)" in after
+    assert meaning.of(entries).unprotected == ("the total of each area",)
+    monkeypatch.setattr(Entry, "unprotected", ())
+    assert "unprotected" not in said("meaning", "-p", file).split("If the whole")[0]
+
+
+def test_what_nobody_released_exactly_is_said_to_be_possible_alone(tmp_path):
+    file, _ = published(tmp_path, ())
+    text = said("register", file, "--statement")
+    assert EXACTLY not in text
+    assert "total by area may be released exactly" in text
+    before, after = said("meaning", "-p", file).split("If the whole budget is spent")
+    assert "unprotected" not in before
+    assert "total by area (people)" in after
+
+
+def test_losses_from_elsewhere_keep_what_they_stand_beside():
+    curator = opened()
+    curator.record_external(p.Pure("0.1").beside("the total"), what="a table of the office")
+    assert meaning.of(curator.ledger).unprotected == ("the total",)
+
+
+@pytest.mark.parametrize("name", ["owner", "unprotected", "method", "rows", "key"])
+def test_options_of_a_plan_that_are_settings_are_refused_by_name(tmp_path, name):
+    file, _ = published(tmp_path)
+    table = {"columns": ["area"], "epsilon": 1, "options": {name: "me"}}
+    plan = {"title": "t", "policy": str(file), "tables": {"x": table}}
+    with pytest.raises(ParameterError, match=f"those of its method, and '{name}' is none"):
+        release.preview(plan)
+    table["options"] = "owner"
+    with pytest.raises(ParameterError, match="must be a table of settings"):
+        release.preview(plan)
