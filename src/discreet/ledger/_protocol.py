@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from discreet import privacy
 from discreet._exact import turning
@@ -105,7 +105,7 @@ def exact_in(noise: str) -> tuple[str, ...]:
         return ()
     found: dict[str, None] = {}
 
-    def search(part: object) -> None:
+    def search(part: dict[str, Any] | list[Any]) -> None:
         if isinstance(part, dict):
             found.update(dict.fromkeys(map(str, part.get("unprotected") or ())))
         for inner in part.values() if isinstance(part, dict) else part:
