@@ -234,6 +234,33 @@ def test_lists_are_read_once(named):
     assert not thief(opened(), "people", unprotected=named)
 
 
+def test_columns_and_bins_are_read_once():
+    """Else one reading would be checked, and another one counted."""
+
+    class Moody(list):
+        said = 0
+
+        def __iter__(self):
+            Moody.said += 1
+            return iter(["ill", "area"] if Moody.said == 1 else ["age", "area"])
+
+    class Any(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            return True
+
+    curator = opened("total by ill")
+    how = {"rho": "0.00001", "method": "topdown", "unprotected": ["area-totals"], "owner": "me"}
+    made = curator.publish("people", W.kron(W.identity(2), W.identity(3)), columns=Moody(), **how)
+    assert Moody.said == 1
+    assert made.estimate.sum(axis=1).tolist() == [len(ROWS) - ILL, ILL]
+    with pytest.raises(ParameterError, match="not among the columns"):
+        curator.publication("people", W.kron(W.identity(2), W.identity(3)), columns=["ill", "area"],
+                            bins={Any("nothing"): 2}, **how)  # fmt: skip
+
+
 def test_conditions_are_read_once():
     """A term that says something else each time it is read would make keys of several tables."""
 

@@ -130,6 +130,7 @@ def question(
     """
     given = {plain_str(n): _plain(n, value) for n, value in dict(options or {}).items()}
     workload, columns = rebuilt(workload), _named(columns)
+    bins = {plain_str(n): width for n, width in dict(bins or {}).items()}
     method, group = plain_str(method, "method"), None if group is None else plain_str(group)
     owner = None if owner is None else plain_str(owner, "owner")
     if given.keys() & {"rows", "neighbours"}:
