@@ -28,7 +28,8 @@ def policy(**of_table):
         pol.Boolean("smoker"),
     ]
     budget = of_table.pop("budget", pol.Budget("10"))
-    return pol.Policy([pol.Table("people", columns, **of_table)], budget, name="p")
+    told = {"fixed": ["sex", "smoker"], **of_table}
+    return pol.Policy([pol.Table("people", columns, **told)], budget, name="p")
 
 
 def curator(**how):
@@ -198,7 +199,9 @@ def test_where_parts_add_up_there_is_no_partition():
 
 def test_questions_of_a_partition_spend_no_delta():
     columns = [pol.Category("sex", ["F", "M"]), pol.Text("town")]
-    own = pol.Policy([pol.Table("t", columns)], pol.Budget("9", delta="1e-3"), name="p")
+    own = pol.Policy(
+        [pol.Table("t", columns, fixed=["sex"])], pol.Budget("9", delta="1e-3"), name="p"
+    )
     data = pa.table({"sex": ["F", "M"], "town": ["a", "b"]})
     parts = dc.open(data, policy=own, ledger=":memory:").partition("sex", epsilon=1)
     with pytest.raises((QueryError, ParameterError)):

@@ -230,11 +230,11 @@ def test_streams_that_cannot_be_bounded_are_refused_for_free():
     asked = visits("units", rows=people, unit="id", max_rows_per_unit=3)
     with pytest.raises(ParameterError, match="changes from tick to tick"):
         release.Stream(**stream).follow(asked, "visits", "day", start="2026-01-01")
-    with pytest.raises(ParameterError, match="one unit adds up to 3"):
+    with pytest.raises(ParameterError, match="one unit may add 3 steps"):
         release.Stream(**stream, anew=True).follow(asked, "visits", "day", start="2026-01-01")
     asked = visits("refused")
     for more, how, match in (
-        ({}, {"value": "cost"}, "adds up to 3"),
+        ({}, {"value": "cost"}, "may add 3 steps"),
         ({"neighbours": "change-one"}, {}, "policy's relation"),
         ({"ticks": 2}, {}, "one tick for each row"),
         ({"every": "month"}, {}, "days or weeks"),

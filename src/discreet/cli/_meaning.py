@@ -63,9 +63,10 @@ def of_ledger(where: Where, group: int, table: str | None, html: Path | None) ->
         )
     if html is not None:
         raise UsageError("the page with sliders is about an ε", hint="--epsilon 0.5 --html FILE")
-    if table is not None:
-        where.load().table(table)
-    statement = meaning.of(ledger_of(where, "try"), group=group, table=table)
+    policy = where.load()
+    tables = policy.tables.values() if table is None else [policy.table(table)]
+    beside = [f"{word} ({t.name})" for t in tables for word in t.unprotected]
+    statement = meaning.of(ledger_of(where, "try"), group=group, table=table, beside=beside)
     data = {
         "group": group,
         "basis": statement.basis,
@@ -73,6 +74,7 @@ def of_ledger(where: Where, group: int, table: str | None, html: Path | None) ->
         "factor": statement.factor,
         "accuracy": statement.attacker.accuracy(),
         "lost": statement.lost,
+        "unprotected": list(statement.unprotected),
         "text": str(statement),
     }
     return Reply(data, lambda console: say(console, str(statement)))

@@ -147,14 +147,15 @@ def register(where: Where, *, about: dict[str, str], output: Path | None, layers
     """Write the deployment's entry for the public registry, or its statement."""
     service = _installed()
     policy, ledger = where.load(), ledger_of(where, "try")
-    released = service.Board(ledger).all()
+    board = service.Board(ledger)
     if layers:
-        rows = service.statement(replace(policy, budget=ledger.state.limits), released=released)
+        in_force = replace(policy, budget=ledger.state.limits)
+        rows = service.statement(in_force, exact=board.exact(policy))
         told = [f"# {policy.identity}: what holds, and how it is known", "",
                 "| layer | what holds | how it is known |", "|---|---|---|"]  # fmt: skip
         text = "\n".join([*told, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])
     else:
-        text = service.entry(policy, ledger, released, service.About(**about))
+        text = service.entry(policy, ledger, board, service.About(**about))
     if output is not None:
         check_writable(output, "the entry")
         write(output, text)

@@ -244,6 +244,11 @@ class Curator(Fits):
         ``parts = curator.partition("sex", epsilon=1)``; then ``parts["F"].sql(…, epsilon="0.4")``
         draws on the ε that every part has. Only where each row is a unit, under add-remove.
 
+        **Rows must not change their part while a partition lasts**: who moves between two
+        questions is asked about twice and paid for once. The policy has to promise it, by
+        ``fixed = ["sex"]`` under the table; data that change in this column need questions
+        without a partition, or another policy, under which parts are paid for anew.
+
         Parameters
         ----------
         column, table
@@ -254,8 +259,11 @@ class Curator(Fits):
         name
             Tells another partition of the same column and price apart.
         """
-        price = _partition.offer(epsilon, rho)
-        return _partition.Partition(self, column, table, price, plain_str(name, "name"))
+        currency, price = _partition.offer(epsilon, rho)
+        named = _partition.table_of(self, None if table is None else plain_str(table, "table"))
+        return _partition.Partition(
+            self, plain_str(column, "column"), named, currency, price, plain_str(name, "name")
+        )
 
     def linear(
         self,
@@ -333,9 +341,8 @@ class Curator(Fits):
         """Price a publication without touching data or budget; see :meth:`publish`."""
         from discreet import release  # noqa: PLC0415 - only for publications
 
-        started = self.table(table) if isinstance(table, str) else table
         query = release.question(
-            started, workload, columns=columns, bins=bins, method=method, owner=owner,
+            self._rows(table), workload, columns=columns, bins=bins, method=method, owner=owner,
             group=group, options=options,
         )  # fmt: skip
         bill = self._plan(query, read_offer(None, epsilon, delta, rho))
@@ -343,7 +350,7 @@ class Curator(Fits):
         def pay(*, key: str | None, fresh: bool) -> Answer:
             return self._run([bill], bill.cost, key=key, fresh=fresh)[0]
 
-        return release.Proposal(bill, self._left(), pay)
+        return release.Proposal.of(bill, self._left(), pay)
 
     def publish(
         self,
@@ -504,6 +511,16 @@ class Curator(Fits):
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.parse(question, self._complete, self._fanout)
+
+    def _rows(self, table: str | frame.Table) -> frame.Table:
+        """Read which rows are meant, under this curator's own policy, as :meth:`_question` does."""
+        from discreet import frame  # noqa: PLC0415 - only for questions in Python
+
+        if self._closed:
+            raise QueryError("this curator is closed; nothing was charged")
+        if isinstance(table, str):
+            return self.table(table)
+        return frame.rows_of(table, self._complete, self, self._fanout)
 
     def _ask(
         self, query: Query, offer: Ask, limits: str | None = None, *, key: str | None, fresh: bool

@@ -63,13 +63,18 @@ def external_job(
     return Job(
         plan=f"external {said}",
         cost=cost,
-        noise=canonical({"loss": repr(loss)}),
+        noise=canonical({"loss": repr(loss), **_beside(loss)}),
         neighbours="+".join(sorted({t.neighbours.value for t in private})),
         unit="+".join(sorted({t.unit for t in private if t.unit is not None})) or None,
         tables=tuple(sorted(t.name for t in private)),
         run=str,
         external=said,
     )
+
+
+def _beside(loss: p.PrivacyLoss) -> dict[str, list[str]]:
+    """What was released exactly beside it, as for a publication of our own."""
+    return {"unprotected": list(loss.unprotected)} if loss.unprotected else {}
 
 
 def _under(loss: p.PrivacyLoss, relation: p.Neighbours) -> p.PrivacyLoss:

@@ -10,10 +10,12 @@ Proof sketch
 ------------
 Two tables differ in one row, which is in one part v, or in none. A question of a part w is
 accepted only where the public types prove that no row outside of w reaches it
-(:mod:`discreet.plan._disjoint`). So the answers of all other parts have the same law under both
-tables, given the answers before them, and only those of v add up: adaptive composition of what v
-was charged, which is ε at most. (A change of one row may touch two parts: such policies are
-refused. So are units with several rows.)
+(:mod:`discreet.plan._disjoint`). The questions are asked at different times, of data that may
+have changed in between; the owner's word is that no row is ever given another value of the column
+(``fixed`` in the policy), so the row is in v, or in none, whenever it is asked. So the answers of
+all other parts have the same law with and without it, given the answers before them, and only
+those of v add up: adaptive composition of what v was charged, which is ε at most. (A change of one
+row may touch two parts: such policies are refused. So are units with several rows.)
 
 What a part has spent is under the ledger's seal. Its k-th question is something that is released
 once in a period, under the name "partition, part, k", and needs the one before it to have been
@@ -92,31 +94,38 @@ def offer(epsilon: Number | None, rho: Number | None) -> tuple[Currency, Fractio
     return "rho", _exact.epsilon(rho, "rho")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Partition:
     """Parts of a table by the public values of a column, paid for together.
 
     Made by :meth:`discreet.Curator.partition`. ``partition["F"]`` is the part of one value.
+
+    **Rows keep their part.** Whoever moves from one part to another between two questions is
+    asked about in both, and is paid for once. So the policy's owner says of the column that no
+    row is ever given another value of it (``fixed``), also not by leaving and coming again.
     """
 
-    def __init__(
-        self,
-        curator: Curator,
-        column: str,
-        table: str | None,
-        price: tuple[Currency, Fraction],
-        name: str,
-    ) -> None:
-        self._curator = curator
-        self.currency, self.price = price
-        self.column, self.table = column, _table(curator, table)
-        self.values = _values(curator, self.table, column)
-        terms = [*asker(curator), self.table, column, self.currency, str(self.price), name]
-        self._name = f"partition {digest(canonical(terms))}"
+    _curator: Curator
+    column: str
+    table: str
+    currency: Currency
+    price: Fraction
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Pay. What a part may spend is what was paid, because the price is part of the name."""
+        curator = self._curator
+        if type(self.price) is not Fraction or self.table != table_of(curator, self.table):
+            raise ParameterError(
+                "a partition is made by a curator",
+                hint=Hint.call("curator.partition", None, "sex", epsilon="1"),
+            )
+        _check_fixed(curator, self.table, self.column)
         pure = self.currency == "epsilon"
         loss: p.PrivacyLoss = p.Pure(self.price) if pure else p.Zcdp(self.price)
         delta = Fraction(1, 10**6)
         claim = None if pure else (Fraction(loss.epsilon(delta)), delta)
-        text = f"parts of {self.table} by {column}, {self._sign}={show(self.price)} for each"
+        text = f"parts of {self.table} by {self.column}, {self._sign}={show(self.price)} for each"
         job = Job(
             plan=self._name,
             cost=charge([loss], claim),
@@ -131,18 +140,24 @@ class Partition:
         curator._road.travel(job)  # noqa: SLF001 - same package
 
     @property
+    def values(self) -> tuple[object, ...]:
+        """The public values of the column."""
+        return _values(self._curator, self.table, self.column)
+
+    @property
+    def _name(self) -> str:
+        """What was paid for: policy, data and analyst, the column and the price."""
+        price = [self.currency, str(self.price)]
+        terms = [*asker(self._curator), self.table, self.column, *price, self.name]
+        return f"partition {digest(canonical(terms))}"
+
+    @property
     def _sign(self) -> str:
         return "ε" if self.currency == "epsilon" else "ρ"
 
     def __getitem__(self, value: object) -> Part:
         """Return the part of one value of the column."""
-        for known in self.values:
-            if known == value and isinstance(known, bool) == isinstance(value, bool):
-                return Part(self, known)
-        raise ParameterError(
-            f"{quote(str(value)[:60])} is not among the public values of {self.column!r}",
-            hint=f"partition[{self.values[0]!r}]",
-        )
+        return Part(self, value)
 
     def __iter__(self) -> Any:
         return (Part(self, value) for value in self.values)
@@ -152,12 +167,30 @@ class Partition:
         return f"Partition({self.table} by {self.column}; {rest})"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Part:
     """One part of a partition: questions about its rows draw on the partition's price."""
 
     partition: Partition
     value: object
+
+    def __post_init__(self) -> None:
+        """Take the policy's own spelling of the value: a part has one budget."""
+        if type(self.partition) is not Partition:
+            raise ParameterError("a part belongs to a partition", hint='partition["F"]')
+        object.__setattr__(self, "value", self._value)
+
+    @property
+    def _value(self) -> object:
+        """The value as the policy lists it."""
+        own = self.partition
+        for known in own.values:
+            if isinstance(self.value, type(known)) and known == self.value:
+                return known
+        raise ParameterError(
+            f"{quote(str(self.value)[:60])} is not among the public values of {own.column!r}",
+            hint=f"partition[{own.values[0]!r}]",
+        )
 
     def sql(self, query: str, **how: Any) -> Answer:
         """Answer a SQL query about rows of this part; the parameters are those of :meth:`ask`."""
@@ -230,12 +263,12 @@ class Part:
 
     def _condition(self) -> str:
         """SQL that holds for the rows of this part."""
-        return f"{_named(self.partition.column)} = {_literal(self.value)}"
+        return f"{_named(self.partition.column)} = {_literal(self._value)}"
 
     def _others(self) -> str:
         """Count all rows that are not in this part."""
         column, table = _named(self.partition.column), _named(self.partition.table)
-        outside = f"{column} <> {_literal(self.value)} OR {column} IS NULL"
+        outside = f"{column} <> {_literal(self._value)} OR {column} IS NULL"
         return f"SELECT COUNT(*) AS n FROM {table} WHERE {outside}"  # noqa: S608 - read by our own parser
 
     def _job(self, k: int) -> Job:
@@ -255,7 +288,7 @@ class Part:
         )
 
     def _place_name(self, k: int) -> str:
-        label = canonical([self.partition.column, str(self.value)])
+        label = canonical([self.partition.column, str(self._value)])
         return f"{self.partition._name} {label} {k}"  # noqa: SLF001 - same module
 
     def _places(self) -> list[_Place]:
@@ -314,7 +347,7 @@ def _literal(value: object) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def _table(curator: Curator, name: str | None) -> str:
+def table_of(curator: Curator, name: str | None) -> str:
     """The table meant: it must be private, a row of it one unit that comes or goes."""
     private = [t for t in curator.policy.tables.values() if not t.public]
     if name is None and len(private) != 1:
@@ -330,6 +363,18 @@ def _table(curator: Curator, name: str | None) -> str:
             "under change-one a row may leave one part and enter another, so prices of parts add up"
         )
     return table.name
+
+
+def _check_fixed(curator: Curator, table: str, column: str) -> None:
+    """Refuse a column that rows may have another value of tomorrow."""
+    _values(curator, table, column)
+    if column not in curator.policy.table(table).fixed:
+        raise PolicyError(
+            f"a partition lasts while the data change: whoever moves from one {column} to another "
+            "between two questions would be asked about in both, and be paid for once; the owner "
+            "has to say that no row is ever given another value of it",
+            hint=f'fixed = ["{column}"] under [tables.{table}] of the policy',
+        )
 
 
 def _values(curator: Curator, table: str, column: str) -> tuple[object, ...]:

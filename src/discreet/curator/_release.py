@@ -8,6 +8,7 @@ debited for), and leave as a record. Nothing else is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -105,8 +106,17 @@ def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Reco
     """Execute priced and paid plans; the records say under which policy.
 
     What several of them can read from one statement is asked for once. Only statements that
-    are proved take part; the others run alone, as they were proved before the debit.
+    are proved take part; the others run alone, as they were proved before the debit. All of them
+    see one state of the tables: questions of disjoint rows cost the dearest of them, and a row
+    that moved in between would be in both.
     """
+    # a caller's own engine may have none
+    snapshot = getattr(engine, "snapshot", nullcontext) if len(plans) > 1 else nullcontext
+    with snapshot():
+        return _measured(plans, engine, policy)
+
+
+def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
     known: dict[Aggregate, Groups] = {}
     wanted = [a for plan in plans for a in plan.lowered.aggregates if a.measures]
     for merged in merge(wanted) if len(plans) > 1 else ():

@@ -186,7 +186,9 @@ class DuckDBEngine(Statements):
     def _in_parts(self, aggregate: Aggregate, salt: Salt, parts: int) -> Groups:
         """Add up over disjoint sets of units: less memory, the same integers."""
         found: Groups | None = None
-        with self._snapshot(aggregate), time_limit(self._connection.interrupt, self._timeout):
+        with self._state(), time_limit(self._connection.interrupt, self._timeout):
+            if self._live:
+                check_joins(aggregate, lambda s, c: int(self._rows(self._repeats(s, c))[0][0]))
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
                 more = self._groups(aggregate, self._filled(aggregate, salt, chunk))
@@ -194,19 +196,17 @@ class DuckDBEngine(Statements):
         return {} if found is None else found
 
     @contextmanager
-    def _snapshot(self, aggregate: Aggregate) -> Iterator[None]:
+    def _one_state(self, *, lasting: bool = False) -> Iterator[None]:
         """Hold the connection, and for tables that may change one state of them."""
+        del lasting
         with self._lock:
-            if not self._live:
-                yield
-                return
-            begun = True
+            begun = self._live
             try:
-                self._connection.execute("BEGIN TRANSACTION")
+                if begun:
+                    self._connection.execute("BEGIN TRANSACTION")
             except duckdb.TransactionException:
                 begun = False  # the caller's own transaction is a snapshot as well
             try:
-                check_joins(aggregate, lambda s, c: int(self._rows(self._repeats(s, c))[0][0]))
                 yield
             finally:
                 if begun:

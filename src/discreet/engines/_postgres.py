@@ -44,6 +44,8 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: "timestamp, timestamptz",
     }
 )
+_LASTING: Final = ("repeatable read", "serializable")
+"""Levels at which a transaction sees one state."""
 _IDENTITY: Final = """
     SELECT system_identifier, oid FROM pg_catalog.pg_control_system(), pg_catalog.pg_database
     WHERE datname = pg_catalog.current_database()
@@ -167,7 +169,7 @@ class PostgresEngine(Statements):
 
     def _execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         keys = len(aggregate.keys)
-        with self._lock, self._read_only(self._connection):
+        with self._state():
             # public tables may have changed since they were measured: once more, in one snapshot
             check_joins(aggregate, lambda s, c: int(self._run(self._repeats(s, c))[0][0]))
             rows = self._run(self.sql(aggregate, salt))
@@ -185,6 +187,18 @@ class PostgresEngine(Statements):
                 return self._run(sql, other)
         with self._lock, self._read_only(self._connection):
             return self._run(sql)
+
+    @contextmanager
+    def _one_state(self, *, lasting: bool = False) -> Iterator[None]:
+        """Hold the connection in a transaction that sees one state of the tables."""
+        with self._lock, self._read_only(self._connection):
+            if lasting and self._run("SHOW transaction_isolation")[0][0] not in _LASTING:
+                raise SchemaError(
+                    "several statements run in a transaction that the caller began, at a level at "
+                    "which each of them sees another state of the tables",
+                    hint="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, or commit before",
+                )
+            yield
 
     @contextmanager
     def _read_only(self, connection: psycopg.Connection[Any]) -> Iterator[None]:

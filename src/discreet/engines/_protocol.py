@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -39,6 +40,14 @@ class Engine(Protocol):
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Hold one state of the tables for all that is executed inside.
+
+        Questions of disjoint rows cost the dearest of them: a row must not move in between.
+        Where tables cannot change while the engine is open, there is nothing to do.
+        """
         ...
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
@@ -133,7 +142,8 @@ def check_tables(aggregate: Aggregate, policy: pol.Policy) -> None:
                 )
 
 
-_WHOSE: Final = ("unit", "public", "neighbours", "key", "owner")
+_WHOSE: Final = tuple(f.name for f in fields(pol.Table) if f.name not in ("columns", "source"))
+"""All that a policy says of a table but its columns: whose rows, which limits, what is exact."""
 
 
 def _part(table: pol.Table, own: pol.Table) -> bool:

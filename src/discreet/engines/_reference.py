@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from discreet.engines._protocol import check_joins
 from discreet.errors import SchemaError
@@ -30,6 +31,10 @@ class Reference:
         """Return one tuple of exact integers per group."""
         check_joins(aggregate, self.fanout)
         return run(aggregate, self._tables, salt)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Nothing to hold: the rows are a copy."""
+        return nullcontext()
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:  # noqa: ARG002 - no SQL here
         """Describe the aggregate; there is no SQL to show."""

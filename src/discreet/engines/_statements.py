@@ -6,7 +6,9 @@ its placeholders and nothing else (:func:`discreet.verify.fill`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from discreet import policy as pol
@@ -37,6 +39,26 @@ class Statements:
     _known: Recent[tuple[Aggregate, object], tuple[str, Proof]]
     """Statements with their proofs, by the whole plan that they were written from."""
     _fanouts: Fanouts
+    _holder: int | None = None
+    """The thread that holds a snapshot."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Hold one state of the tables for all that this thread executes inside."""
+        with self._one_state(lasting=True):
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    def _one_state(self, *, lasting: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002 - not all engines know of it
+        """Hold one state of tables that may change, for one statement or for several."""
+        return nullcontext()
+
+    def _state(self) -> AbstractContextManager[None]:
+        """Hold one state for a statement: that of the snapshot, where this thread has one."""
+        return nullcontext() if self._holder == threading.get_ident() else self._one_state()
 
     @property
     def sources(self) -> Mapping[str, Source]:

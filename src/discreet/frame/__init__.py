@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from discreet.frame._table import Asker, Table, parse, to_sql
+from discreet.frame._table import Asker, Table, parse, rows_of, to_sql
 from discreet.frame._terms import Term, col, function
 from discreet.plan import FLUENT
 
-__all__ = ["Asker", "Table", "Term", "col", "function", "parse", "to_sql", *FLUENT]  # noqa: PLE0604 - names of the table
+__all__ = ["Asker", "Table", "Term", "col", "function", "parse", "rows_of", "to_sql", *FLUENT]  # noqa: PLE0604 - names of the table
 
 
 def __dir__() -> list[str]:

@@ -180,6 +180,36 @@ def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
     from discreet.frame._tree import select  # noqa: PLC0415 - sqlglot loads when asked
     from discreet.sql import lower  # noqa: PLC0415 - as above
 
+    _check_type(question)
+    if not question.outputs:
+        raise QueryError("the question asks for no statistic", hint="end with .agg(count())")
+    rest = None if question.rest is None else plain_str(question.rest, "the label of other keys")
+    return lower(select(question).copy(), policy, fanout, rest)  # terms may stand in others too
+
+
+def rows_of(question: Table, policy: pol.Policy, asker: Asker, fanout: Fanout | None) -> Table:
+    """Return the rows that a question is about, under a policy, whatever it was begun under.
+
+    Nothing of the caller's stays but plain texts, each read once: no policy, no count of
+    repeated keys, no object whose code would run later.
+    """
+    from discreet.frame._tree import rewritten  # noqa: PLC0415 - sqlglot loads when asked
+
+    _check_type(question)
+    beyond = question.tests, question.order, question.most, question.skipped, question.rest
+    if beyond != ((), (), None, 0, None):
+        raise QueryError(
+            "rows of a table are chosen by where and join alone; having, order_by, limit and "
+            "other are about answers",
+            hint=Hint.call("curator.table", None, "people"),
+        )
+    inner = None if question.inner is None else rows_of(question.inner, policy, asker, fanout)
+    return Table(
+        policy=policy, asker=asker, public_fanout=fanout, inner=inner, **rewritten(question)
+    )
+
+
+def _check_type(question: object) -> None:
     if type(question) is not Table:
         raise QueryError(
             f"a question is SQL text or a table of the fluent API, not {type(question).__name__}",
@@ -187,7 +217,3 @@ def parse(question: Table, policy: pol.Policy, fanout: Fanout | None) -> Parsed:
                 "curator.sql", "discreet ask", "SELECT COUNT(*) AS n FROM people", epsilon="0.1"
             ),
         )
-    if not question.outputs:
-        raise QueryError("the question asks for no statistic", hint="end with .agg(count())")
-    rest = None if question.rest is None else plain_str(question.rest, "the label of other keys")
-    return lower(select(question).copy(), policy, fanout, rest)  # terms may stand in others too

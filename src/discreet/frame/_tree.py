@@ -133,13 +133,48 @@ def to_text(table: Table) -> str:
 
     Brackets stand wherever the tree has a shape that bare text might not have.
     """
-    root, operators = select(table), (exp.Binary, exp.Unary, exp.In)
+    return _text(select(table))
+
+
+def _text(root: exp.Expr) -> str:
+    operators = (exp.Binary, exp.Unary, exp.In)
     for inner in list(root.find_all(*operators)):
         if isinstance(inner.parent, operators):
             bracket = exp.Paren()
             inner.replace(bracket)
             bracket.set("this", inner)
     return root.sql()
+
+
+def rewritten(table: Table) -> dict[str, Any]:
+    """Return the rows that a question is about as plain values, each of them read once."""
+
+    def text(given: object, clause: str) -> str:
+        if issubclass(type(given), str):
+            return plain_str(given)
+        tree = node(given, clause)
+        check_depth(tree)
+        return _text(tree)
+
+    def name(given: object) -> str:
+        return plain_str(given, "a name", QueryError)
+
+    def items(given: Any, clause: str) -> tuple[tuple[str | None, str], ...]:
+        return tuple([(None if n is None else name(n), text(g, clause)) for n, g in given])
+
+    try:
+        return {
+            "name": name(table.name),
+            "joins": tuple([
+                (name(public), tuple([(name(a), name(b)) for a, b in on]), name(how))
+                for public, on, how in table.joins
+            ]),
+            "conditions": tuple([text(g, "where") for g in table.conditions]),
+            "keys": items(table.keys, "group_by"),
+            "outputs": items(table.outputs, "agg"),
+        }  # fmt: skip
+    except RecursionError:
+        raise too_deep() from None
 
 
 def _select(table: Table) -> exp.Select:

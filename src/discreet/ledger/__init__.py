@@ -33,6 +33,7 @@ from discreet.ledger._protocol import (
     Standing,
     Verified,
     charge,
+    exact_in,
 )
 from discreet.ledger._state import RESTORED, State
 
@@ -59,6 +60,7 @@ __all__ = [
     "caps",
     "charge",
     "claim",
+    "exact_in",
     "floor",
     "forget",
     "health",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from discreet import privacy
 from discreet._exact import turning
@@ -87,6 +88,32 @@ class Entry:
     text: str | None = None
     covers: tuple[Budget, int] | None = None
     live: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What it releases exactly, in words: the cost says nothing about that."""
+        return exact_in(self.noise)
+
+
+def exact_in(noise: str) -> tuple[str, ...]:
+    """Return what a debit releases exactly, by its account of the noise.
+
+    >>> exact_in('[[{"kind":"publication","law":{"unprotected":["the total"]}}]]')
+    ('the total',)
+    """
+    if '"unprotected"' not in noise:
+        return ()
+    found: dict[str, None] = {}
+
+    def search(part: dict[str, Any] | list[Any]) -> None:
+        if isinstance(part, dict):
+            found.update(dict.fromkeys(map(str, part.get("unprotected") or ())))
+        for inner in part.values() if isinstance(part, dict) else part:
+            if isinstance(inner, dict | list):
+                search(inner)
+
+    search([json.loads(noise)])
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

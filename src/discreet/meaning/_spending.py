@@ -80,6 +80,11 @@ class Meaning:
         return shared_label(self.losses).neighbours
 
     @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What was released exactly, in words: nothing is said about what that tells."""
+        return shared_label(self.losses).unprotected
+
+    @property
     def epsilon(self) -> float:
         """Pure ε for one person; 0 when nothing was released, inf when there is none."""
         return min((loss.epsilon() for loss in self.losses), default=0.0)
@@ -125,7 +130,12 @@ class Meaning:
 
 
 def of(
-    releases: Releases, *, group: int = 1, table: str | None = None, delta: Number = "1e-6"
+    releases: Releases,
+    *,
+    group: int = 1,
+    table: str | None = None,
+    delta: Number = "1e-6",
+    beside: Sequence[str] = (),
 ) -> Meaning:
     """Return what releases mean for a person, or for `group` people together.
 
@@ -141,6 +151,9 @@ def of(
     delta
         Failure probability of an odometer's reading; used only for ledgers with
         debits that are not pure.
+    beside
+        Of a ledger: what its policy lets publications release exactly, in words. What the whole
+        budget means is said beside it; what has been released is read off the debits.
 
     Examples
     --------
@@ -154,6 +167,7 @@ def of(
     if _is_ledger(releases):
         entries = list(releases.entries)
         whole = _worst(releases, entries, size, delta)
+        whole = replace(whole, losses=tuple(loss.beside(*beside) for loss in whole.losses))
     elif _are_entries(releases):
         entries, whole = list(releases), None
     elif isinstance(releases, Sequence) and not isinstance(releases, str) and not releases:
@@ -236,7 +250,8 @@ def _parts(entry: Entry, delta: Fraction) -> tuple[Fraction, Fraction, p.Zcdp | 
 
 
 def _labelled(loss: p.PrivacyLoss, entry: Entry) -> p.PrivacyLoss:
-    return loss.under(entry.neighbours, entry.unit)
+    exact = getattr(entry, "unprotected", ())  # a caller's own ledger may not know of it
+    return loss.under(entry.neighbours, entry.unit).beside(*exact)
 
 
 def _worst(ledger: Ledger, entries: list[Entry], size: int, delta: Number) -> Meaning:
@@ -265,9 +280,7 @@ def _budget(ledger: Ledger, entries: Iterable[Any]) -> p.PrivacyLoss:
         loss = p.Approx(total["epsilon"], delta) if delta else p.Pure(total["epsilon"])
     else:
         raise ParameterError("this ledger keeps its budget in an unknown currency")
-    for e in entries:
-        return _labelled(loss, e)
-    return loss
+    return loss.labelled(shared_label([_labelled(p.Pure(1), e) for e in entries]))
 
 
 def _sentences(m: Meaning) -> list[str]:
@@ -285,7 +298,7 @@ def _sentences(m: Meaning) -> list[str]:
     lines.append(
         f"A guess whether their data were used is right at most {guess} of the time (a coin: 50 %)."
     )
-    if exact := " and ".join(shared_label(m.losses).unprotected):
+    if exact := " and ".join(m.unprotected):
         lines.append(
             f"All this is said beside the unprotected: {exact}. For what these tell, nothing "
             "is promised."

@@ -10,7 +10,7 @@ hashes everything that answers depend on and goes into release records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, cast
@@ -210,6 +210,9 @@ class Table:
     unprotected
         Numbers of rows that publications may release exactly, without any protection:
         ``"total"``, or ``"total by area"`` for a column. The owner's word, needed for each.
+    fixed
+        Columns of which no row is ever given another value; rows may come and go. The owner's
+        word, needed for ``curator.partition``, which outlives changes of the data.
     """
 
     name: str
@@ -227,6 +230,7 @@ class Table:
     owner: Owner | None = None
     weight: str | None = None
     unprotected: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -246,6 +250,7 @@ class Table:
         owner: Owner | Mapping[str, str] | None = None,
         weight: str | None = None,
         unprotected: Iterable[str] = (),
+        fixed: Iterable[str] = (),
     ) -> None:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
@@ -271,6 +276,7 @@ class Table:
             owner=above,
             weight=None if weight is None else text(weight, subject, "weight", limit=255),
             unprotected=self._exact(unprotected, listed, relation, subject),
+            fixed=_listed(fixed, tuple(listed), subject, "fixed"),
         )
         if self.weight is not None:
             self._check_weight(self.weight)
@@ -280,10 +286,7 @@ class Table:
     def _exact(given: object, columns: Iterable[str], relation: str, subject: str) -> Exact:
         """Read what may be released exactly; it needs a relation that keeps the total."""
         known = ("total", *(f"total by {name}" for name in columns))
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise refusal(f"{subject}: unprotected is a list", "unprotected",
-                          fix={"unprotected": ["total"]})  # fmt: skip
-        named = tuple(choice(word, known, subject, "unprotected") for word in given)
+        named = _listed(given, known, subject, "unprotected")
         if named and relation != Neighbours.CHANGE_ONE:
             raise refusal(
                 f"{subject}: an exact total tells whether one row more is there; totals may be "
@@ -310,7 +313,7 @@ class Table:
 
     def _check_public(self) -> None:
         subject = f"table {quote(self.name)}"
-        for key in ("unit", "key", "owner", "unprotected", *LIMITS):
+        for key in ("unit", "key", "owner", "unprotected", "fixed", *LIMITS):
             if getattr(self, key) not in (None, ()):
                 raise refusal(f"{subject} is public: {key} has no meaning", key, fix={key: None})
         if self.neighbours is not Neighbours.ADD_REMOVE:
@@ -551,6 +554,13 @@ def _table_name(item: object) -> str:
     return item.name
 
 
+def _listed(given: object, known: Sequence[str], subject: str, key: str) -> tuple[str, ...]:
+    """Read a list of words, each one of those that are known."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise refusal(f"{subject}: {key} is a list", key, fix={key: list(known[:1])})
+    return tuple([choice(word, known or ("a declared column",), subject, key) for word in given])
+
+
 def _given(budget: Budget) -> dict[str, object]:
     amounts = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
     shares = {"shares": dict(budget.shares)} if budget.shares else {}
@@ -564,6 +574,7 @@ def _table_mapping(table: Table) -> dict[str, object]:
     whose = {"public": True} if table.public else {"owner": owner} if owner else whose
     mapping = {"source": table.source, "numbers": table.numbers, "key": table.key, **whose}
     mapping |= {"weight": table.weight, "unprotected": list(table.unprotected) or None}
+    mapping |= {"fixed": list(table.fixed) or None}
     mapping |= {key: getattr(table, key) for key in LIMITS}
     mapping = {key: value for key, value in mapping.items() if value is not None}
     return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}

@@ -8,15 +8,19 @@ mechanism's course (:mod:`._questions`); all that is shown is computed from its 
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet import _canonical
+from discreet import _canonical, _exact
+from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.plan import (
     Aggregate,
@@ -34,6 +38,7 @@ from discreet.plan import (
     Sensitivity,
     Statistic,
     StatisticValue,
+    expr,
 )
 from discreet.plan import Plan as Bill
 from discreet.privacy import Neighbours
@@ -43,7 +48,8 @@ from discreet.release._keyed import Keyed, keyed
 from discreet.release._plan import Plan
 from discreet.release._publication import Publication
 from discreet.release._publishing import Published, Publishing, Transcript
-from discreet.release._workload import Workload
+from discreet.release._topdown import EXACT
+from discreet.release._workload import Workload, rebuilt
 
 if TYPE_CHECKING:
     from discreet.answer import Answer
@@ -59,7 +65,7 @@ class Publish(Statistic):
     spelling: str = ""
     workload: Workload | None = field(default=None, compare=False)
     method: str = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    options: tuple[tuple[str, Any], ...] = field(default=(), compare=False)
     owner: str | None = None
     bins: Mapping[str, Fraction] = field(default_factory=dict, compare=False)
     numbers: tuple[int, ...] = ()
@@ -74,9 +80,10 @@ class Publish(Statistic):
         assert self.workload is not None
         workload = self.workload
         codes = tuple(tuple(key.codes) for key in low.query.keys if key.codes is not None)
+        exact = bool(dict(self.options).get("unprotected"))
 
         def part(main: Aggregate, place: int, counts: Sensitivity) -> Part:
-            relation, rows = _relation(main, counts, exact=bool(self.options.get("unprotected")))
+            relation, rows = _relation(main, counts, exact=exact)
             return Publishing(
                 0, counts, counts.l1, place, codes, self.method, relation, rows,
                 self.spelling, workload, self.options, self.owner, self.numbers,
@@ -121,7 +128,11 @@ def question(
         last axis of the workload is then the size of groups, and the option ``groups`` their
         public number (a list, one for each region of the one column that there may be).
     """
-    given = dict(options or {})
+    given = {plain_str(n): _plain(n, value) for n, value in dict(options or {}).items()}
+    workload, columns = rebuilt(workload), _named(columns)
+    bins = {plain_str(n): width for n, width in dict(bins or {}).items()}
+    method, group = plain_str(method, "method"), None if group is None else plain_str(group)
+    owner = None if owner is None else plain_str(owner, "owner")
     if given.keys() & {"rows", "neighbours"}:
         raise ParameterError("rows= and neighbours= are read from the policy here: leave them out")
     if (group is None) == (method == "count-of-counts"):
@@ -136,25 +147,64 @@ def question(
         given["groups"] = "public"
     found = keyed(table, columns, bins, group)
     _check(found.query, workload, numbers)
-    if given.get("unprotected"):
-        own = not isinstance(columns, Mapping)
-        _permitted(table, found.query, given["unprotected"], owner, own=own)
+    if "unprotected" in given:
+        _permitted(table, found, given["unprotected"], owner, own=isinstance(columns, tuple))
     spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
-    statistic = Publish(None, spelling, workload, method, given, owner, found.widths, numbers)
+    fixed = tuple(given.items())
+    statistic = Publish(None, spelling, workload, method, fixed, owner, found.widths, numbers)
     outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
     return replace(found.query, statistics=(statistic,), outputs=outputs)
 
 
-def _permitted(
-    table: Table, query: Query, named: Sequence[str], owner: str | None, *, own: bool
-) -> None:
+def _named(columns: object) -> tuple[str, ...] | dict[str, str]:
+    """Copy the columns: names alone, or names of row expressions."""
+    if issubclass(type(columns), Mapping):
+        pairs = dict(columns).items()  # type: ignore[call-overload]  # a mapping, read once
+        return {plain_str(n, "columns"): plain_str(e, "columns") for n, e in pairs}
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise ParameterError("columns is a list of names", hint=Hint("columns", ["age"]))
+    return tuple([plain_str(name, "columns") for name in columns])
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Copy an option, so that whoever gave it can change it no more: numbers, text, lists.
+
+    What is checked here is what the method will see.
+    """
+    if value is None or type(value) in (bool, int, float, Fraction):
+        return value
+    if isinstance(value, str):
+        return plain_str(value)
+    if isinstance(value, numbers.Number):
+        exact = _exact.decimal(value, name)  # type: ignore[arg-type]  # refuses what it cannot read
+        return int(exact) if isinstance(value, numbers.Integral) else float(exact)
+    if hasattr(value, "shape"):
+        array = np.array(value.toarray() if hasattr(value, "toarray") else value)
+        if array.dtype.kind in "biuf":
+            array.setflags(write=False)
+            return array
+    elif isinstance(value, Sequence | AbstractSet):
+        return tuple([_plain(name, item) for item in value])
+    raise ParameterError(f"{name} takes numbers, text or a list, not {type(value).__name__}")
+
+
+def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, own: bool) -> None:
     """Refuse exact totals that the owner's policy does not name, or that it does not mean.
 
-    The policy names totals of whole tables. A condition, a join, an expression or a value that
-    is left out would make another number of it, and many such numbers tell every record.
+    The policy names totals of whole tables by a declared column. A condition, a join, an
+    expression or a value that is left out would make another number of it, and many such numbers
+    tell every record. Bins of the column are no such case: ⌊a·x⌋ is a function of x, so a total by
+    bins is a sum of totals that the owner has named, and tells nothing that they do not.
     """
-    known = table.policy.table(table.name).unprotected
-    column = query.keys[0].name
+    if not isinstance(named, tuple) or any(name not in EXACT for name in named):
+        raise ParameterError(
+            f"unprotected lists what is released exactly: {', '.join(EXACT)}",
+            hint=Hint("unprotected", ["area-totals"]),
+        )
+    if not named:
+        return
+    known, keys = table.policy.table(table.name).unprotected, found.query.keys
+    column = keys[0].name
     needed = [f"total by {column}" if name == "area-totals" else "total" for name in named]
     missing = [word for word in needed if word not in known]
     if missing or not owner:
@@ -165,7 +215,8 @@ def _permitted(
             if missing
             else Hint("owner", "name of the data owner"),
         )
-    if table.conditions or table.joins or not own or not all(map(covers, query.keys)):
+    bare = not (table.conditions or table.joins or table.keys or table.inner)
+    if not bare or not own or not all(_declared(key, found.widths) for key in keys):
         raise PrivacyError(
             "exact totals are those of a whole table by its own columns: with a condition, a "
             "join, or values that are left out they would be other numbers than the owner named",
@@ -173,12 +224,18 @@ def _permitted(
         )
 
 
+def _declared(key: Key, widths: Mapping[str, Fraction]) -> bool:
+    """Whether a key is the column of its name, or bins of it, and every row has a value of it."""
+    itself = isinstance(key.expr, expr.Column) or key.name in widths
+    return itself and {c.name for c in key.expr.columns} == {key.name} and covers(key)
+
+
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as text that is the same in every process."""
     return {
         name: fingerprint(np.asarray(value.toarray() if hasattr(value, "toarray") else value))
         if hasattr(value, "shape")
-        else repr(value)
+        else repr(list(value) if isinstance(value, tuple) else value)
         for name, value in options.items()
     }
 
@@ -198,8 +255,6 @@ def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
 
 def _check(query: Query, workload: Workload, numbers: Sequence[int]) -> None:
     """Refuse a workload over another domain than that of the policy."""
-    if not isinstance(workload, Workload):
-        raise ParameterError("publish needs a workload", hint="release.Workload.identity(cells)")
     keys = query.keys[:-1] if numbers else query.keys
     for key in keys:
         if key.codes is None:
@@ -274,6 +329,13 @@ class Proposal:
     bill: Bill
     left: str
     _pay: Callable[..., Answer]
+
+    @classmethod
+    def of(cls, bill: Bill, left: str, pay: Callable[..., Answer]) -> Proposal:
+        """Show a copy of what `pay` will run: whoever changes it changes nothing."""
+        (priced,) = bill.parts
+        shown = replace(priced, law=copy.deepcopy(priced.law))
+        return cls(replace(bill, parts=(shown,)), left, pay)
 
     @property
     def plan(self) -> Plan:

@@ -148,6 +148,7 @@ def read(plan: Any) -> Declaration:
                 f"a table's name is used in names of files, and {name!r} cannot be",
                 hint="[tables.ages]",
             )
+        _check_options(name, content.get("options", {}))
         declared.append(Declared(name, content))
     title = str(said["title"])
     found = Declaration(
@@ -174,6 +175,19 @@ def _known(said: Any, names: frozenset[str], where: str) -> None:
         if name not in names:
             near = ", ".join(sorted(names))
             raise ParameterError(f"{where} does not take {name!r}; it takes {near}")
+
+
+def _check_options(table: str, options: Any) -> None:
+    """Refuse options that are settings of their own: they are the method's, nobody else's."""
+    if not isinstance(options, Mapping):
+        raise ParameterError(f"options of [tables.{table}] must be a table of settings")
+    for name in options:
+        if name in _TABLE or name in ("owner", "key", "fresh", "rows", "neighbours"):
+            where = f"[tables.{table}]" if name in _TABLE else "the plan or the policy"
+            raise ParameterError(
+                f"options of [tables.{table}] are those of its method, and {name!r} is none; "
+                f"it is said in {where}, if at all"
+            )
 
 
 def _agreed(release: Declaration, table: Declared) -> None:

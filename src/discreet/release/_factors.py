@@ -315,11 +315,26 @@ class Gram(Axis):
         return (self.name, self.n, id(self))
 
 
+def rebuilt(axis: object) -> Axis:
+    """Return the same axis, made again from its numbers."""
+    if type(axis) is Rows:
+        words = [None if given is None else tuple(map(str, given)) for given in
+                 (axis.labels, axis.levels)]  # fmt: skip
+        return Rows(axis.matrix, *words)
+    for kind in (Identity, Total, Prefix, AllRange):
+        if type(axis) is kind:
+            return kind(int(axis.n))
+    raise ParameterError("a workload is made of the axes that Workload offers")
+
+
 def _read(matrix: Any) -> Any:
     from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
 
     try:
-        found = sparse.csr_array(matrix).astype(np.float64)
+        given = sparse.csr_array(matrix)
+        # arrays of our own, of numpy's own class
+        parts = np.array(given.data, np.float64), np.array(given.indices), np.array(given.indptr)
+        found = sparse.csr_array(parts, shape=given.shape)
     except (TypeError, ValueError):
         raise ParameterError("a workload matrix must hold real numbers in rows") from None
     if found.ndim != 2 or 0 in found.shape or not np.isfinite(found.data).all():

@@ -29,7 +29,6 @@ The ledger holds released integers alone: the counts are read from the table.
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 import json
 from fractions import Fraction
@@ -54,10 +53,10 @@ from discreet.plan import (
     private_tables,
 )
 from discreet.privacy import Neighbours
+from discreet.release._stream import Stream
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
-    from discreet.release._stream import Stream
 
 _DAYS: Final = {"day": 1, "week": 7}
 _FREE: Final = Cost(Fraction(0), Fraction(0), Fraction(0), Fraction(0))
@@ -78,7 +77,7 @@ class Feed:
         step: Fraction,
         moves: Sensitivity,
     ) -> None:
-        self._stream = copy.deepcopy(stream)  # the caller's own goes on, or is changed, without us
+        self._stream = stream
         self._curator, self._aggregate, self._moves = curator, aggregate, moves
         self._first, self._width, self._step = first, width, float(step)
         self._private = private_tables(aggregate.relation)
@@ -190,13 +189,16 @@ def follow(
 ) -> Feed:
     """Follow a table; see :meth:`Stream.follow`."""
     held = curator.policy.table(table)
+    if type(stream) is not Stream:
+        raise ParameterError("follow is asked of a stream", hint="release.Stream(horizon=365, …)")
+    begun, stream = stream.now, stream.fresh()
     if held.unit is not None and not stream.anew:
         raise ParameterError(
             f"rows of {table!r} belong to units that may have several: which of them are kept "
             "changes from tick to tick",
             hint=Hint("anew", True),
         )
-    if stream.now or stream.ticks != 1 or stream.neighbours is not held.neighbours:
+    if begun or stream.ticks != 1 or stream.neighbours is not held.neighbours:
         raise ParameterError(
             "a stream that follows a table starts fresh, with one tick for each row and the "
             "policy's relation",

@@ -60,6 +60,11 @@ def keyed(
         named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
     if group is not None:
         named[group] = _quoted(group)
+    if table.keys or table.outputs:
+        raise ParameterError(
+            "the table is grouped already; what a publication counts by is said by columns=",
+            hint=Hint("columns", ["age"]),
+        )
     if not named:
         raise ParameterError("a publication needs columns", hint=Hint("columns", ["age"]))
     # column by column: what is published may have more cells than any answer has rows

@@ -87,7 +87,7 @@ class Publishing(Part):
     spelling: str
     """Workload and options, written out: two publications that differ in them are two."""
     workload: Workload = field(compare=False)
-    options: Mapping[str, Any] = field(compare=False)
+    options: tuple[tuple[str, Any], ...] = field(compare=False)
     owner: str | None = None
     homes: tuple[int, ...] = ()
     """Public numbers of groups, where their sizes are counted."""
@@ -118,14 +118,14 @@ class Publishing(Part):
             neighbours=self.neighbours,
             rows=self.rows,
             **{name: value for name, value in price.items() if value is not None},
-            **self.options,
+            **dict(self.options),
         )
 
     def price(self, rule: Rule) -> Priced:
         """Plan the mechanism at the price that the rule stands for."""
         if rule.epsilon is not None:
             # where the budget counts ρ, Gaussian noise costs much less of it
-            dear = rule.delta is not None and not rule.flip and "noise" not in self.options
+            dear = rule.delta is not None and not rule.flip and "noise" not in dict(self.options)
             own = "gaussian" if dear else None
             made = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
         else:

@@ -56,6 +56,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._exact import Number
+from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours
@@ -288,13 +289,31 @@ class Stream:
             raise ParameterError(
                 "anew protects a person at all ticks, whatever their number", hint=Hint("ticks", 1)
             )
-        self.horizon, self.every, self.bound, self.ticks = horizon, every, bound, ticks
+        self.horizon, self.bound, self.ticks = int(horizon), int(bound), int(ticks)
+        self.every = every
         self.price = Price.read(epsilon, delta, rho)
         self.neighbours = Neighbours(neighbours)
         self._private: list[int] = []
         self.released: list[NDArray[Any]] = []
         self._shape = (_Anew if anew else _Tree if self.price.pure else _Root)(horizon)
         self._prepare()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Terms are fixed once the noise is: another bound or price needs another noise."""
+        if "loss" in self.__dict__:
+            raise ParameterError(
+                f"{name} of a stream is fixed, as its noise is", hint="open a new stream"
+            )
+        super().__setattr__(name, value)
+
+    def fresh(self) -> Stream:
+        """Return a stream of the same terms: noise and price follow from them, and from no more."""
+        price, every = self.price, plain_str(self.every, "every")
+        return Stream(
+            horizon=self.horizon, epsilon=price.epsilon, delta=price.delta, rho=price.rho,
+            every=every, bound=self.bound, ticks=self.ticks, neighbours=self.neighbours,
+            anew=self.anew,
+        )  # fmt: skip
 
     def _prepare(self) -> None:
         """Find the noise for the declared sensitivity, and what it costs."""

@@ -474,3 +474,20 @@ class Boxes(Workload):
     def describe(self) -> str:
         """Name the number of boxes."""
         return f"{self.queries} boxes"
+
+
+def rebuilt(workload: object) -> Workload:
+    """Return the same workload, made again from its numbers.
+
+    A subclass, or an object whose methods were replaced, would state sensitivities of its own.
+    """
+    if type(workload) is Products:
+        terms = [(float(w), tuple(map(_factors.rebuilt, axes))) for w, axes in workload.terms]
+        read_shape([axis.n for _, axes in terms for axis in axes])
+        if len({tuple([axis.n for axis in axes]) for _, axes in terms}) == 1:
+            return Products(terms)
+    if type(workload) is Marginals:
+        return Marginals(read_shape(workload.shape), tuple(map(int, workload.ways)))
+    if type(workload) is Boxes:
+        return Boxes(read_shape(workload.shape), np.array(workload.low), np.array(workload.high))
+    raise ParameterError("publish needs a workload", hint="release.Workload.identity(cells)")

@@ -412,7 +412,7 @@ class Api:
         """Give the entry for the public registry of deployments, as YAML; needs no key."""
         desk = self._house.public_desk(request)
         text = await desk.write(
-            lambda: entry(desk.counter.policy, desk.ledger, desk.board.all(), About())
+            lambda: entry(desk.counter.policy, desk.ledger, desk.board, About())
         )
         return Response(text, media_type="application/yaml")
 

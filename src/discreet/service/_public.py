@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from discreet._exact import show
 from discreet.errors import LedgerError
-from discreet.ledger import ChainedLedger, Line
+from discreet.ledger import ChainedLedger, Line, exact_in
 from discreet.policy import Policy
 from discreet.release import About, deployment
 from discreet.service._sign import Signer
@@ -78,6 +78,7 @@ class Board:
         self._read = 0
         self._open: dict[int, Line] = {}
         self._found: dict[int, Released] = {}
+        self._exact: dict[int, list[str]] = {}
 
     def all(self) -> list[Released]:
         """Give what is released by now, oldest first."""
@@ -94,6 +95,9 @@ class Board:
                 line = tx.line(number)
                 if line is None:
                     raise LedgerError("a line of the ledger is missing")
+                if line.kind == "debit" and (exact := exact_in(line.content["noise"])):
+                    tables = ", ".join(line.content.get("tables") or ())
+                    self._exact[number] = [f"{tables}: {text}, exactly" for text in exact]
                 if line.kind == "debit" and _KIND in line.content["noise"]:
                     if (line.content.get("key") or "").startswith(_KEY):
                         self._open[number] = line
@@ -101,6 +105,14 @@ class Board:
                     settled.append(line.content["debit"])
                 self._read = number
         return settled
+
+    def exact(self, policy: Policy) -> list[str]:
+        """Say what was released exactly, by whomever, and what the policy lets come out so."""
+        listed = {r.number: r.unprotected for r in self.all()}
+        told = {**self._exact, **listed}
+        named = [f"{t.name}: {word} may be released exactly" for t in policy.tables.values()
+                 for word in t.unprotected]  # fmt: skip
+        return list(dict.fromkeys([*(text for texts in told.values() for text in texts), *named]))
 
     def find(self, number: int) -> Released | None:
         """Give one release by the number of its line."""
@@ -123,7 +135,7 @@ def _released(ledger: ChainedLedger, line: Line) -> Released:
 
 def statement(
     policy: Policy, *, key: str | None = None, overruns: int | None = None,
-    released: Sequence[Released] = (),
+    exact: Sequence[str] = (),
 ) -> list[tuple[str, str, str]]:  # fmt: skip
     """One line for each layer of a deployment: what holds, and how that is known.
 
@@ -139,8 +151,7 @@ def statement(
     counted = "" if overruns is None else f": {overruns} so far"
     signed = "with the service's own key" if key is None else f"by {key}"
     open_tables = [t.name for t in policy.tables.values() if t.public]
-    exact = [*(text for r in released for text in r.unprotected),
-             *(f"table {name} protects nobody" for name in open_tables)]  # fmt: skip
+    exact = [*exact, *(f"table {name} protects nobody" for name in open_tables)]
     return [
         ("unit and relation", units, "declared by the owner"),
         ("total loss", f"{totals}, {budget.accounting} accounting",
@@ -166,9 +177,9 @@ def statement(
     ]  # fmt: skip
 
 
-def entry(policy: Policy, ledger: ChainedLedger, released: Sequence[Released], about: About) -> str:
+def entry(policy: Policy, ledger: ChainedLedger, board: Board, about: About) -> str:
     """Write the deployment's entry for the public registry; the budget is the one in force."""
-    first = next((r.when[:10] for r in released), None)
+    first = next((r.when[:10] for r in board.all()), None)
     told = replace(about, since=about.since or first)
     in_force = replace(policy, budget=ledger.state.limits)
-    return deployment(in_force, told, exact=[text for r in released for text in r.unprotected])
+    return deployment(in_force, told, exact=board.exact(policy))

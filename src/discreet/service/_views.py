@@ -187,7 +187,10 @@ def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
     """Say what everybody may know about a policy and what was released under it."""
     released = desk.board.all()
     layers = statement(
-        desk.counter.policy, key=signer.public, overruns=desk.overruns, released=released
+        desk.counter.policy,
+        key=signer.public,
+        overruns=desk.overruns,
+        exact=desk.board.exact(desk.counter.policy),
     )
     return {
         "policy": desk.name,
