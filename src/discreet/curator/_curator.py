@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from discreet import engines, noise
@@ -244,10 +245,8 @@ class Curator(Fits):
         ``parts = curator.partition("sex", epsilon=1)``; then ``parts["F"].sql(…, epsilon="0.4")``
         draws on the ε that every part has. Only where each row is a unit, under add-remove.
 
-        **Rows must not change their part while a partition lasts**: who moves between two
-        questions is asked about twice and paid for once. The policy has to promise it, by
-        ``fixed = ["sex"]`` under the table; data that change in this column need questions
-        without a partition, or another policy, under which parts are paid for anew.
+        **Rows must not change their part while a partition lasts**: who moves is asked about twice
+        and paid for once. The policy has to promise it, by ``fixed = ["sex"]`` under the table.
 
         Parameters
         ----------
@@ -259,11 +258,7 @@ class Curator(Fits):
         name
             Tells another partition of the same column and price apart.
         """
-        currency, price = _partition.offer(epsilon, rho)
-        named = _partition.table_of(self, None if table is None else plain_str(table, "table"))
-        return _partition.Partition(
-            self, plain_str(column, "column"), named, currency, price, plain_str(name, "name")
-        )
+        return _partition.partition(self, column, table, name, epsilon=epsilon, rho=rho)
 
     def linear(
         self,
@@ -341,16 +336,10 @@ class Curator(Fits):
         """Price a publication without touching data or budget; see :meth:`publish`."""
         from discreet import release  # noqa: PLC0415 - only for publications
 
-        query = release.question(
-            self._rows(table), workload, columns=columns, bins=bins, method=method, owner=owner,
-            group=group, options=options,
-        )  # fmt: skip
+        how: Any = {"columns": columns, "bins": bins, "method": method, "owner": owner}
+        query = release.question(self._rows(table), workload, group=group, options=options, **how)
         bill = self._plan(query, read_offer(None, epsilon, delta, rho))
-
-        def pay(*, key: str | None, fresh: bool) -> Answer:
-            return self._run([bill], bill.cost, key=key, fresh=fresh)[0]
-
-        return release.Proposal.of(bill, self._left(), pay)
+        return release.Proposal.of(bill, self._left(), partial(self._run, [bill], bill.cost))
 
     def publish(
         self,
@@ -516,8 +505,6 @@ class Curator(Fits):
         """Read which rows are meant, under this curator's own policy, as :meth:`_question` does."""
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
-        if self._closed:
-            raise QueryError("this curator is closed; nothing was charged")
         if isinstance(table, str):
             return self.table(table)
         return frame.rows_of(table, self._complete, self, self._fanout)

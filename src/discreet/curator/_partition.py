@@ -41,7 +41,7 @@ from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._canonical import canonical, digest
 from discreet._exact import Number, show
-from discreet._text import quote
+from discreet._text import plain_str, quote
 from discreet.answer import Answer
 from discreet.curator import _stored
 from discreet.curator._guests import asker
@@ -84,7 +84,23 @@ class _Place:
             raise LedgerIntegrityError("a stored answer was edited or damaged") from None
 
 
-def offer(epsilon: Number | None, rho: Number | None) -> tuple[Currency, Fraction]:
+def partition(
+    curator: Curator,
+    column: str,
+    table: str | None,
+    name: str,
+    *,
+    epsilon: Number | None,
+    rho: Number | None,
+) -> Partition:
+    """Pay for a partition; see :meth:`Curator.partition`."""
+    currency, price = _offer(epsilon, rho)
+    named = _table(curator, None if table is None else plain_str(table, "table"))
+    column, name = plain_str(column, "column"), plain_str(name, "name")
+    return Partition(curator, column, named, currency, price, name)
+
+
+def _offer(epsilon: Number | None, rho: Number | None) -> tuple[Currency, Fraction]:
     """Read what every part has: ε or ρ."""
     if (epsilon is None) == (rho is None):
         raise ParameterError("state what every part has: epsilon or rho", hint=Hint("epsilon", "1"))
@@ -115,7 +131,7 @@ class Partition:
     def __post_init__(self) -> None:
         """Pay. What a part may spend is what was paid, because the price is part of the name."""
         curator = self._curator
-        if type(self.price) is not Fraction or self.table != table_of(curator, self.table):
+        if type(self.price) is not Fraction or self.table != _table(curator, self.table):
             raise ParameterError(
                 "a partition is made by a curator",
                 hint=Hint.call("curator.partition", None, "sex", epsilon="1"),
@@ -347,7 +363,7 @@ def _literal(value: object) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
-def table_of(curator: Curator, name: str | None) -> str:
+def _table(curator: Curator, name: str | None) -> str:
     """The table meant: it must be private, a row of it one unit that comes or goes."""
     private = [t for t in curator.policy.tables.values() if not t.public]
     if name is None and len(private) != 1:

@@ -328,10 +328,10 @@ class Proposal:
 
     bill: Bill
     left: str
-    _pay: Callable[..., Answer]
+    _pay: Callable[..., Sequence[Answer]]
 
     @classmethod
-    def of(cls, bill: Bill, left: str, pay: Callable[..., Answer]) -> Proposal:
+    def of(cls, bill: Bill, left: str, pay: Callable[..., Sequence[Answer]]) -> Proposal:
         """Show a copy of what `pay` will run: whoever changes it changes nothing."""
         (priced,) = bill.parts
         shown = replace(priced, law=copy.deepcopy(priced.law))
@@ -357,7 +357,7 @@ class Proposal:
         self, *, nonnegative: bool = False, key: str | None = None, fresh: bool = False
     ) -> Publication:
         """Pay and publish; the same publication again is free."""
-        answer = self._pay(key=key, fresh=fresh)
+        (answer,) = self._pay(key=key, fresh=fresh)
         told = answer.parts[0]
         assert isinstance(told, Transcript)
         released = [(q, np.asarray(y)) for q, y in zip(told.questions, told.answers, strict=True)]

@@ -190,7 +190,7 @@ def follow(
     """Follow a table; see :meth:`Stream.follow`."""
     held = curator.policy.table(table)
     if type(stream) is not Stream:
-        raise ParameterError("follow is asked of a stream", hint="release.Stream(horizon=365, …)")
+        raise ParameterError("follow is asked of a stream", hint=Hint("horizon", 365))
     begun, stream = stream.now, stream.fresh()
     if held.unit is not None and not stream.anew:
         raise ParameterError(
