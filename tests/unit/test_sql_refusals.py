@@ -293,3 +293,9 @@ def test_a_long_name_that_may_be_a_text_is_not_repeated():
     refused = refusal(f'SELECT COUNT(*) AS n FROM people WHERE age = "{long}"')
     assert refused.hint is None
     assert long not in str(refused)
+
+
+@pytest.mark.parametrize("column", ["SUM.(income)", "people.(age)", "SUM.(age + 1)"])
+def test_what_stands_after_a_point_is_a_name(column):
+    assert isinstance(refusal(f"SELECT SUM({column}) AS s FROM people"), QueryError)
+    assert isinstance(refusal(f"SELECT COUNT(*) AS n FROM people WHERE {column} > 3"), QueryError)

@@ -96,7 +96,8 @@ class Rows:
             known = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
             if (near := build.nearest(node.name, known)) and near == self.scope.unit:
                 raise error.with_hint(written(near)) from None
-            text = node.this.quoted and len(node.name) <= _LONGEST_TEXT
+            named = isinstance(node.this, exp.Identifier) and node.this.quoted
+            text = named and len(node.name) <= _LONGEST_TEXT
             if error.hint is not None or not text or node.args.get("table"):
                 raise
             raise UnknownNameError(
