@@ -75,7 +75,7 @@ def data(kind: str, n: int, seed: int = 1) -> NDArray[np.int64]:
 
 
 def ask(
-    x: NDArray[np.int64], levels: list[str], epsilon: str, times: int, share: str = "0.05"
+    x: NDArray[np.int64], levels: list[str], epsilon: str, times: int, share: str = "0.1"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Points and widths of intervals, each group of one question being one replicate."""
     at_once = min(times, max(ROWS // x.size, 1))
@@ -150,9 +150,9 @@ def one(kind: str, n: int, q: float, epsilon: str) -> Row:
     for seed in range(1, TABLES + 1):
         x = data(kind, n, seed)
         truth, times = quantile(x, q), min(200, max(ROWS // n, 1))
-        for share, widths in (("0.05", default), ("0.7", narrow)):
+        for share, widths in (("0.1", default), ("0.7", narrow)):
             points, wide = ask(
-                x, [str(q)], epsilon, times if share == "0.05" else times // 4, share
+                x, [str(q)], epsilon, times if share == "0.1" else times // 4, share
             )
             off.setdefault(share, []).append(points[:, 0] - truth)
             widths.append(wide[:, 0])
@@ -161,7 +161,7 @@ def one(kind: str, n: int, q: float, epsilon: str) -> Row:
             off.setdefault(name, []).append(np.array([draw() for _ in range(PEERS)]) - truth)
         best.append(exponential(x, q, float(epsilon)))
     rms = {name: math.sqrt(np.mean(np.concatenate(found) ** 2)) for name, found in off.items()}
-    ours, wide = rms.pop("0.05"), (rms.pop("0.7"), float(np.median(np.concatenate(narrow))))
+    ours, wide = rms.pop("0.1"), (rms.pop("0.7"), float(np.median(np.concatenate(narrow))))
     name, width = f"{kind} n={n} q={q} ε={epsilon}", float(np.median(np.concatenate(default)))
     return Row(name, ours, width, rms, math.sqrt(np.mean(np.square(best))), wide)
 

@@ -1,7 +1,7 @@
 """Quantiles: what they release follows the stated law, costs what is charged, and covers.
 
 Laws of choices are computed exactly here, so errors and losses are compared without chance.
-The point of a single quantile gets nineteen twentieths of ε, the rest pays for the interval.
+The point of a single quantile gets nine tenths of ε, the rest pays for the interval.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ def reference(counts, q, epsilon):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_error_is_at_most_a_tenth_above_the_exponential_mechanism(row):
+def test_error_is_at_most_a_fifth_above_the_exponential_mechanism(row):
     kind, n, q, epsilon = ROWS[row]
     counts = data(kind, n)
     made = priced([q], epsilon=str(epsilon))
     found = rmse(law_of_point(counts, q, made), exact(counts, q))
-    assert found <= 1.1 * reference(counts, q, epsilon)
+    assert found <= 1.2 * reference(counts, q, epsilon)
     # mutant: an interval that takes half of the price
-    half = priced([q], epsilon=str(epsilon / 1.9))
+    half = priced([q], epsilon=str(epsilon / 1.8))
     assert rmse(law_of_point(counts, q, half), exact(counts, q)) > 1.2 * found
 
 
@@ -131,10 +131,10 @@ def usual(counts, q):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_over_tables_no_peer_is_ahead_by_more_than_a_twentieth(row):
+def test_over_tables_no_peer_is_ahead_by_more_than_an_eighth(row):
     """Exact laws on thirty tables; the peer's choice has all of ε, ours pays for an interval."""
     kind, n, q, epsilon = ROWS[row]
-    ours, mutant = (priced([q], epsilon=str(epsilon), share=s) for s in (None, "0.3"))
+    ours, mutant = (priced([q], epsilon=str(epsilon), share=s) for s in (None, "0.4"))
     squares = np.zeros(3)
     for seed in range(1, 31):
         counts = data(kind, n, seed)
@@ -144,9 +144,9 @@ def test_over_tables_no_peer_is_ahead_by_more_than_a_twentieth(row):
         laws.append(chances(scores, theirs))
         squares += [rmse(p, exact(counts, q)) ** 2 for p in laws]
     found, wrong, peer = np.sqrt(squares)
-    assert found <= 1.05 * peer
-    # mutant: three tenths for the interval, told apart wherever the choice is not almost certain
-    assert wrong > 1.05 * peer or found < 0.9 * peer
+    assert found <= 1.125 * peer
+    # mutant: four tenths for the interval, told apart wherever the choice is not almost certain
+    assert wrong > 1.125 * peer or found < 0.9 * peer
 
 
 @pytest.mark.parametrize("row", ["normal n=1000", "skewed n=1000, median", "skewed n=10000, q=.9"])
@@ -170,7 +170,7 @@ def test_rho_buys_the_bounded_range(row):
     rho = Fraction(str(epsilon)) ** 2 / 8
     made = priced([q], rho=str(rho))
     assert not made.law.choice.flip
-    assert float(made.law.choice.epsilon) == pytest.approx(epsilon * math.sqrt(0.95), rel=1e-9)
+    assert float(made.law.choice.epsilon) == pytest.approx(epsilon * math.sqrt(0.9), rel=1e-9)
     assert rmse(law_of_point(counts, q, made), exact(counts, q)) <= 1.2 * reference(
         counts, q, epsilon
     )
@@ -378,7 +378,7 @@ def test_seven_tenths_for_the_interval_reach_the_best_known_width(row, width):
     """The median of 300 widths, against that of the best ladder found by simulation.
 
     One interval is wider than 1.3 times that with a probability below a third, so the median is
-    with less than 1e-9; with a twentieth of the price (the mutant) all but one in fifty are.
+    with less than 1e-9; with a tenth of the price (the mutant) all but one in fifty are.
     """
     kind, n, q, epsilon = ROWS[row]
     counts = data(kind, n)
@@ -463,8 +463,8 @@ def test_groups_cost_rows_not_groups():
     (part,) = low.parts
     assert (part.sensitivity.l1, part.squares) == (4, 8)
     (made,) = pl.price(low, pl.Ask(rho=Fraction(1, 8))).parts
-    # ε = L·sqrt(8ρ/S) at nineteen twentieths of ρ
-    assert float(made.law.choice.epsilon) == pytest.approx(4 * math.sqrt(0.95 / 8), rel=1e-9)
+    # ε = L·sqrt(8ρ/S) at nine tenths of ρ
+    assert float(made.law.choice.epsilon) == pytest.approx(4 * math.sqrt(0.9 / 8), rel=1e-9)
 
 
 def test_a_wide_range_is_read_on_a_coarser_lattice_and_the_plan_says_so():

@@ -345,8 +345,8 @@ def test_preview_states_the_rank_error_at_its_confidence():
         level: asked.preview(text, epsilon=1, confidence=level).error()["m"]
         for level in (0.5, 0.95)
     }
-    assert found[0.95] == "ranks within ± 155 rows (the point mostly ± 3)"
-    assert found[0.5] == "ranks within ± 52 rows (the point mostly ± 1)"
+    assert found[0.95] == "ranks within ± 78 rows (the point mostly ± 3)"
+    assert found[0.5] == "ranks within ± 26 rows (the point mostly ± 1)"
 
 
 def test_the_rank_error_of_a_preview_is_that_of_answers():
