@@ -151,9 +151,7 @@ def one(kind: str, n: int, q: float, epsilon: str) -> Row:
         x = data(kind, n, seed)
         truth, times = quantile(x, q), min(200, max(ROWS // n, 1))
         for share, widths in (("0.1", default), ("0.7", narrow)):
-            points, wide = ask(
-                x, [str(q)], epsilon, times if share == "0.1" else times // 4, share
-            )
+            points, wide = ask(x, [str(q)], epsilon, times if share == "0.1" else times // 4, share)
             off.setdefault(share, []).append(points[:, 0] - truth)
             widths.append(wide[:, 0])
         for name, peer in peers():
