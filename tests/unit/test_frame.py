@@ -134,10 +134,13 @@ PAIRS = [
         GROUP BY person_id, sex) AS people GROUP BY sex""",
     ),
     (
-        people.per_unit(first="MIN_BY(sex, joined)").group_by("first").agg(n=f.count()),
+        people.where("joined IS NOT NULL")
+        .per_unit(first="MIN_BY(sex, joined)")
+        .group_by("first")
+        .agg(n=f.count()),
         """SELECT first, COUNT(*) AS n FROM (SELECT person_id, sex AS first, ROW_NUMBER() OVER (
-        PARTITION BY person_id ORDER BY joined) AS rn FROM people) AS people WHERE rn = 1
-        GROUP BY first""",
+        PARTITION BY person_id ORDER BY joined) AS rn FROM people WHERE joined IS NOT NULL)
+        AS people WHERE rn = 1 GROUP BY first""",
     ),
     # shapes of other databases
     (

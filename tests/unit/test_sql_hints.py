@@ -202,8 +202,9 @@ EXACT += [
 
 
 def test_the_first_row_of_each_person(curator, oracle):
-    """Persons whose first rows tie, or have no date, are left out: any of them may be meant."""
-    own = "(SELECT * FROM visits WHERE visit_date IS NOT NULL)"
+    """Of people who have a date; the data have no ties."""
+    dated = "visits WHERE visit_date IS NOT NULL"
+    own = f"(SELECT * FROM {dated})"
     for order, extreme in (("", "MIN"), (" DESC", "MAX")):
         wanted = truth(
             oracle,
@@ -213,21 +214,63 @@ def test_the_first_row_of_each_person(curator, oracle):
         )
         rank, where = RANK.format(order), "WHERE rn = 1"
         for text in (
-            FIRST.format(f"(SELECT *, {rank} FROM visits)", where),
-            FIRST.format(f"(SELECT patient_id, ward, {rank} FROM visits)", where),
+            FIRST.format(f"(SELECT *, {rank} FROM {dated})", where),
+            FIRST.format(f"(SELECT patient_id, ward, {rank} FROM {dated})", where),
             FIRST.format(
-                "(SELECT DISTINCT ON (patient_id) * FROM visits "
+                f"(SELECT DISTINCT ON (patient_id) * FROM {dated} "
                 f"ORDER BY patient_id, visit_date{order})",
                 "",
             ),
-            FIRST.format(f"(SELECT * FROM visits QUALIFY {rank[:-6]} = 1)", ""),
-            f"WITH f AS (SELECT *, {rank} FROM visits) " + FIRST.format("f", where),
+            FIRST.format(f"(SELECT * FROM {dated} QUALIFY {rank[:-6]} = 1)", ""),
+            f"WITH f AS (SELECT *, {rank} FROM {dated}) " + FIRST.format("f", where),
         ):
             assert same_answer(answered(curator, text), wanted), text
-    text = FIRST.format(f"(SELECT *, {RANK.format('')} FROM visits)", "WHERE rn = 1")
+            assert same_answer(truth(oracle, text), wanted), text
+    text = FIRST.format(f"(SELECT *, {RANK.format('')} FROM {dated})", "WHERE rn = 1")
     assert "AVG" not in text
     with pytest.raises(QueryError, match="the policy lists"):
         sql.parse(text.replace("COUNT(*)", "AVG(cost)"), POLICY)
+
+
+@pytest.mark.parametrize("order", ["", " DESC", " NULLS FIRST", " NULLS LAST"])
+def test_a_first_row_by_what_may_be_null_is_refused(curator, oracle, order):
+    """By MIN_BY, people who have no date at all would be in no group; DuckDB has them in one."""
+    rank = RANK.format(order)
+    asked = [
+        FIRST.format(f"(SELECT *, {rank} FROM visits{where})", "WHERE rn = 1")
+        for where in ("", " WHERE age > 9", " WHERE visit_date IS NOT NULL OR age > 9",
+                      " WHERE COALESCE(visit_date, DATE '2023-05-05') > DATE '2023-03-01'")
+    ] + [
+        FIRST.format(f"(SELECT * FROM visits QUALIFY {rank[:-6]} = 1)", ""),
+        FIRST.format(f"(SELECT DISTINCT ON (patient_id) patient_id, ward FROM visits "
+                     f"ORDER BY patient_id, visit_date{order})", ""),
+        "WITH f AS (SELECT *, " + rank + " FROM visits) " + FIRST.format("f", "WHERE rn = 1"),
+    ]  # fmt: skip
+    for text in asked:
+        with pytest.raises(QueryError, match="may be NULL") as refused:
+            sql.parse(text, POLICY)
+        hint = pasted(refused.value.hint, text, lambda t: sql.parse(t, POLICY))
+        assert same_answer(answered(curator, hint), truth(oracle, hint)), hint
+
+
+def test_a_first_row_of_which_nothing_is_read_is_a_person(curator, oracle):
+    text = f"SELECT COUNT(*) FROM (SELECT *, {RANK.format('')} FROM visits) t WHERE rn = 1"
+    assert same_answer(answered(curator, text), truth(oracle, text))
+
+
+@pytest.mark.parametrize("test", ["> DATE '2023-03-01'", "BETWEEN '2023-03-01' AND '2024-03-01'"])
+def test_a_first_row_by_what_where_compares_is_answered(curator, oracle, test):
+    rows = f"(SELECT *, {RANK.format('')} FROM visits WHERE visit_date {test} AND age > 9)"
+    text = FIRST.format(rows, "WHERE rn = 1")
+    assert same_answer(answered(curator, text), truth(oracle, text))
+
+
+def test_a_first_row_by_what_is_never_null_is_answered():
+    columns = POLICY.table("visits").columns
+    day = pol.Date("visit_date", "2023-01-01", "2024-12-31", null="2023-01-01")
+    table = replace(POLICY.table("visits"), columns={**columns, "visit_date": day})
+    text = FIRST.format(f"(SELECT *, {RANK.format('')} FROM visits)", "WHERE rn = 1")
+    sql.parse(text, replace(POLICY, tables={**POLICY.tables, "visits": table}))
 
 
 @pytest.mark.parametrize(

@@ -271,13 +271,13 @@ QUESTIONS = [
     (
         (
             "SELECT channel, COUNT(*) AS n FROM (SELECT customer, channel, ROW_NUMBER() OVER "
-            "(PARTITION BY customer ORDER BY at DESC) AS rn FROM orders WHERE amount > 3) AS t "
-            "WHERE rn = 1 AND channel <> 'app' GROUP BY channel"
+            "(PARTITION BY customer ORDER BY at DESC) AS rn FROM orders WHERE amount > 3 "
+            "AND at IS NOT NULL) AS t WHERE rn = 1 AND channel <> 'app' GROUP BY channel"
         ),
         (
             "SELECT channel, COUNT(*) AS n FROM (SELECT customer, MAX_BY(channel, at) AS channel "
-            "FROM orders WHERE amount > 3 GROUP BY customer) AS t WHERE channel <> 'app' "
-            "GROUP BY channel"
+            "FROM orders WHERE amount > 3 AND at IS NOT NULL GROUP BY customer) AS t "
+            "WHERE channel <> 'app' GROUP BY channel"
         ),
     ),
     (

@@ -214,7 +214,7 @@ def _tests(rng: random.Random, w: World) -> Habit | None:
 def _first_rows(rng: random.Random, w: World) -> Habit | None:
     """The row of a person with ROW_NUMBER() = 1, where no other row has its place.
 
-    Databases differ in where NULL stands: whose places are all NULL is in no group.
+    Databases differ in where NULL stands: rows without a place are left out.
     """
     named = [n for n, c in w.main.columns.items() if isinstance(c, pol.Category) and few(c)]
     ranked = [n for n, c in w.main.columns.items() if isinstance(c, pol.Integer | pol.Date)]
@@ -225,7 +225,8 @@ def _first_rows(rng: random.Random, w: World) -> Habit | None:
     said = (
         f"SELECT {quoted(what)}, COUNT(*) AS n FROM (SELECT {unit}, {quoted(what)}, "  # noqa: S608 - ours
         f"ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY {order}) AS place "
-        f"FROM {quoted(w.main.name)}) AS t WHERE place = 1 GROUP BY {quoted(what)}"
+        f"FROM {quoted(w.main.name)} WHERE {quoted(by)} IS NOT NULL) AS t WHERE place = 1 "
+        f"GROUP BY {quoted(what)}"
     )
 
     def truth(tables: Tables) -> list[Found] | None:

@@ -1,18 +1,27 @@
 """The first row of each person, however people write it, as MIN_BY or MAX_BY of the person's rows.
 
 ``ROW_NUMBER() OVER (PARTITION BY unit ORDER BY x)`` that is 1, in WHERE or in QUALIFY, of a
-subquery or of a CTE, and ``DISTINCT ON (unit) … ORDER BY unit, x``.
+subquery or of a CTE, and ``DISTINCT ON (unit) … ORDER BY unit, x``. MIN_BY knows no row whose x is
+NULL, and a person may have no other: where x may be NULL, and what the row says matters, the
+question is refused.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlglot import exp
 
+from discreet import policy as pol
+from discreet.errors import UnsupportedQueryError
 from discreet.sql._text import function_name
 
+_COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
+"""Tests that no NULL passes, nor their opposites."""
 
-def first_rows(select: exp.Select, units: set[str], columns: set[str]) -> None:
-    """Write a subquery of each person's first row by MIN_BY; `columns` are those of the policy."""
+
+def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
+    """Write a subquery of each person's first row by MIN_BY."""
     _inline(select, units)
     start = select.args.get("from_")
     inner = start.this.this if start is not None and isinstance(start.this, exp.Subquery) else None
@@ -22,6 +31,14 @@ def first_rows(select: exp.Select, units: set[str], columns: set[str]) -> None:
     if chosen is None:
         return
     unit, by = chosen
+    if _reads(select, unit) and _may_be_null(inner, by.this, policy):
+        raise UnsupportedQueryError(
+            f"a person's first row by {by.this.sql()} is not supported where {by.this.sql()} may "
+            "be NULL: databases differ in where NULL stands, and of a person without any "
+            "it could be any row; leave such rows out by WHERE of the same SELECT",
+            hint=inner.where(by.this.is_(exp.null()).not_()).args["where"].sql(),
+        )
+    columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
     call = "MAX" if by.args.get("desc") else "MIN"
     items: list[exp.Expr] = [unit.copy()]
     for name, value in _shown(select, inner, columns):
@@ -33,6 +50,46 @@ def first_rows(select: exp.Select, units: set[str], columns: set[str]) -> None:
         items.append(exp.alias_(made, name, quoted=True))
     inner.set("expressions", items)
     inner.set("group", exp.Group(expressions=[unit.copy()]))
+
+
+def _reads(select: exp.Select, unit: exp.Column) -> bool:
+    """Whether a question uses more of the first rows than whose they are."""
+    own = [c for c in select.find_all(exp.Column) if c.parent_select is select]
+    return select.is_star or any(c.name.casefold() != unit.name.casefold() for c in own)
+
+
+def _may_be_null(inner: exp.Select, value: exp.Expr, policy: pol.Policy) -> bool:
+    """Whether rows without a place in the order may be left after WHERE."""
+    source = inner.args["from_"].this
+    if any(_is_known(t.unnest(), value) for t in _tests(inner)):
+        return False
+    named = {c.alias.casefold() for c in inner.root().find_all(exp.CTE)}
+    if not isinstance(source, exp.Table) or source.name.casefold() in named:
+        return True
+    tables = {n.casefold(): t for n, t in policy.tables.items()}
+    table = tables.get(source.name.casefold())
+    if table is None or inner.args.get("joins") or not isinstance(value, exp.Column):
+        return True
+    rules = {n.casefold(): c.nullable for n, c in table.columns.items()}
+    return rules.get(value.name.casefold(), True)
+
+
+def _tests(select: exp.Select) -> list[exp.Expr]:
+    """The tests of WHERE, all of which must hold."""
+    where = select.args.get("where")
+    if where is None:
+        return []
+    return list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+
+
+def _is_known(test: exp.Expr, value: exp.Expr) -> bool:
+    """Whether a test of WHERE holds only where a value is not NULL."""
+    opposite = isinstance(test, exp.Not)
+    test = test.this.unnest() if opposite else test
+    if isinstance(test, exp.Is):
+        return opposite and test.this == value and isinstance(test.expression, exp.Null)
+    compared = isinstance(test, _COMPARISONS) and test.find(exp.Query) is None
+    return compared and value in (test.this, test.args.get("expression"))
 
 
 def _inline(select: exp.Select, units: set[str]) -> None:
@@ -63,12 +120,11 @@ def _numbered(
         if _is_first(window, units):
             inner.set("qualify", None)
             return _parts(window)
-    where = select.args.get("where")
     ranks = [e for e in inner.expressions if _is_first(e.unalias(), units)]
     name = ranks[0].alias.casefold() if len(ranks) == 1 else ""
-    if where is None or not name:
+    if not name:
         return None
-    tests = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    tests = _tests(select)
     chosen = [t for t in tests if _is_one(t.unnest(), name)]
     if len(chosen) != 1:
         return None

@@ -26,7 +26,6 @@ _KEPT: Final = "kept_here"
 def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write every SELECT of a question, in place, as we would have written it."""
     units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
-    columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
     nodes = list(root.walk())
     for node in nodes:
         if isinstance(node, exp.Table):
@@ -37,7 +36,7 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     kinds = {type(n) for n in nodes}
     for select in [n for n in nodes if isinstance(n, exp.Select)]:
         _tally(select)
-        first_rows(select, units, columns)
+        first_rows(select, units, policy)
         _spread(select)
         _without(select, units)
         _unpivot(select)
