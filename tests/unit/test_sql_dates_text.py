@@ -107,6 +107,21 @@ def test_patterns_of_to_char():
     assert calendar.from_to_char("YYYY-MM-DD") == "%Y-%m-%d"
     assert calendar.from_to_char("IYYY-IW") == "%G-%V"
     assert calendar.from_to_char("Mon YYYY") == "%b %Y"
+    assert calendar.from_to_char('YYYY-"Q"Q') == "%Y-Q%q"
+    assert calendar.from_to_char('"100% MM "YYYY%') == "100%% MM %Y%%"
+    assert calendar.from_to_char("FMMonth YYYY") == "%B %Y"
+    assert set(calendar.named(DAY, calendar.from_to_char('"Q"Q')).type.labels) == {
+        "Q1", "Q2", "Q3", "Q4"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["YYYY-WW", "MONTH YYYY", 'YYYY-"Q', "FMMM", "DDth", "HH24:MI", 'YYYY"\\""', "Mon FMDD"],
+)
+def test_letters_of_to_char_that_are_no_field_of_ours_are_refused(pattern):
+    with pytest.raises(UnsupportedQueryError, match="double quotes"):
+        calendar.from_to_char(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["%Y-%V", "%m-%d", "%H", "%s", "plain", "%a %b"])
@@ -119,7 +134,7 @@ def test_formats_that_name_no_single_period_are_refused(pattern):
     ("unit", "start", "end", "count"),
     [
         ("day", "2024-02-28", "2024-03-01", 2),
-        ("week", "2024-03-03", "2024-03-04", 1),  # Sunday to Monday
+        ("isoweek", "2024-03-03", "2024-03-04", 1),  # Sunday to Monday
         ("month", "2024-01-31", "2024-02-01", 1),
         ("quarter", "2023-12-31", "2024-04-01", 2),
         ("year", "2023-12-31", "2024-01-01", 1),
@@ -131,6 +146,20 @@ def test_differences_count_boundaries(unit, start, end, count):
     assert value.evaluate({}) * value.type.step == count
     back = calendar.difference(unit, Word(end), Word(start))
     assert back.evaluate({}) * back.type.step == -count
+
+
+@pytest.mark.parametrize("hours", [(0, 0), (12, 6), (6, 12)])
+def test_differences_in_weeks_are_those_of_duckdb(hours):
+    with duckdb.connect() as db:
+        for apart in range(-16, 17):
+            for first in range(7):
+                ends = [
+                    dt.datetime.combine(EPOCH, dt.time(h)) + dt.timedelta(days=first + d)
+                    for d, h in zip((0, apart), hours, strict=True)
+                ]
+                value = calendar.difference("week", *(Word(str(e)) for e in ends))
+                (truth,) = db.execute("SELECT DATEDIFF('week', $1, $2)", ends).fetchone()
+                assert value.evaluate({}) * value.type.step == truth, ends
 
 
 @pytest.mark.parametrize(

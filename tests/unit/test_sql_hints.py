@@ -188,6 +188,7 @@ def test_the_answer_is_that_of_the_oracle(curator, oracle, text):
 RANK = "ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY visit_date{}) AS rn"
 FIRST = "SELECT ward, COUNT(*) FROM {} AS t {} GROUP BY ward"
 EXACT += [
+    "SELECT DATEDIFF('week', DATE '2024-01-04', visit_date), COUNT(*) FROM visits GROUP BY 1",
     "SELECT COUNT(*) FROM visits WHERE (ward, sex) IN (('ER', 'F'), ('ICU', 'M'))",
     "SELECT COUNT(*) FROM visits WHERE (ward, sex) NOT IN (('ER', 'F'), ('ICU', 'M'))",
     "SELECT COUNT(*) FROM visits WHERE (ward, sex) = ('ER', 'F')",

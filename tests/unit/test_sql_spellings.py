@@ -67,7 +67,7 @@ ROWS = [  # theirs and ours, of one row
     ("CONVERT(date, at)", "CAST(at AS DATE)"),
     ("TO_DATE(at)", "CAST(at AS DATE)"),
     ("DATEDIFF(day, DATE '2023-01-01', at)", "DATEDIFF('day', DATE '2023-01-01', at)"),
-    ("DATE_DIFF(at, DATE '2023-01-01', ISOWEEK)", "DATEDIFF('week', DATE '2023-01-01', at)"),
+    ("DATE_DIFF(at, DATE '2023-01-01', ISOWEEK)", "DATEDIFF('isoweek', DATE '2023-01-01', at)"),
     ("DATETIME_DIFF(at, DATE '2023-01-01', MONTH)", "DATEDIFF('month', DATE '2023-01-01', at)"),
     ("TIMESTAMP_DIFF(at, DATE '2023-01-01', DAY)", "TIMESTAMPDIFF('day', DATE '2023-01-01', at)"),
     ("DATEADD(day, 30, day)", "day + INTERVAL 30 DAY"),
@@ -583,9 +583,12 @@ def test_what_changes_from_day_to_day_is_refused(name):
         ("DATETRUNC(week, at)", "DATE_TRUNC('week', at)"),
         ("DATEPART(ww, at)", "DATE_PART('week', at)"),
         ("DATEPART(week, day)", "DATE_PART('week', day)"),
-        ("DATEDIFF(wk, DATE '2023-01-01', at)", "DATEDIFF('week', DATE '2023-01-01', at)"),
-        ("DATE_DIFF(at, DATE '2023-01-01', WEEK)", "DATE_DIFF('week', DATE '2023-01-01', at)"),
-        ("DATETIME_DIFF(at, DATE '2023-01-01', WEEK)", "DATEDIFF('week', DATE '2023-01-01', at)"),
+        ("DATEDIFF(wk, DATE '2023-01-01', at)", "DATEDIFF('isoweek', DATE '2023-01-01', at)"),
+        ("DATE_DIFF(at, DATE '2023-01-01', WEEK)", "DATE_DIFF('isoweek', DATE '2023-01-01', at)"),
+        (
+            "DATETIME_DIFF(at, DATE '2023-01-01', WEEK)",
+            "DATEDIFF('isoweek', DATE '2023-01-01', at)",
+        ),
     ],
 )
 def test_a_week_that_begins_on_sunday_elsewhere_is_refused(call, own):

@@ -169,10 +169,16 @@ def _place(day: dt.date, unit: str) -> int:
 
 
 def difference(word: str, start: Operand, end: Operand) -> Expr:
-    """Count the boundaries of a unit between two dates or times, as DATEDIFF does."""
-    unit = _unit(word, "DATEDIFF")
-    first, last = (index(unit, _moment(o, "DATEDIFF")) for o in (start, end))
-    return build.arithmetic("-", last, first)
+    """Count the boundaries of a unit between two dates or times, as DATEDIFF does.
+
+    As in DuckDB, a week is seven days, wherever they begin; an isoweek begins on Monday.
+    """
+    unit = "week" if word.casefold() == "isoweek" else _unit(word, "DATEDIFF")
+    whole = unit == "week" and word.casefold() != "isoweek"
+    moments = (_moment(o, "DATEDIFF") for o in (start, end))
+    first, last = (index("day" if whole else unit, m) for m in moments)
+    apart = build.arithmetic("-", last, first)
+    return _towards_zero(build.scaled(apart, Fraction(1, 7))) if whole else apart
 
 
 def complete(word: str, start: Operand, end: Operand) -> Expr:
@@ -380,10 +386,35 @@ _TO_CHAR: Final = (
 )  # fmt: skip
 
 
+_TO_CHAR_PART: Final = re.compile(
+    '"([^"\\\\]*)"|'
+    + "|".join(sorted((name for name, _ in _TO_CHAR), key=len, reverse=True))
+    + r"|[A-Za-z\"\\%]"
+)
+_PADDED: Final = re.compile("%[mdHjV]")
+
+
 def from_to_char(pattern: str) -> str:
-    """Translate a TO_CHAR pattern to STRFTIME's letters."""
-    found = re.compile("|".join(name for name, _ in sorted(_TO_CHAR, key=lambda p: -len(p[0]))))
-    return found.sub(lambda m: dict(_TO_CHAR)[m[0]], pattern.replace("%", "%%").removeprefix("FM"))
+    """Translate a TO_CHAR pattern to STRFTIME's letters.
+
+    Texts stand in double quotes. Other letters are fields, of which we know some; FM would take
+    the zeros before numbers away.
+    """
+
+    def part(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return str(found[1]).replace("%", "%%")
+        return {**dict(_TO_CHAR), "%": "%%"}.get(found[0], unknown)
+
+    unknown = "\0"
+    made = _TO_CHAR_PART.sub(part, pattern.removeprefix("FM"))
+    if unknown in made or (pattern.startswith("FM") and _PADDED.search(made)):
+        raise UnsupportedQueryError(
+            f"the date format {build.quote(pattern)} is not supported (texts stand in double "
+            "quotes)",
+            hint="'YYYY-MM'",
+        )
+    return made
 
 
 def named(operand: Operand, pattern: str) -> Expr:

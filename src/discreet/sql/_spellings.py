@@ -211,9 +211,14 @@ def _by_week(name: str, start: int, rest: Call) -> exp.Expr:
     """Call `name` by weeks that begin on any day: moved so that it is a Monday, and back."""
     ahead = -start % 7
     moved = [_moved(x, ahead, "day") if ahead else x for x in rest]
-    made: exp.Expr = calling(_SUNDAYS.get(name, name), literal("week"), *moved)
+    made: exp.Expr = calling(_SUNDAYS.get(name, name), literal(_week(name)), *moved)
     back = ahead and name in ("DATE_TRUNC", "DATETRUNC")
     return _moved(made, -ahead, "day") if back else made
+
+
+def _week(name: str) -> str:
+    """A week of the calendar: DATEDIFF by 'week' counts seven days from any day."""
+    return "isoweek" if name in ("DATEDIFF", "DATE_DIFF") else "week"
 
 
 def _by_unit(name: str, word: exp.Expr, rest: Call, *, last: bool = False) -> exp.Expr | None:
@@ -224,12 +229,14 @@ def _by_unit(name: str, word: exp.Expr, rest: Call, *, last: bool = False) -> ex
     """
     if (unit := _unit(word)) is None:
         return None
-    made = calling(_SUNDAYS.get(name, name), literal(unit), *rest)
     bare = isinstance(word, exp.Column) and word.name.casefold() in _WEEKS
+    if unit == "week" and (bare or word.name.casefold() not in _WEEKS):
+        unit = _week(name)
+    made = calling(_SUNDAYS.get(name, name), literal(unit), *rest)
     if bare and name != "TIMESTAMPDIFF" and (last or name in _SUNDAYS):
         raise UnsupportedQueryError(
             "written like this, a week begins on Sunday in some databases and on Monday in "
-            "others: write 'week' first and in quotes for weeks that begin on Monday",
+            f"others: write '{unit}' first and in quotes for weeks that begin on Monday",
             hint=made.sql(),
         )
     return made
