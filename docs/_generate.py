@@ -52,9 +52,9 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "NULLIF": ("AVG(NULLIF(income, 0))", "NULL where both are equal"),
     "LEAST": (
         "SUM(LEAST(income, 100000))",
-        "at most a constant: a tighter public bound, less noise",
+        "at most a constant: a tighter public bound, less noise; NULL stays NULL",
     ),
-    "GREATEST": ("SUM(GREATEST(age, 18))", "at least a constant"),
+    "GREATEST": ("SUM(GREATEST(age, 18))", "at least a constant; NULL stays NULL"),
     "POWER": ("AVG(POWER(age, 2))", "whole powers 1 to 8, or a constant fraction"),
     "SQRT": ("AVG(SQRT(income))", "square root"),
     "LN": ("AVG(LN(income + 1))", "natural logarithm"),
@@ -93,7 +93,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "DATE_TRUNC": ("DATE_TRUNC('month', joined) AS month", "start of the minute … year"),
     "DATEDIFF": (
         "AVG(DATEDIFF('day', joined, DATE '2025-12-31'))",
-        "units that begin between two dates; with two arguments days, the later one first",
+        "units begun between two dates (weeks: seven days); of two arguments days, later first",
     ),
     "TIMESTAMPDIFF": (
         "AVG(TIMESTAMPDIFF('year', joined, DATE '2025-12-31'))",
