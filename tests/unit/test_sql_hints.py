@@ -60,6 +60,7 @@ max_rows_per_unit = 1
 [tables.patients.columns]
 insurance = { type = "category", values = ["public", "private", "none"] }
 born = { type = "date", min = 1930-01-01, max = 2010-12-31 }
+place = { type = "integer", min = 10_000, max = 99_999 }
 """
 )
 
@@ -90,6 +91,7 @@ def _made_up():
         "patient_id": [p for p in people if p % 9],
         "insurance": [("public", "private", "none")[p % 3] for p in people if p % 9],
         "born": [dt.date(1930 + p % 80, 1 + p % 12, 1 + p % 28) for p in people if p % 9],
+        "place": [10_000 + p * 331 for p in people if p % 9],
     }
     kinds = {"visit_date": pa.date32(), "seen": pa.timestamp("us"), "born": pa.date32()}
     return {
@@ -317,6 +319,9 @@ def test_what_keys_can_be_together_is_what_they_are_on_some_row(keys, where):
     assert image(exprs) == {v for v in values if None not in v}
 
 
+OF_EACH = (
+    "SELECT {} FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id AND v.ward = 'ICU'"
+)
 MONTHS = "WITH m AS (SELECT MONTH(visit_date) AS k, COUNT(*) AS n FROM visits GROUP BY 1)"
 PLAIN = [  # refused, by what it is, and without a statement that would be another question
     (f"{MONTHS} SELECT a.k, a.n - b.n FROM m a JOIN m b ON a.k = b.k + 1", "is not joined"),
@@ -345,6 +350,32 @@ PLAIN = [  # refused, by what it is, and without a statement that would be anoth
     ),
     ("SELECT SKEWNESS(cost) FROM visits", "the nearest that there is"),
     ("SELECT BOOL_OR(readmitted) FROM visits", "one row decides it"),
+    (OF_EACH.format("COUNT(DISTINCT v.patient_id) / COUNT(DISTINCT p.patient_id)"), "WHERE EXISTS"),
+    (OF_EACH.format("COUNT(*), COUNT(v.patient_id)"), "WHERE EXISTS"),
+    (OF_EACH.format("SUM(CASE WHEN v.patient_id IS NULL THEN 1 ELSE 0 END)"), "WHERE EXISTS"),
+    (OF_EACH.format("COUNT(v.patient_id) FILTER (WHERE v.ward IS NULL)"), "WHERE EXISTS"),
+    (
+        f"SELECT AVG(n) FROM ({OF_EACH.format('p.patient_id, COUNT(v.patient_id) AS n')} "
+        "GROUP BY p.patient_id)",
+        "WHERE EXISTS",
+    ),
+    ("INSERT INTO visits VALUES (1)", '"INSERT" is not supported'),
+    ("DELETE FROM visits WHERE ward = 'ICU'", '"DELETE" is not supported'),
+    ("SELEC COUNT(*) FROM people WHERE ward = 'ICU'", '"SELEC" is not supported'),
+    ("SELEC COUNT(*) FROM visits GROUP BY married", '"SELEC" is not supported'),
+    ("sector, COUNT(*) FROM visits GROUP BY 1", '"SECTOR" is not supported'),
+    ("SELECT MEDIAN(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1)", "of an answer"),
+    (
+        "SELECT COUNT(DISTINCT n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1)",
+        "of an answer",
+    ),
+    ("SELECT FORMAT_DATE('%Q', visit_date) AS q, COUNT(*) FROM visits GROUP BY q", "%q"),
+    ("SELECT DATE_FORMAT(visit_date, 'E') AS d, COUNT(*) FROM visits GROUP BY 1", "%a"),
+    ("SELECT DATE_FORMAT(visit_date, '%m/%d') AS d, COUNT(*) FROM visits GROUP BY 1", "%Y-%m-%d"),
+    ("SELECT COUNT(*) FROM visits WHERE visit_date LIKE '%.03.2024'", "LIKE needs text"),
+    ("SELECT LEFT(CAST(cost AS TEXT), 1) AS k, COUNT(*) FROM visits GROUP BY 1", "whole numbers"),
+    ("SELECT LEFT(CAST(place AS TEXT), 1) AS k, COUNT(*) FROM patients GROUP BY 1", "at most"),
+    ("SELECT AVG(*) FROM visits", "AVG needs a column"),
 ]
 
 
@@ -353,6 +384,43 @@ def test_a_plain_refusal_says_why(text, says):
     error = refusal(text)
     assert says in error.message
     assert error.hint is None
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        "COUNT(v.patient_id)",
+        "p.insurance, COUNT(DISTINCT v.patient_id)",
+        "p.insurance, COUNT(v.patient_id), COUNT(DISTINCT v.patient_id)",
+    ],
+)
+def test_rows_that_a_left_join_finds_are_those_of_a_join(curator, oracle, counts):
+    text = OF_EACH.format(counts) + " GROUP BY p.insurance" * counts.startswith("p.")
+    assert "write JOIN instead of LEFT JOIN" in refusal(text).message
+    asked = text.replace("LEFT JOIN", "JOIN")
+    assert same_answer(answered(curator, asked), truth(oracle, text))
+
+
+@pytest.mark.parametrize(
+    "start", ["SELEC ", "SELCT ", "selectt ", "", pytest.param("  -- all\nSLECT ", id="comment")]
+)
+def test_select_is_mended_and_all_else_kept(curator, oracle, start):
+    rest = "ward, COUNT(*) FROM visits WHERE ward = 'ICU' AND age > 40 GROUP BY 1"
+    hint = refusal(start + rest).hint
+    assert hint == f"SELECT {rest}"
+    assert same_answer(answered(curator, hint), truth(oracle, f"SELECT {rest}"))
+
+
+@pytest.mark.parametrize("part", ["weekday", "dw", "WEEKDAY"])
+def test_days_of_the_week_are_said_to_be_counted_from_sunday(curator, oracle, part):
+    """SQL Server counts Sunday as 1: both numbers that are named say where they begin."""
+    text = "SELECT {} AS k, COUNT(*) FROM visits GROUP BY k"
+    error = refusal(text.format(f"DATEPART({part}, visit_date)"))
+    own = "EXTRACT(DOW FROM visit_date)"
+    assert error.hint is None
+    assert f"write {own} + 1 for days from 1 (Sunday) to 7" in error.message
+    wanted = truth(oracle, text.format("DAYOFWEEK(visit_date) + 1"))
+    assert same_answer(answered(curator, text.format(f"{own} + 1")), wanted)
 
 
 @pytest.mark.parametrize("column", ["visit_date", "seen", "born"])

@@ -509,7 +509,7 @@ class _Call:
             own = ", ".join(a.sql() for a in arg.expressions)
             raise refuse(f"{self.name}(DISTINCT {own})")
         if isinstance(arg, exp.Star):
-            raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
+            raise QueryError(f"{self.name} needs a column")
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
             check_ratio(operand, self.name, arg)

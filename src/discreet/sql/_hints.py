@@ -57,7 +57,7 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
                 raise error.with_hint(hint) from None
         if type(hint) is not str:
             raise
-        own = rewritten(hint, policy)
+        own = rewritten(hint, policy, frozenset(_WORD.findall(text)))
         # a name that is mended may leave another fault
         beside = error.message if isinstance(error, UnknownNameError) else None
         if own is not None and pasted(own, text, read, beside) is None:
@@ -96,15 +96,18 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
     )
 
 
-def rewritten(hint: str, policy: pol.Policy) -> str | None:
-    """Write an example with names of the policy; None where it has none that fit."""
+def rewritten(hint: str, policy: pol.Policy, asked: frozenset[str] = frozenset()) -> str | None:
+    """Write an example with names of the policy; None where it has none that fit.
+
+    Words that were `asked` are names of the user's, which nothing else can stand for.
+    """
     tables = [t for t in policy.tables.values() if not t.public]
     known = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
     strange = [w for w in _WORD.findall(_QUOTED.sub("", hint)) if w in _SAMPLES and w not in known]
     # an example with constants is about its own columns
     if not strange:
         return hint
-    if "'" in hint:
+    if "'" in hint or asked.intersection(strange):
         return None
     names = {"people": written(tables[0].name)} if "people" in strange else {}
     for word in set(strange) - {"people"}:

@@ -17,7 +17,19 @@ from sqlglot import exp
 
 from discreet._text import plain_str, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
-from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
+from discreet.plan import (
+    CALLS,
+    Expr,
+    Kind,
+    Null,
+    Operand,
+    Scope,
+    Word,
+    build,
+    calendar,
+    functions,
+    words,
+)  # fmt: skip
 from discreet.sql._over import over_rows
 from discreet.sql._spellings import FINDS
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
@@ -104,6 +116,16 @@ class Rows:
                 f"{error.message}; if {build.quote(node.name)} is a text, write single quotes",
                 hint=exp.Literal.string(node.name).sql(),
             ) from None
+        except QueryError as error:
+            if error.hint is not None:
+                raise
+            instead = (
+                "write JOIN instead of LEFT JOIN to count the rows that it finds"
+                if _reads_only(table, node.find_ancestor(exp.Select))
+                else "people for whom it finds a row are a question of their own, with "
+                "WHERE EXISTS (SELECT …) instead of the join"
+            )
+            raise QueryError(f"{error.message}; {instead}") from None
 
     def literal(self, node: exp.Expr) -> Operand:
         """Read a constant exactly as written."""
@@ -237,8 +259,13 @@ class Rows:
             return build.condition(arg)
         if target in _TEXTS:
             length = [p.name for p in node.args["to"].expressions if p.name.isdecimal()]
-            text = words.written(arg, node.this.sql())
-            return words.shortened(text, int(length[0][:9]), node.this.sql()) if length else text
+            try:
+                text = words.written(arg, own := node.this.sql())
+            except QueryError as error:  # inside a call, a number is not what its text is
+                raise (
+                    error if isinstance(node.parent, _KEEPING) else error.with_hint(None)
+                ) from None
+            return words.shortened(text, int(length[0][:9]), own) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())
 
     def like(self, node: exp.Expr) -> Operand:
@@ -302,6 +329,21 @@ class Rows:
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
 
 
+def _reads_only(table: str | None, select: exp.Select | None) -> bool:
+    """Whether every aggregate of a whole question skips the rows that a joined table lacks."""
+    if table is None or select is None or select.parent is not None or select.args.get("having"):
+        return False
+    calls = [n for n in select.walk() if (function_name(n) or "") in CALLS]
+    args = [
+        a.expressions if isinstance(a, exp.Distinct) else [a] for n in calls for a in n.expressions
+    ]
+    return not select.find(exp.Filter, exp.Window) and all(
+        isinstance(a, exp.Column) and a.table.casefold() == table.casefold()
+        for each in args
+        for a in each
+    )
+
+
 _COALESCE: Final = ("COALESCE", "IFNULL", "NVL")
 
 
@@ -353,6 +395,8 @@ _SAYS: Final = {
     "WEEKDAY": "WEEKDAY (0 is Monday in MySQL and Sunday elsewhere; ISODOW is 1 on Monday)",
     "YEARWEEK": "YEARWEEK (it is a text here, of ISO weeks, and other weeks in MySQL)",
 }
+_KEEPING: Final = (exp.Select, exp.Alias, exp.Group, exp.EQ, exp.NEQ, exp.In)
+"""Places where a number does what its text does."""
 _TEXTS: Final = frozenset({"VARCHAR", "TEXT", "CHAR", "NVARCHAR", "NCHAR"})
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})
 _EXACT: Final = frozenset({"DOUBLE", "FLOAT", "DECIMAL", "BIGDECIMAL"})
