@@ -31,7 +31,7 @@ from tests.unit import (
 import discreet as dc
 from discreet import policy as pol
 from discreet import release, sql
-from discreet.errors import QueryError, UnknownNameError
+from discreet.errors import ParameterError, QueryError, UnknownNameError
 from discreet.plan._image import image
 from discreet.sql._paste import pasted
 
@@ -85,13 +85,13 @@ def _made_up():
                 "readmitted": i % 4 == 1,
             }
         )
-    people = sorted({r["patient_id"] for r in rows})
+    people = [*sorted({r["patient_id"] for r in rows}), *range(901, 908)]  # some without a visit
     visits = {n: [r[n] for r in rows] for n in ("patient_id", *names)}
     patients = {
         "patient_id": [p for p in people if p % 9],
         "insurance": [("public", "private", "none")[p % 3] for p in people if p % 9],
         "born": [dt.date(1930 + p % 80, 1 + p % 12, 1 + p % 28) for p in people if p % 9],
-        "place": [10_000 + p * 331 for p in people if p % 9],
+        "place": [10_000 + p * 91 for p in people if p % 9],
     }
     kinds = {"visit_date": pa.date32(), "seen": pa.timestamp("us"), "born": pa.date32()}
     return {
@@ -200,6 +200,12 @@ EXACT += [
     "SELECT COUNT(*) FROM visits WHERE IFNULL(diagnosis, 'none') <> 'A10'",
     "SELECT COUNT(*) FROM visits WHERE NOT COALESCE(diagnosis, 'none') <> 'none'",
     "SELECT MONTHNAME(visit_date), MONTH(visit_date), COUNT(*) FROM visits GROUP BY 1, 2",
+    "SELECT COUNT(*) FROM visits WHERE age IS DISTINCT FROM 13",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM 13",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM NULL",
+    "SELECT COUNT(*) FROM visits WHERE visit_date IS DISTINCT FROM DATE '2023-02-07'",
+    "SELECT COUNT(*) FROM visits WHERE age IS DISTINCT FROM length_of_stay",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM length_of_stay",
 ]
 
 
@@ -266,6 +272,68 @@ WORKING = [  # refused, with a hint that is the same question
     "SELECT COUNT(*) FROM visits WHERE ward < 'G'",
     "SELECT ward, LISTAGG(sex, ',') FROM visits GROUP BY ward",
 ]
+PEOPLE = "SELECT insurance, COUNT(*) FROM patients p {} visits v {} {} GROUP BY insurance"
+OTHERWISE = [  # refused, with a hint; and the same question, as DuckDB reads it
+    (PEOPLE.format("LEFT ANTI JOIN", "ON p.patient_id = v.patient_id", ""), "LEFT ANTI", "ANTI"),
+    (PEOPLE.format("ANTI JOIN", "USING (patient_id)", "WHERE born > '1950-01-01'"), "", ""),
+    (PEOPLE.format("LEFT SEMI JOIN", "ON v.patient_id = p.patient_id", ""), "LEFT SEMI", "SEMI"),
+    (PEOPLE.format("RIGHT JOIN", "ON v.patient_id = p.patient_id", ""), "", ""),
+    (PEOPLE.format("RIGHT OUTER JOIN", "ON v.patient_id = p.patient_id", ""), "", ""),
+    (
+        "SELECT ward, COUNT(*) FROM visits WHERE COUNT(*) > 59 GROUP BY ward",
+        "WHERE COUNT(*) > 59 GROUP BY ward",
+        "GROUP BY ward HAVING COUNT(*) > 59",
+    ),
+    (
+        "SELECT ward, COUNT(*) AS n FROM visits WHERE age > 5 AND n > 54 GROUP BY ward",
+        "AND n > 54 GROUP BY ward",
+        "GROUP BY ward HAVING n > 54",
+    ),
+    ("SELECT COUNT(*) FROM visits WHERE ward = ICU", "ICU", "'ICU'"),
+    ("SELECT COUNT(*) FROM visits WHERE ward NOT IN ('ER', ICU)", "ICU", "'ICU'"),
+    ("SELECT COUNT(*) FROM visits WHERE visit_date >= 2023-08-20", "2023-08-20", "'2023-08-20'"),
+    (
+        (
+            "SELECT AVG(s) FROM (SELECT patient_id, SUM(cost) / COUNT(*) AS s FROM visits "
+            "GROUP BY patient_id)"
+        ),
+        "",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "piece", "own"), OTHERWISE)
+def test_a_hint_is_the_same_question(curator, oracle, text, piece, own):
+    wanted = truth(oracle, text.replace(piece, own) if piece else text)
+    found = answered(curator, mended(text))
+    assert wanted
+    assert same_answer(found, wanted)
+
+
+@pytest.mark.parametrize("desc", ["", " DESC"])
+def test_order_by_all_is_by_every_output(desc):
+    text = "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY 1, 2 ORDER BY "
+    each = ", ".join(f"{place}{desc}" for place in (1, 2, 3))
+    assert sql.parse(f"{text}ALL{desc}", POLICY) == sql.parse(text + each, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("test", "hint"), [('"pay>50K" = 1', "\"pay>50K\" = '1'"), ("level = '1'", "level = 1")]
+)
+def test_a_label_of_another_type_is_named_with_its_own(test, hint):
+    listed = [pol.Category("pay>50K", ["0", "1"]), pol.Category("level", [0, 1])]
+    policy = pol.Policy(tables=[pol.Table("t", listed)], budget=pol.Budget("1"))
+    with pytest.raises(UnknownNameError, match="the values of") as refused:
+        sql.parse(f"SELECT COUNT(*) FROM t WHERE {test}", policy)
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize("epsilon", ["50%", "0,5", "half"])
+def test_a_price_that_is_no_number_gets_one(curator, epsilon):
+    with pytest.raises(ParameterError, match="is not a number") as refused:
+        curator.sql("SELECT COUNT(*) FROM visits", epsilon=epsilon)
+    assert refused.value.hint == 'epsilon="0.5"'
 
 
 @pytest.mark.parametrize("text", WORKING)
@@ -355,8 +423,8 @@ PLAIN = [  # refused, by what it is, and without a statement that would be anoth
     (OF_EACH.format("SUM(CASE WHEN v.patient_id IS NULL THEN 1 ELSE 0 END)"), "WHERE EXISTS"),
     (OF_EACH.format("COUNT(v.patient_id) FILTER (WHERE v.ward IS NULL)"), "WHERE EXISTS"),
     (
-        f"SELECT AVG(n) FROM ({OF_EACH.format('p.patient_id, COUNT(v.patient_id) AS n')} "
-        "GROUP BY p.patient_id)",
+        OF_EACH.format("AVG(n) FROM (SELECT p.patient_id, COUNT(v.patient_id) AS n")
+        + " GROUP BY p.patient_id)",
         "WHERE EXISTS",
     ),
     ("INSERT INTO visits VALUES (1)", '"INSERT" is not supported'),
@@ -376,6 +444,10 @@ PLAIN = [  # refused, by what it is, and without a statement that would be anoth
     ("SELECT LEFT(CAST(cost AS TEXT), 1) AS k, COUNT(*) FROM visits GROUP BY 1", "whole numbers"),
     ("SELECT LEFT(CAST(place AS TEXT), 1) AS k, COUNT(*) FROM patients GROUP BY 1", "at most"),
     ("SELECT AVG(*) FROM visits", "AVG needs a column"),
+    ("SELECT COUNT(*) FROM visits WHERE ward = sex", "compared with constants only"),
+    ("SELECT COUNT(*) FROM visits WHERE CAST(length_of_stay AS TEXT) = 5", "are texts"),
+    ("SELECT COUNT(*) FROM visits WHERE age + 1 <=> length_of_stay", "IS [NOT] DISTINCT FROM"),
+    ("SELECT COUNT(*) FROM visits v FULL JOIN patients p USING (patient_id)", "FULL JOIN is not"),
 ]
 
 

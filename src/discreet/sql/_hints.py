@@ -134,6 +134,52 @@ def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr
     return asked.sql()
 
 
+def inner_question(part: exp.Expr) -> str | None:
+    """The subquery of a condition, as a question of its own."""
+    found = part.find(exp.Subquery)
+    return None if found is None else found.this.sql()
+
+
+def tested_later(part: exp.Expr) -> str | None:
+    """The question with a part of its WHERE in HAVING."""
+    select = part.find_ancestor(exp.Select)
+    if select is None or select.parent is not None:
+        return None
+    asked, test = select.copy(), select.args["where"].this
+    rest = [
+        p.copy() for p in (test.flatten() if isinstance(test, exp.And) else [test]) if p != part
+    ]
+    asked.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    return asked.having(part.copy()).sql()
+
+
+def joined_otherwise(join: exp.Join) -> str | None:
+    """The question with another join, or none: RIGHT turned round, SEMI and ANTI with IN."""
+    select = join.find_ancestor(exp.Select)
+    if select is None or select.parent is not None or len(select.args["joins"]) != 1:
+        return None
+    asked = select.copy()
+    start, own = asked.args["from_"].this, asked.args["joins"][0]
+    if join.args.get("side") == "RIGHT" and join.args.get("kind") in (None, "", "OUTER"):
+        own.set("side", "LEFT")
+        asked.args["from_"].set("this", own.this.copy())
+        own.set("this", start.copy())
+        return asked.sql()
+    if join.args.get("kind") not in ("SEMI", "ANTI"):
+        return None
+    names = own.args.get("using") or [exp.Identifier()]
+    on, alias = own.args.get("on"), own.this.alias_or_name.casefold()
+    pair = [exp.column(names[0].name, start.alias_or_name), exp.column(names[0].name, alias)]
+    if isinstance(on, exp.EQ):
+        pair = sorted((on.this, on.expression), key=lambda c: c.table.casefold() == alias)
+    if len(names) != 1 or not all(isinstance(c, exp.Column) and c.name for c in pair):
+        return None
+    inner = exp.select(pair[1].copy()).from_(own.this.copy())
+    test: exp.Expr = exp.In(this=pair[0].copy(), query=exp.Subquery(this=inner))
+    asked.set("joins", None)
+    return asked.where(exp.Not(this=test) if join.args["kind"] == "ANTI" else test).sql()
+
+
 def on_its_own(unit: exp.Expr) -> str | None:
     """The people who pass the test of a FILTER, as a question of their own."""
     kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)

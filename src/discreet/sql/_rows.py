@@ -16,7 +16,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import plain_str, written
-from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.errors import ParameterError, QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import (
     CALLS,
     Expr,
@@ -151,7 +151,9 @@ class Rows:
         operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
-        except QueryError as error:
+        except (QueryError, ParameterError) as error:
+            if (day := _bare_day(node.expression)) is not None:
+                raise error.with_hint(_with_text(node.expression, day)) from None
             if Word("") not in operands or not isinstance(node, exp.EQ | exp.NEQ):
                 raise
             own, no = node.this if operands[1] == Word("") else node.expression, " NOT"
@@ -184,21 +186,24 @@ class Rows:
         only beside a category that lists it: a column's name with a typo is not a constant.
         """
         found: list[Operand] = []
-        strange: dict[str, UnknownNameError] = {}
+        strange: dict[exp.Expr, UnknownNameError] = {}
         for node in nodes:
             try:
                 found.append(self.lower(node))
             except UnknownNameError as error:
-                if (
-                    not isinstance(node, exp.Column)
-                    or node.args.get("table")
-                    or not node.this.quoted
-                ):
+                if not isinstance(node, exp.Column) or node.args.get("table"):
                     raise
                 found.append(Word(node.name))
-                strange[node.name] = error
+                strange[node] = error
         labels = {x for o in found if isinstance(o, Expr) for x in o.type.labels}
-        for name, unknown in strange.items():
+        for node, unknown in strange.items():
+            name = node.name
+            if not node.this.quoted and name not in labels:
+                raise unknown
+            if not node.this.quoted:
+                raise UnknownNameError(
+                    f"{unknown.message}; a text stands in quotes", hint=_with_text(node, name)
+                )
             if name not in labels:
                 own = bool(labels) and unknown.hint == exp.Literal.string(name).sql()
                 raise unknown.with_hint(None) if own else unknown
@@ -327,6 +332,19 @@ class Rows:
         near = build.nearest(name, functions.FUNCTIONS)
         given = ", ".join(a.sql() for a in node.expressions)
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
+
+
+def _with_text(node: exp.Expr, text: str) -> str | None:
+    """The comparison in which a node stands, with a text in its place."""
+    made = exp.Literal.string(text)
+    above = node.parent
+    return None if above is None else above.transform(lambda n: made if n == node else n).sql()
+
+
+def _bare_day(node: exp.Expr) -> str | None:
+    """A day that was written without quotes, and is a difference of three numbers."""
+    text = node.sql().replace(" ", "")
+    return text if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else None
 
 
 def _reads_only(table: str | None, select: exp.Select | None) -> bool:
