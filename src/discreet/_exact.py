@@ -102,7 +102,11 @@ def positive(value: Fraction, name: str, *, example: object = None) -> Fraction:
 
 def epsilon(x: Number, name: str = "epsilon") -> Fraction:
     """Parse a privacy parameter ε: exact, positive, finite, not subnormal."""
-    return positive(decimal(x, name), name, example="0.1")
+    try:
+        value = decimal(x, name)
+    except ParameterError as error:
+        raise error.with_hint(Hint(name, "0.5")) from None
+    return positive(value, name, example="0.1")
 
 
 def delta(x: Number, name: str = "delta") -> Fraction:

@@ -115,7 +115,6 @@ def test_duckdb_equals_the_reference():
         "JOIN visits ON people.age = visits.age",
         "JOIN visits ON people.id = visits.age",
         "JOIN visits USING (age)",
-        "RIGHT JOIN visits ON people.id = visits.pid",
         "JOIN visits ON people.id = visits.pid OR people.age = visits.age",
         "JOIN visits ON people.age = visits.age AND people.age = visits.cost",
         "JOIN visits ON people.id < visits.pid",

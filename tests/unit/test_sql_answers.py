@@ -181,7 +181,7 @@ def test_texts_of_public_tables_are_public_keys():
 
 def test_hints_name_what_the_policy_has(curator):
     for text, hint in (
-        ("UPDATE log SET size = 1", "SELECT COUNT(*) AS n FROM log"),
+        ("SHOW TABLES", "SELECT COUNT(*) AS n FROM log"),
         ("SELECT DISTINCT size FROM log", "SELECT size, COUNT(*) AS n FROM log GROUP BY size"),
         ("SELECT COUNT(*) FROM log WHERE land LIKE size", None),
     ):

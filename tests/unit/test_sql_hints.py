@@ -31,7 +31,7 @@ from tests.unit import (
 import discreet as dc
 from discreet import policy as pol
 from discreet import release, sql
-from discreet.errors import QueryError, UnknownNameError
+from discreet.errors import ParameterError, QueryError, UnknownNameError
 from discreet.plan._image import image
 from discreet.sql._paste import pasted
 
@@ -60,6 +60,7 @@ max_rows_per_unit = 1
 [tables.patients.columns]
 insurance = { type = "category", values = ["public", "private", "none"] }
 born = { type = "date", min = 1930-01-01, max = 2010-12-31 }
+place = { type = "integer", min = 10_000, max = 99_999 }
 """
 )
 
@@ -84,12 +85,13 @@ def _made_up():
                 "readmitted": i % 4 == 1,
             }
         )
-    people = sorted({r["patient_id"] for r in rows})
+    people = [*sorted({r["patient_id"] for r in rows}), *range(901, 908)]  # some without a visit
     visits = {n: [r[n] for r in rows] for n in ("patient_id", *names)}
     patients = {
         "patient_id": [p for p in people if p % 9],
         "insurance": [("public", "private", "none")[p % 3] for p in people if p % 9],
         "born": [dt.date(1930 + p % 80, 1 + p % 12, 1 + p % 28) for p in people if p % 9],
+        "place": [10_000 + p * 91 for p in people if p % 9],
     }
     kinds = {"visit_date": pa.date32(), "seen": pa.timestamp("us"), "born": pa.date32()}
     return {
@@ -199,6 +201,12 @@ EXACT += [
     "SELECT COUNT(*) FROM visits WHERE IFNULL(diagnosis, 'none') <> 'A10'",
     "SELECT COUNT(*) FROM visits WHERE NOT COALESCE(diagnosis, 'none') <> 'none'",
     "SELECT MONTHNAME(visit_date), MONTH(visit_date), COUNT(*) FROM visits GROUP BY 1, 2",
+    "SELECT COUNT(*) FROM visits WHERE age IS DISTINCT FROM 13",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM 13",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM NULL",
+    "SELECT COUNT(*) FROM visits WHERE visit_date IS DISTINCT FROM DATE '2023-02-07'",
+    "SELECT COUNT(*) FROM visits WHERE age IS DISTINCT FROM length_of_stay",
+    "SELECT COUNT(*) FROM visits WHERE age IS NOT DISTINCT FROM length_of_stay",
 ]
 
 
@@ -308,6 +316,68 @@ WORKING = [  # refused, with a hint that is the same question
     "SELECT COUNT(*) FROM visits WHERE ward < 'G'",
     "SELECT ward, LISTAGG(sex, ',') FROM visits GROUP BY ward",
 ]
+PEOPLE = "SELECT insurance, COUNT(*) FROM patients p {} visits v {} {} GROUP BY insurance"
+OTHERWISE = [  # refused, with a hint; and the same question, as DuckDB reads it
+    (PEOPLE.format("LEFT ANTI JOIN", "ON p.patient_id = v.patient_id", ""), "LEFT ANTI", "ANTI"),
+    (PEOPLE.format("ANTI JOIN", "USING (patient_id)", "WHERE born > '1950-01-01'"), "", ""),
+    (PEOPLE.format("LEFT SEMI JOIN", "ON v.patient_id = p.patient_id", ""), "LEFT SEMI", "SEMI"),
+    (PEOPLE.format("RIGHT JOIN", "ON v.patient_id = p.patient_id", ""), "", ""),
+    (PEOPLE.format("RIGHT OUTER JOIN", "ON v.patient_id = p.patient_id", ""), "", ""),
+    (
+        "SELECT ward, COUNT(*) FROM visits WHERE COUNT(*) > 59 GROUP BY ward",
+        "WHERE COUNT(*) > 59 GROUP BY ward",
+        "GROUP BY ward HAVING COUNT(*) > 59",
+    ),
+    (
+        "SELECT ward, COUNT(*) AS n FROM visits WHERE age > 5 AND n > 54 GROUP BY ward",
+        "AND n > 54 GROUP BY ward",
+        "GROUP BY ward HAVING n > 54",
+    ),
+    ("SELECT COUNT(*) FROM visits WHERE ward = ICU", "ICU", "'ICU'"),
+    ("SELECT COUNT(*) FROM visits WHERE ward NOT IN ('ER', ICU)", "ICU", "'ICU'"),
+    ("SELECT COUNT(*) FROM visits WHERE visit_date >= 2023-08-20", "2023-08-20", "'2023-08-20'"),
+    (
+        (
+            "SELECT AVG(s) FROM (SELECT patient_id, SUM(cost) / COUNT(*) AS s FROM visits "
+            "GROUP BY patient_id)"
+        ),
+        "",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "piece", "own"), OTHERWISE)
+def test_a_hint_is_the_same_question(curator, oracle, text, piece, own):
+    wanted = truth(oracle, text.replace(piece, own) if piece else text)
+    found = answered(curator, mended(text))
+    assert wanted
+    assert same_answer(found, wanted)
+
+
+@pytest.mark.parametrize("desc", ["", " DESC"])
+def test_order_by_all_is_by_every_output(desc):
+    text = "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY 1, 2 ORDER BY "
+    each = ", ".join(f"{place}{desc}" for place in (1, 2, 3))
+    assert sql.parse(f"{text}ALL{desc}", POLICY) == sql.parse(text + each, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("test", "hint"), [('"pay>50K" = 1', "\"pay>50K\" = '1'"), ("level = '1'", "level = 1")]
+)
+def test_a_label_of_another_type_is_named_with_its_own(test, hint):
+    listed = [pol.Category("pay>50K", ["0", "1"]), pol.Category("level", [0, 1])]
+    policy = pol.Policy(tables=[pol.Table("t", listed)], budget=pol.Budget("1"))
+    with pytest.raises(UnknownNameError, match="the values of") as refused:
+        sql.parse(f"SELECT COUNT(*) FROM t WHERE {test}", policy)
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize("epsilon", ["50%", "0,5", "half"])
+def test_a_price_that_is_no_number_gets_one(curator, epsilon):
+    with pytest.raises(ParameterError, match="is not a number") as refused:
+        curator.sql("SELECT COUNT(*) FROM visits", epsilon=epsilon)
+    assert refused.value.hint == 'epsilon="0.5"'
 
 
 @pytest.mark.parametrize("text", WORKING)
@@ -361,6 +431,9 @@ def test_what_keys_can_be_together_is_what_they_are_on_some_row(keys, where):
     assert image(exprs) == {v for v in values if None not in v}
 
 
+OF_EACH = (
+    "SELECT {} FROM patients p LEFT JOIN visits v ON v.patient_id = p.patient_id AND v.ward = 'ICU'"
+)
 MONTHS = "WITH m AS (SELECT MONTH(visit_date) AS k, COUNT(*) AS n FROM visits GROUP BY 1)"
 PLAIN = [  # refused, by what it is, and without a statement that would be another question
     (f"{MONTHS} SELECT a.k, a.n - b.n FROM m a JOIN m b ON a.k = b.k + 1", "is not joined"),
@@ -389,6 +462,36 @@ PLAIN = [  # refused, by what it is, and without a statement that would be anoth
     ),
     ("SELECT SKEWNESS(cost) FROM visits", "the nearest that there is"),
     ("SELECT BOOL_OR(readmitted) FROM visits", "one row decides it"),
+    (OF_EACH.format("COUNT(DISTINCT v.patient_id) / COUNT(DISTINCT p.patient_id)"), "WHERE EXISTS"),
+    (OF_EACH.format("COUNT(*), COUNT(v.patient_id)"), "WHERE EXISTS"),
+    (OF_EACH.format("SUM(CASE WHEN v.patient_id IS NULL THEN 1 ELSE 0 END)"), "WHERE EXISTS"),
+    (OF_EACH.format("COUNT(v.patient_id) FILTER (WHERE v.ward IS NULL)"), "WHERE EXISTS"),
+    (
+        OF_EACH.format("AVG(n) FROM (SELECT p.patient_id, COUNT(v.patient_id) AS n")
+        + " GROUP BY p.patient_id)",
+        "WHERE EXISTS",
+    ),
+    ("INSERT INTO visits VALUES (1)", '"INSERT" is not supported'),
+    ("DELETE FROM visits WHERE ward = 'ICU'", '"DELETE" is not supported'),
+    ("SELEC COUNT(*) FROM people WHERE ward = 'ICU'", '"SELEC" is not supported'),
+    ("SELEC COUNT(*) FROM visits GROUP BY married", '"SELEC" is not supported'),
+    ("sector, COUNT(*) FROM visits GROUP BY 1", '"SECTOR" is not supported'),
+    ("SELECT MEDIAN(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1)", "of an answer"),
+    (
+        "SELECT COUNT(DISTINCT n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1)",
+        "of an answer",
+    ),
+    ("SELECT FORMAT_DATE('%Q', visit_date) AS q, COUNT(*) FROM visits GROUP BY q", "%q"),
+    ("SELECT DATE_FORMAT(visit_date, 'E') AS d, COUNT(*) FROM visits GROUP BY 1", "%a"),
+    ("SELECT DATE_FORMAT(visit_date, '%m/%d') AS d, COUNT(*) FROM visits GROUP BY 1", "%Y-%m-%d"),
+    ("SELECT COUNT(*) FROM visits WHERE visit_date LIKE '%.03.2024'", "LIKE needs text"),
+    ("SELECT LEFT(CAST(cost AS TEXT), 1) AS k, COUNT(*) FROM visits GROUP BY 1", "whole numbers"),
+    ("SELECT LEFT(CAST(place AS TEXT), 1) AS k, COUNT(*) FROM patients GROUP BY 1", "at most"),
+    ("SELECT AVG(*) FROM visits", "AVG needs a column"),
+    ("SELECT COUNT(*) FROM visits WHERE ward = sex", "compared with constants only"),
+    ("SELECT COUNT(*) FROM visits WHERE CAST(length_of_stay AS TEXT) = 5", "are texts"),
+    ("SELECT COUNT(*) FROM visits WHERE age + 1 <=> length_of_stay", "IS [NOT] DISTINCT FROM"),
+    ("SELECT COUNT(*) FROM visits v FULL JOIN patients p USING (patient_id)", "FULL JOIN is not"),
 ]
 
 
@@ -397,6 +500,43 @@ def test_a_plain_refusal_says_why(text, says):
     error = refusal(text)
     assert says in error.message
     assert error.hint is None
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        "COUNT(v.patient_id)",
+        "p.insurance, COUNT(DISTINCT v.patient_id)",
+        "p.insurance, COUNT(v.patient_id), COUNT(DISTINCT v.patient_id)",
+    ],
+)
+def test_rows_that_a_left_join_finds_are_those_of_a_join(curator, oracle, counts):
+    text = OF_EACH.format(counts) + " GROUP BY p.insurance" * counts.startswith("p.")
+    assert "write JOIN instead of LEFT JOIN" in refusal(text).message
+    asked = text.replace("LEFT JOIN", "JOIN")
+    assert same_answer(answered(curator, asked), truth(oracle, text))
+
+
+@pytest.mark.parametrize(
+    "start", ["SELEC ", "SELCT ", "selectt ", "", pytest.param("  -- all\nSLECT ", id="comment")]
+)
+def test_select_is_mended_and_all_else_kept(curator, oracle, start):
+    rest = "ward, COUNT(*) FROM visits WHERE ward = 'ICU' AND age > 40 GROUP BY 1"
+    hint = refusal(start + rest).hint
+    assert hint == f"SELECT {rest}"
+    assert same_answer(answered(curator, hint), truth(oracle, f"SELECT {rest}"))
+
+
+@pytest.mark.parametrize("part", ["weekday", "dw", "WEEKDAY"])
+def test_days_of_the_week_are_said_to_be_counted_from_sunday(curator, oracle, part):
+    """SQL Server counts Sunday as 1: both numbers that are named say where they begin."""
+    text = "SELECT {} AS k, COUNT(*) FROM visits GROUP BY k"
+    error = refusal(text.format(f"DATEPART({part}, visit_date)"))
+    own = "EXTRACT(DOW FROM visit_date)"
+    assert error.hint is None
+    assert f"write {own} + 1 for days from 1 (Sunday) to 7" in error.message
+    wanted = truth(oracle, text.format("DAYOFWEEK(visit_date) + 1"))
+    assert same_answer(answered(curator, text.format(f"{own} + 1")), wanted)
 
 
 @pytest.mark.parametrize("column", ["visit_date", "seen", "born"])

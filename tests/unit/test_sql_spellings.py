@@ -998,10 +998,6 @@ def test_who_has_no_rows_counts_as_none():
         ("SELECT WEEKDAY(at) AS d, COUNT(*) AS n FROM orders GROUP BY d", "WEEKDAY(at)"),
         ("SELECT YEARWEEK(at) AS d, COUNT(*) AS n FROM orders GROUP BY d", "YEARWEEK(at)"),
         (
-            "SELECT DATEPART(weekday, at) AS d, COUNT(*) AS n FROM orders GROUP BY d",
-            "DATEPART(weekday, at)",
-        ),
-        (
             "SELECT channel, ROUND(COUNT(*), 1) || '%' AS s FROM orders GROUP BY channel",
             "ROUND(COUNT(*), 1) || '%'",
         ),

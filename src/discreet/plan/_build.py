@@ -142,13 +142,15 @@ def _label_code(arg: Expr, operand: Operand) -> int:
         if type(label) is type(wanted) and label == wanted:
             return code
     if wanted is None:
-        raise UnsupportedQueryError(
-            "a category is compared with constants only", hint=_example(arg, labels)
-        )
+        raise UnsupportedQueryError("a category is compared with constants only")
     words = [str(v) for v in labels]
+    if str(wanted) in words:
+        own = labels[words.index(str(wanted))]
+        kind = {str: "texts", int: "numbers", bool: "truth values"}[type(own)]
+        raise UnknownNameError(f"the values of {name_of(arg)} are {kind}", hint=_example(arg, own))
     error = unknown(f"value of {name_of(arg)} called", str(wanted), words)
     near = nearest(str(wanted), words) or _abbreviated(str(wanted), words)
-    hint = None if near is None else _example(arg, (labels[words.index(near)],))
+    hint = None if near is None else _example(arg, labels[words.index(near)])
     raise UnknownNameError(error.message, hint=hint)
 
 
@@ -160,11 +162,10 @@ def _abbreviated(word: str, labels: Sequence[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _example(arg: Expr, labels: tuple[str | int | bool, ...]) -> str:
-    first = labels[0]
-    if isinstance(first, bool):
-        return f"{name_of(arg)} = {str(first).upper()}"
-    return f"{name_of(arg)} = {first}" if isinstance(first, int) else f"{name_of(arg)} = '{first}'"
+def _example(arg: Expr, label: str | int | bool) -> str | None:
+    column = plain_column(arg)
+    value = f"'{label}'" if isinstance(label, str) else str(label).upper()
+    return None if column is None else f"{_text.written(column.name)} = {value}"
 
 
 def name_of(expr: Expr) -> str:

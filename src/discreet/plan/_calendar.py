@@ -333,9 +333,14 @@ def part(name: str, operand: Operand) -> Expr:
         return isoyear(expr)
     if word == "epoch":
         return seconds(expr)
+    if word in ("weekday", "dw"):
+        own = f"EXTRACT(DOW FROM {build.name_of(expr)})"
+        raise UnsupportedQueryError(
+            f"date part {build.quote(name)} of Sunday is 1 in SQL Server, and 0 in others: write "
+            f"{own} + 1 for days from 1 (Sunday) to 7, or {own} for days from 0 (Sunday) to 6"
+        )
     if word not in _PARTS:
-        # elsewhere WEEKDAY is 0 on Monday, or 0 or 1 on Sunday
-        near = "isodow" if word in ("weekday", "dw") else build.nearest(word, _PARTS) or "year"
+        near = build.nearest(word, _PARTS) or "year"
         raise UnsupportedQueryError(
             f"date part {build.quote(name)} is not supported",
             hint=f"EXTRACT({near.upper()} FROM {build.name_of(expr)})",
@@ -425,7 +430,8 @@ def named(operand: Operand, pattern: str) -> Expr:
     fields = set(letters) - {"%"}
     if unknown or not fields:
         raise UnsupportedQueryError(
-            f"the date format {build.quote(pattern)} is not supported", hint="'%Y-%m'"
+            f"the date format {build.quote(pattern)} is not supported; its letters can be "
+            + ", ".join(f"%{c}" for c in _FIELDS if c != "%")
         )
     number, moment = _numbered(expr, fields)
     t = number.type
@@ -456,7 +462,10 @@ def _numbered(expr: Expr, fields: set[str]) -> tuple[Expr, Callable[[int], dt.da
     if fields <= {"H"} and expr.type.kind is Kind.TIMESTAMP:
         return DatePart("hour", expr), lambda c: year.replace(hour=c)
     if not fields & {"Y", "G", "F"} or ("H" in fields and expr.type.kind is Kind.DATE):
-        raise UnsupportedQueryError("the date format needs a year", hint="'%Y-%m'")
+        raise UnsupportedQueryError(
+            "the date format needs a year, as '%Y-%m-%d' has; without one there are months (%m), "
+            "quarters (%q), days of the month (%d) or of the week (%a), and hours of a time (%H)"
+        )
     if "H" in fields:
         return index("hour", expr), lambda c: EPOCH_TIME + dt.timedelta(hours=c)
     if fields & {"G", "V"} and fields != {"G", "V"}:

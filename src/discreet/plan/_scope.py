@@ -340,10 +340,7 @@ class Scope:
                 hint=f"COUNT(DISTINCT {name})",
             )
         if any(_names_unit(s, name, s.alias) for s in sources[:1]):
-            raise QueryError(
-                f"{quote(f'{table}.{name}')} is NULL where a LEFT JOIN finds nothing; write JOIN "
-                "instead of LEFT JOIN to count the rows that it finds"
-            )
+            raise QueryError(f"{quote(f'{table}.{name}')} is NULL where a LEFT JOIN finds nothing")
         raise unknown("column", name, [n for s in sources for n in s.columns])
 
     def where(self, *conditions: Expr) -> Scope:

@@ -55,8 +55,11 @@ def text_of(operand: Operand, where: str, pattern: str | None = None) -> Expr | 
     expr = build.typed(operand, where)
     if expr.type.kind not in (Kind.TEXT, Kind.CATEGORY):
         name, moment = build.name_of(expr), expr.type.kind in (Kind.DATE, Kind.TIMESTAMP)
-        day = f"STRFTIME({name}, '%Y-%m-%d')"
-        hint = day if pattern is None else f"{day} LIKE '{pattern}'"
+        hint = f"STRFTIME({name}, '%Y-%m-%d')"
+        if moment and pattern is not None:  # days are written 2024-03-31: some patterns match none
+            days = calendar.named(calendar.as_date(expr), "%Y-%m-%d").type.labels
+            moment = any(like(pattern, str(day)) for day in days)
+            hint = f"{hint} LIKE '{pattern}'"
         raise QueryError(
             f"{where} needs text, {name} is a {expr.type.kind}", hint=hint if moment else None
         )

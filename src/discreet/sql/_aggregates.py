@@ -28,6 +28,7 @@ from discreet.plan import (
     Number,
     Operand,
     OutputExpr,
+    Scope,
     Statistic,
     StatisticValue,
     Text,
@@ -509,7 +510,7 @@ class _Call:
             own = ", ".join(a.sql() for a in arg.expressions)
             raise refuse(f"{self.name}(DISTINCT {own})")
         if isinstance(arg, exp.Star):
-            raise QueryError(f"{self.name} needs a column", hint="COUNT(*)")
+            raise QueryError(f"{self.name} needs a column")
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
             check_ratio(operand, self.name, arg)
@@ -548,6 +549,13 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
     exp.Cast: Outputs.cast,
     exp.TryCast: Outputs.cast,
 }
+
+
+def names_number(scope: Scope, select: exp.Select, part: exp.Expr) -> bool:
+    """Whether a condition names an aggregate among the outputs, and no column."""
+    columns = {n.casefold() for s in scope.sources for n in s.columns}
+    named = {c.name.casefold() for c in part.find_all(exp.Column) if not c.table} - columns
+    return any(e.alias.casefold() in named and has_aggregate(e) for e in select.expressions)
 
 
 def default_name(node: exp.Expr, place: int) -> str:

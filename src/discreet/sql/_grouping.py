@@ -75,3 +75,13 @@ def check_length(key: Expr, node: exp.Expr) -> None:
             "which is the largest that matters, all above it are counted with it",
             hint=f"LEAST({node.sql()}, 100)",
         )
+
+
+def each_place(items: Sequence[exp.Expr], count: int) -> list[exp.Expr]:
+    """Write ORDER BY ALL as the places of all outputs."""
+    if len(items) != 1 or items[0].this != exp.column("ALL"):
+        return list(items)
+    made = [items[0].copy() for _ in range(count)]
+    for place, item in enumerate(made, 1):
+        item.set("this", exp.Literal.number(place))
+    return made

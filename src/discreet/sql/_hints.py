@@ -57,7 +57,7 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
                 raise error.with_hint(hint) from None
         if type(hint) is not str:
             raise
-        own = rewritten(hint, policy)
+        own = rewritten(hint, policy, frozenset(_WORD.findall(text)))
         # a name that is mended may leave another fault
         beside = error.message if isinstance(error, UnknownNameError) else None
         if own is not None and pasted(own, text, read, beside) is None:
@@ -96,15 +96,18 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
     )
 
 
-def rewritten(hint: str, policy: pol.Policy) -> str | None:
-    """Write an example with names of the policy; None where it has none that fit."""
+def rewritten(hint: str, policy: pol.Policy, asked: frozenset[str] = frozenset()) -> str | None:
+    """Write an example with names of the policy; None where it has none that fit.
+
+    Words that were `asked` are names of the user's, which nothing else can stand for.
+    """
     tables = [t for t in policy.tables.values() if not t.public]
     known = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
     strange = [w for w in _WORD.findall(_QUOTED.sub("", hint)) if w in _SAMPLES and w not in known]
     # an example with constants is about its own columns
     if not strange:
         return hint
-    if "'" in hint:
+    if "'" in hint or asked.intersection(strange):
         return None
     names = {"people": written(tables[0].name)} if "people" in strange else {}
     for word in set(strange) - {"people"}:
@@ -129,6 +132,52 @@ def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr
         asked.set(clause, select.args.get(clause))
     asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
     return asked.sql()
+
+
+def inner_question(part: exp.Expr) -> str | None:
+    """The subquery of a condition, as a question of its own."""
+    found = part.find(exp.Subquery)
+    return None if found is None else found.this.sql()
+
+
+def tested_later(part: exp.Expr) -> str | None:
+    """The question with a part of its WHERE in HAVING."""
+    select = part.find_ancestor(exp.Select)
+    if select is None or select.parent is not None:
+        return None
+    asked, test = select.copy(), select.args["where"].this
+    rest = [
+        p.copy() for p in (test.flatten() if isinstance(test, exp.And) else [test]) if p != part
+    ]
+    asked.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    return asked.having(part.copy()).sql()
+
+
+def joined_otherwise(join: exp.Join) -> str | None:
+    """The question with another join, or none: RIGHT turned round, SEMI and ANTI with IN."""
+    select = join.find_ancestor(exp.Select)
+    if select is None or select.parent is not None or len(select.args["joins"]) != 1:
+        return None
+    asked = select.copy()
+    start, own = asked.args["from_"].this, asked.args["joins"][0]
+    if join.args.get("side") == "RIGHT" and join.args.get("kind") in (None, "", "OUTER"):
+        own.set("side", "LEFT")
+        asked.args["from_"].set("this", own.this.copy())
+        own.set("this", start.copy())
+        return asked.sql()
+    if join.args.get("kind") not in ("SEMI", "ANTI"):
+        return None
+    names = own.args.get("using") or [exp.Identifier()]
+    on, alias = own.args.get("on"), own.this.alias_or_name.casefold()
+    pair = [exp.column(names[0].name, start.alias_or_name), exp.column(names[0].name, alias)]
+    if isinstance(on, exp.EQ):
+        pair = sorted((on.this, on.expression), key=lambda c: c.table.casefold() == alias)
+    if len(names) != 1 or not all(isinstance(c, exp.Column) and c.name for c in pair):
+        return None
+    inner = exp.select(pair[1].copy()).from_(own.this.copy())
+    test: exp.Expr = exp.In(this=pair[0].copy(), query=exp.Subquery(this=inner))
+    asked.set("joins", None)
+    return asked.where(exp.Not(this=test) if join.args["kind"] == "ANTI" else test).sql()
 
 
 def on_its_own(unit: exp.Expr) -> str | None:

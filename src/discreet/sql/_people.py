@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Expr, Fold, FoldKind, Null, Operand, Word, build, expr
 from discreet.sql._rows import Rows, arity
 from discreet.sql._text import function_name, only
@@ -70,7 +70,16 @@ class People(Rows):
 
     def named(self, node: exp.Expr, name: str) -> Expr:
         """Lower an output; a plain aggregate is called by its name."""
-        return self._fold(node, name) if _is_fold(node) else self.expr(node, "a subquery")
+        try:
+            return self._fold(node, name) if _is_fold(node) else self.expr(node, "a subquery")
+        except ParameterError:
+            if not isinstance(node, exp.Div):
+                raise
+            raise UnsupportedQueryError(
+                f"{build.quote(name)} of one person has too many values: divide outside the "
+                "subquery",
+                hint=_divided_outside(node),
+            ) from None
 
     def given(self, test: Operand, node: exp.Expr) -> Operand:  # noqa: ARG002 - one face
         """Lower a branch; nothing is narrowed here."""
@@ -146,7 +155,9 @@ def without_means(node: exp.Expr) -> exp.Expr:
 
 
 def _parts(mean: exp.Expr) -> dict[str, exp.Expr]:
-    """The sum and the count that a mean is made of."""
+    """The sum and the count that a mean is made of, or the sides of a quotient."""
+    if isinstance(mean, exp.Div):
+        return {"this": mean.this.copy(), "expression": mean.expression.copy()}
     made = {"this": mean.copy(), "expression": mean.copy()}
     for name, part in zip(("SUM", "COUNT"), made.values(), strict=True):
         (part.this if isinstance(part, exp.Filter) else part).set("this", name)

@@ -16,8 +16,20 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._text import plain_str, written
-from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
-from discreet.plan import Expr, Kind, Null, Operand, Scope, Word, build, calendar, functions, words
+from discreet.errors import ParameterError, QueryError, UnknownNameError, UnsupportedQueryError
+from discreet.plan import (
+    CALLS,
+    Expr,
+    Kind,
+    Null,
+    Operand,
+    Scope,
+    Word,
+    build,
+    calendar,
+    functions,
+    words,
+)  # fmt: skip
 from discreet.sql._over import over_rows
 from discreet.sql._spellings import FINDS
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
@@ -104,6 +116,16 @@ class Rows:
                 f"{error.message}; if {build.quote(node.name)} is a text, write single quotes",
                 hint=exp.Literal.string(node.name).sql(),
             ) from None
+        except QueryError as error:
+            if error.hint is not None:
+                raise
+            instead = (
+                "write JOIN instead of LEFT JOIN to count the rows that it finds"
+                if _reads_only(table, node.find_ancestor(exp.Select))
+                else "people for whom it finds a row are a question of their own, with "
+                "WHERE EXISTS (SELECT …) instead of the join"
+            )
+            raise QueryError(f"{error.message}; {instead}") from None
 
     def literal(self, node: exp.Expr) -> Operand:
         """Read a constant exactly as written."""
@@ -129,7 +151,9 @@ class Rows:
         operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
-        except QueryError as error:
+        except (QueryError, ParameterError) as error:
+            if (day := _bare_day(node.expression)) is not None:
+                raise error.with_hint(_with_text(node.expression, day)) from None
             if Word("") not in operands or not isinstance(node, exp.EQ | exp.NEQ):
                 raise
             own, no = node.this if operands[1] == Word("") else node.expression, " NOT"
@@ -162,21 +186,24 @@ class Rows:
         only beside a category that lists it: a column's name with a typo is not a constant.
         """
         found: list[Operand] = []
-        strange: dict[str, UnknownNameError] = {}
+        strange: dict[exp.Expr, UnknownNameError] = {}
         for node in nodes:
             try:
                 found.append(self.lower(node))
             except UnknownNameError as error:
-                if (
-                    not isinstance(node, exp.Column)
-                    or node.args.get("table")
-                    or not node.this.quoted
-                ):
+                if not isinstance(node, exp.Column) or node.args.get("table"):
                     raise
                 found.append(Word(node.name))
-                strange[node.name] = error
+                strange[node] = error
         labels = {x for o in found if isinstance(o, Expr) for x in o.type.labels}
-        for name, unknown in strange.items():
+        for node, unknown in strange.items():
+            name = node.name
+            if not node.this.quoted and name not in labels:
+                raise unknown
+            if not node.this.quoted:
+                raise UnknownNameError(
+                    f"{unknown.message}; a text stands in quotes", hint=_with_text(node, name)
+                )
             if name not in labels:
                 own = bool(labels) and unknown.hint == exp.Literal.string(name).sql()
                 raise unknown.with_hint(None) if own else unknown
@@ -237,8 +264,13 @@ class Rows:
             return build.condition(arg)
         if target in _TEXTS:
             length = [p.name for p in node.args["to"].expressions if p.name.isdecimal()]
-            text = words.written(arg, node.this.sql())
-            return words.shortened(text, int(length[0][:9]), node.this.sql()) if length else text
+            try:
+                text = words.written(arg, own := node.this.sql())
+            except QueryError as error:  # inside a call, a number is not what its text is
+                raise (
+                    error if isinstance(node.parent, _KEEPING) else error.with_hint(None)
+                ) from None
+            return words.shortened(text, int(length[0][:9]), own) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())
 
     def like(self, node: exp.Expr) -> Operand:
@@ -302,6 +334,34 @@ class Rows:
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
 
 
+def _with_text(node: exp.Expr, text: str) -> str | None:
+    """The comparison in which a node stands, with a text in its place."""
+    made = exp.Literal.string(text)
+    above = node.parent
+    return None if above is None else above.transform(lambda n: made if n == node else n).sql()
+
+
+def _bare_day(node: exp.Expr) -> str | None:
+    """A day that was written without quotes, and is a difference of three numbers."""
+    text = node.sql().replace(" ", "")
+    return text if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else None
+
+
+def _reads_only(table: str | None, select: exp.Select | None) -> bool:
+    """Whether every aggregate of a whole question skips the rows that a joined table lacks."""
+    if table is None or select is None or select.parent is not None or select.args.get("having"):
+        return False
+    calls = [n for n in select.walk() if (function_name(n) or "") in CALLS]
+    args = [
+        a.expressions if isinstance(a, exp.Distinct) else [a] for n in calls for a in n.expressions
+    ]
+    return not select.find(exp.Filter, exp.Window) and all(
+        isinstance(a, exp.Column) and a.table.casefold() == table.casefold()
+        for each in args
+        for a in each
+    )
+
+
 _COALESCE: Final = ("COALESCE", "IFNULL", "NVL")
 
 
@@ -353,6 +413,8 @@ _SAYS: Final = {
     "WEEKDAY": "WEEKDAY (0 is Monday in MySQL and Sunday elsewhere; ISODOW is 1 on Monday)",
     "YEARWEEK": "YEARWEEK (it is a text here, of ISO weeks, and other weeks in MySQL)",
 }
+_KEEPING: Final = (exp.Select, exp.Alias, exp.Group, exp.EQ, exp.NEQ, exp.In)
+"""Places where a number does what its text does."""
 _TEXTS: Final = frozenset({"VARCHAR", "TEXT", "CHAR", "NVARCHAR", "NCHAR"})
 _WHOLE: Final = frozenset({"INT", "BIGINT", "SMALLINT", "TINYINT"})
 _EXACT: Final = frozenset({"DOUBLE", "FLOAT", "DECIMAL", "BIGDECIMAL"})

@@ -30,10 +30,23 @@ from discreet.plan import (
     windows_of,
 )
 from discreet.sql import _elsewhere as elsewhere
-from discreet.sql._aggregates import LISTED, Outputs, default_name, has_aggregate
+from discreet.sql._aggregates import (
+    LISTED,
+    Outputs,
+    default_name,
+    has_aggregate,
+    names_number,
+)
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._grouping import check_length, levels
-from discreet.sql._hints import about_people, check_catalogue, own_hints
+from discreet.sql._grouping import check_length, each_place, levels
+from discreet.sql._hints import (
+    about_people,
+    check_catalogue,
+    inner_question,
+    joined_otherwise,
+    own_hints,
+    tested_later,
+)
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
@@ -340,10 +353,11 @@ class Select:
                 raise UnsupportedQueryError(
                     "a number of all rows inside a condition on one row would leave exactly: ask "
                     "it on its own, then write the noisy number here",
-                    hint=_inner_question(part),
+                    hint=inner_question(part),
                 )
-            if has_aggregate(part):
-                raise QueryError("WHERE is tested row by row", hint=f"HAVING {part.sql()}")
+            if has_aggregate(part) or names_number(scope, self.node, part):
+                said = "WHERE is tested row by row, HAVING group by group"
+                raise QueryError(said, hint=tested_later(part))
             plain.append(part)
         return scope.where(*(Rows(scope).condition(part) for part in plain))
 
@@ -376,7 +390,7 @@ class Select:
         kind = str(join.args.get("kind") or "").upper()
         node = join.this
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER", "CROSS"):
-            raise refuse(f"{side or kind} JOIN")
+            raise refuse(f"{side} {kind}".strip() + " JOIN", joined_otherwise(join))
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
             return join_private(scope, self._source(node), join)
         table = self._table(_plain_table(node))
@@ -515,7 +529,7 @@ class Select:
         out = self._test(outputs, node, "HAVING")
         if windows_of(out):
             raise UnsupportedQueryError(
-                "HAVING decides row by row, before windows (OVER) are computed",
+                "HAVING decides group by group, before numbers of all groups (OVER) are computed",
                 hint=f"QUALIFY {node.sql()}",
             )
         return out
@@ -530,13 +544,8 @@ class Select:
 
     def _order(self, outputs: Outputs, order: exp.Expr) -> tuple[tuple[OutputExpr, bool], ...]:
         only(order, "expressions", hint="ORDER BY n DESC")
-        return tuple(ordered(outputs, item) for item in order.expressions)
-
-
-def _inner_question(part: exp.Expr) -> str | None:
-    """The subquery of a condition, as a question of its own."""
-    found = part.find(exp.Subquery)
-    return None if found is None else found.this.sql()
+        count = len(outputs.assembly.outputs)
+        return tuple(ordered(outputs, i) for i in each_place(order.expressions, count))
 
 
 def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:

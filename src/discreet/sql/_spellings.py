@@ -90,6 +90,8 @@ def _changed(node: exp.Expr) -> exp.Expr:
             return if_([node.this, node.args["true"], no]) or node
         case exp.DataType(args={"kind": str() as kind}) if kind.upper() in _TYPES:
             return exp.DataType.build(_TYPES[kind.upper()])
+        case exp.NullSafeEQ() | exp.NullSafeNEQ():
+            return _distinct(node)
         case exp.EQ(expression=exp.Any() as choice):
             listed = choice.this.unnest()
             found = isinstance(listed, exp.Array | exp.Tuple)
@@ -106,6 +108,26 @@ def _changed(node: exp.Expr) -> exp.Expr:
         case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ() if not isinstance(node.this, exp.Tuple):
             return _found(node) or node
     return _written_so(node)
+
+
+def _distinct(node: exp.Expr) -> exp.Expr:
+    """Write IS [NOT] DISTINCT FROM, and <=>, with IS NULL."""
+    left, right = sides = [node.this, node.expression]
+    plain = [s.this if isinstance(s, exp.Cast | exp.Neg) else s for s in sides]
+    equal = exp.Is(this=exp.paren(exp.EQ(this=left, expression=right)), expression=exp.true())
+    nulls = [exp.Is(this=s.copy(), expression=exp.Null()) for s in sides]
+    alike: exp.Expr
+    if isinstance(right, exp.Null) or isinstance(left, exp.Null):
+        alike = nulls[isinstance(left, exp.Null)]
+    elif any(isinstance(s, exp.Literal) for s in plain):
+        alike = equal
+    elif all(isinstance(s, exp.Column) for s in sides):
+        alike = exp.or_(equal, exp.and_(*nulls))
+    else:  # each side would be written twice, and what stands in it four times
+        raise UnsupportedQueryError(
+            "IS [NOT] DISTINCT FROM (<=>) compares a column with a column or a constant"
+        )
+    return exp.Not(this=exp.paren(alike)) if isinstance(node, exp.NullSafeNEQ) else exp.paren(alike)
 
 
 def _each(names: exp.Tuple, values: exp.Expr) -> exp.Expr | None:

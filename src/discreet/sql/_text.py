@@ -106,7 +106,7 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
         words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "(", ";"):
-            raise refuse(build.quote(first), "SELECT COUNT(*) AS n FROM people")
+            raise refuse(build.quote(first), _with_select(text, words))
         statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
         raise _syntax(error) from None
@@ -125,6 +125,13 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
     if top is not None and isinstance(root, exp.Select):
         root.set("limit", top)
     return root
+
+
+def _with_select(text: str, words: list[Token]) -> str:
+    """Put SELECT before a question, or in the place of a first word that is almost SELECT."""
+    named = len(words) > 1 and words[1].text.upper() in (",", "(", "FROM", "AS")
+    meant = not named and build.nearest(words[0].text, ("SELECT",), 0.8) is not None
+    return f"SELECT {text[words[0].end + 1 if meant else words[0].start :].strip()}"
 
 
 def _with_names(words: list[Token], text: str) -> list[Token]:
