@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Expr, OneOf, columns_of
+from discreet.plan._facts import no_rows, no_values
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinUnit
 from discreet.plan._parts import Part
@@ -33,7 +34,6 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
-from discreet.plan._scope import no_rows, no_values
 from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
