@@ -330,7 +330,9 @@ def test_a_wrong_proof_is_caught(monkeypatch):
         ("a IN (1, 3) OR a = 8", 1, 8, False),
         ("a > 2 OR b > 1", -4, 9, True),
         ("a IS NOT NULL", -4, 9, False),
-        ("a + 1 > 3", -4, 9, True),
+        ("a + 1 > 3", 3, 9, False),
+        ("a % 4 = 2 OR a IS NULL", 2, 6, True),
+        ("a + b > 3", -4, 9, True),
         ("a <> 3", -4, 9, False),
     ],
 )

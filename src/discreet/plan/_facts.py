@@ -151,20 +151,28 @@ def _simple(condition: Expr) -> bool:
     return bool(found) and Range() not in found.values()
 
 
+def conditions(relation: Relation) -> tuple[list[Expr], Relation]:
+    """Conditions that rows of a relation meet, above what they are made of."""
+    tests: list[Expr] = []
+    while isinstance(relation, Selection):
+        if isinstance(relation, Filter):
+            test = relation.condition
+            tests += test.args if is_and(test) else (test,)
+        relation = relation.below
+    return tests, relation
+
+
 def no_rows(relation: Relation) -> bool:
     """Whether the policy and the conditions alone prove that a relation has no rows.
 
     True only where it is certain: conditions above one another see the same columns, and a
     row must meet all of them. A left join has rows wherever its left side has.
     """
-    known: Facts = {}
-    while isinstance(relation, Selection):
-        if isinstance(relation, Filter):
-            known = proved(relation.condition, known)
-            if never(relation.condition):
-                return True
-        relation = relation.below
-    if any(r.empty for r in known.values()):
+    tests, relation = conditions(relation)
+    known: Facts = _all([facts(t) for t in tests])
+    for test in tests:
+        known = proved(test, known)
+    if any(map(never, tests)) or any(r.empty for r in known.values()):
         return True
     left = isinstance(relation, JoinUnit) and relation.how == "left"
     return any(map(no_rows, relation.inputs[:1] if left else relation.inputs))
