@@ -109,3 +109,11 @@ def test_conditions_that_nothing_meets_are_said():
     told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
     assert len(told.to_dicts()) == 1
     assert "no row can meet the condition" in str(told)
+
+
+def test_listed_keys_without_data_are_said_to_be_rows():
+    groups = "(SELECT age, COUNT(*) AS n FROM visits WHERE age % 2 = 0 GROUP BY age)"
+    curator = dc.open(DATA, policy=POLICY, ledger=":memory:")
+    said = "all 20 listed values of age are rows, also those without data"
+    assert said in str(curator.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
+    assert said not in str(curator.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))
