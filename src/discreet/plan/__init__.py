@@ -15,6 +15,7 @@ from discreet.plan._choices import Choice
 from discreet.plan._describe import describe
 from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
+from discreet.plan._facts import Range, facts
 from discreet.plan._formula import (
     Combination,
     Formula,
@@ -89,7 +90,7 @@ from discreet.plan._relation import (
     digest,
     private_tables,
 )
-from discreet.plan._scope import Range, Scope, Source, facts
+from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
 from discreet.plan._statistic import Fluent, Statistic

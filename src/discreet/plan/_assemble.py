@@ -6,14 +6,17 @@ way it was asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain, product
 from typing import Final
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
-from discreet.plan._expr import Expr
+from discreet.plan._expr import Expr, columns_of, plain_column
+from discreet.plan._facts import conditions
+from discreet.plan._image import Values
 from discreet.plan._query import (
     Apply,
     KeyValue,
@@ -139,12 +142,9 @@ class Assembly:
         )
 
     def _possible(self) -> OutputExpr | None:
-        """Test for the combinations that keys of the same column can have."""
+        """Test for the combinations that keys of one column, or in one condition, can have."""
         tests = []
-        names = dict.fromkeys(c.name for k in self.keys for c in k.expr.columns)
-        for name in names:
-            keys = [k for k in self.keys if {c.name for c in k.expr.columns} == {name}]
-            values = self.scope.together([k.expr for k in keys]) if len(keys) > 1 else None
+        for keys, values in chain(self._of_one_column(), self._of_one_condition()):
             if values is None or any(_constant(k, k.expr.type.lo) is None for k in keys):
                 continue
             listed = {
@@ -153,6 +153,26 @@ class Assembly:
             if 0 < len(listed) <= _LISTED and len(listed) < (combinations(keys) or 0):
                 tests.append(_among(keys, listed))
         return tests[0] if len(tests) == 1 else Apply("and", tuple(tests)) if tests else None
+
+    def _of_one_column(self) -> Iterator[tuple[list[Key], Values | None]]:
+        names = dict.fromkeys(c.name for k in self.keys for c in k.expr.columns)
+        for name in names:
+            keys = [k for k in self.keys if {c.name for c in k.expr.columns} == {name}]
+            if len(keys) > 1:
+                yield keys, self.scope.together([k.expr for k in keys])
+
+    def _of_one_condition(self) -> Iterator[tuple[list[Key], Values | None]]:
+        """Keys that are all columns of a condition, with the values that meet it."""
+        own = {c.name: k for k in self.keys if (c := plain_column(k.expr)) is not None}
+        for test in conditions(self.scope.relation)[0]:
+            names = [n for n in own if n in columns_of(test)]
+            keys = [own[n] for n in names]
+            if len(names) < 2 or set(names) != columns_of(test):
+                continue
+            if 0 < (combinations(keys) or 0) <= _TRIED:
+                rows = product(*(k.codes or () for k in keys))
+                met = (v for v in rows if test.evaluate(dict(zip(names, v, strict=True))) == 1)
+                yield keys, frozenset(met)
 
     def _check_levels(self) -> None:
         """Refuse totals of what does not add up."""
@@ -173,6 +193,8 @@ class Assembly:
 
 _LISTED: Final = 2_000
 """Combinations that one test names."""
+_TRIED: Final = 10_000
+"""Combinations on which a condition is tried."""
 
 
 def _constant(key: Key, code: Code) -> Number | Text | None:

@@ -1,8 +1,8 @@
 """Values that expressions of one column can have, alone and together.
 
 Keys such as MONTH(day) and MONTHNAME(day) have 144 combinations, of which twelve are possible:
-the others are no rows of an answer. What is possible follows from the column's public bounds and
-from WHERE, so it is public too.
+the others are no rows of an answer. Nor are the days of other years where YEAR(day) = 2024. What
+is possible follows from the column's public bounds and from WHERE, so it is public too.
 """
 
 from __future__ import annotations
@@ -60,6 +60,19 @@ def image(
             if len(found) == most:
                 break
     return frozenset(found)
+
+
+@lru_cache(maxsize=512)
+def met(test: Expr, codes: Sequence[int]) -> tuple[tuple[int, ...], bool] | None:
+    """Codes of its one column for which a condition is true, and whether it is for NULL.
+
+    None where the condition reads other columns too, or too many codes would be tried.
+    """
+    columns = {c for c in test.columns if c.of.kind is not Kind.TEXT}
+    if len({c.name for c in test.columns}) != 1 or not columns or len(codes) > _MOST:
+        return None
+    node = next(iter(columns))
+    return tuple(c for c in codes if _value(test, node, c) == 1), _value(test, node, None) == 1
 
 
 def _common(exprs: Sequence[Expr]) -> Expr | None:

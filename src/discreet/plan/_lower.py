@@ -26,6 +26,7 @@ from discreet.plan._expr import (
     Rescale,
     Square,
 )
+from discreet.plan._facts import no_rows, no_values
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
@@ -52,7 +53,6 @@ from discreet.plan._relation import (
     combinations,
     digest,
 )
-from discreet.plan._scope import no_rows, no_values
 from discreet.plan._stability import (
     Sensitivity,
     form_sensitivity,

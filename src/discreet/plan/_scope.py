@@ -10,16 +10,6 @@ hold on all rows. So it does not matter which rows an engine computes a key for,
 nor in which order it tests conditions: both engines do so on rows that WHERE
 excludes. What is not guarded is that a value is not NULL, which no arithmetic
 minds.
-
-Proof sketch
-------------
-:func:`facts` maps a condition and a truth value to ranges of columns, by
-induction: a comparison with a constant that is true (false) bounds the code and
-excludes NULL; AND true (OR false) makes all its parts true (false), so ranges
-intersect; AND false (OR true) makes at least one part so, hence only the hull of
-the parts' ranges is certain; NOT swaps truth. Rows pass a filter when the
-condition is true, so there the codes lie in their ranges and clamping is the
-identity. A guard inside a condition may be looked through for the same reason.
 """
 
 from __future__ import annotations
@@ -27,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, floor
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from discreet import policy as pol
 from discreet._exact import show
@@ -36,22 +25,17 @@ from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, nearest, quote, unknown
 from discreet.plan._expr import (
     Capped,
-    Case,
     Column,
-    Compare,
     Constant,
     Expr,
     Guard,
     IsNull,
-    Logic,
-    Not,
-    OneOf,
     columns_of,
     plain_column,
 )
+from discreet.plan._facts import Facts, Range, facts, is_and, proved
 from discreet.plan._image import Values, image
 from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
-from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
 from discreet.plan._relation import (
@@ -60,162 +44,12 @@ from discreet.plan._relation import (
     LimitRows,
     Relation,
     Scan,
-    Selection,
     base,
 )
 from discreet.plan._types import Kind, Type
 
 MAX_KEYS: Final = 100_000
 """Public keys of one grouping expression."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """What is certain about one column's codes: bounds, a finite list, no NULL."""
-
-    lo: int | None = None
-    hi: int | None = None
-    codes: tuple[int | str, ...] | None = None
-
-    def both(self, other: Range) -> Range:
-        """What is certain when both hold."""
-        codes = self.codes if self.codes is not None else other.codes
-        if self.codes is not None and other.codes is not None:
-            codes = tuple(c for c in self.codes if c in other.codes)
-        return Range(_pick(max, self.lo, other.lo), _pick(min, self.hi, other.hi), codes)
-
-    def either(self, other: Range) -> Range:
-        """What is certain when at least one holds."""
-        codes = None
-        if self.codes is not None and other.codes is not None:
-            codes = tuple(dict.fromkeys((*self.codes, *other.codes)))
-        lo = None if self.lo is None or other.lo is None else min(self.lo, other.lo)
-        hi = None if self.hi is None or other.hi is None else max(self.hi, other.hi)
-        return Range(lo, hi, codes)
-
-    def narrow(self, t: Type) -> Type:
-        """Bound a type; nothing that has a range is NULL."""
-        if t.kind is Kind.TEXT:
-            return t.not_null()
-        lo = t.lo if self.lo is None else self.lo
-        hi = t.hi if self.hi is None else self.hi
-        whole = [c for c in self.codes or () if isinstance(c, int)]
-        if whole:
-            lo, hi = max(lo, min(whole)), min(hi, max(whole))
-        # an empty range means that no row passes: any bounds are true then
-        return t.within(lo, hi).not_null()
-
-    @property
-    def empty(self) -> bool:
-        """Whether no code is in it."""
-        return self.codes == () or (None not in (self.lo, self.hi) and self.lo > self.hi)  # type: ignore[operator]  # neither is None
-
-
-def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
-    known = [x for x in (a, b) if x is not None]
-    return choose(known) if known else None
-
-
-Facts = Mapping[str, Range]
-
-
-def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
-    """Ranges of columns that are certain where `condition` is true (or false)."""
-    match condition:
-        case Not(arg):
-            return facts(arg, truth=not truth)
-        case Logic(op, args):
-            parts = [facts(a, truth=truth) for a in args]
-            if not parts:
-                return {}
-            return _all(parts) if (op == "and") is truth else _any(parts)
-        case Compare():
-            return _compared(condition, truth=truth)
-        case IsNull(arg) | OneOf(arg) if (column := plain_column(arg)) is not None:
-            if isinstance(condition, OneOf):
-                return {column.name: _listed(column, condition.codes, truth=truth)}
-            return {} if truth else {column.name: Range()}
-    if (column := plain_column(condition)) is not None:
-        return {column.name: Range(int(truth), int(truth))}
-    return {}
-
-
-def no_rows(relation: Relation) -> bool:
-    """Whether the policy and the conditions alone prove that a relation has no rows.
-
-    True only where it is certain: conditions above one another see the same columns, and a
-    row must meet all of them. A left join has rows wherever its left side has.
-    """
-    tests: list[Expr] = []
-    while isinstance(relation, Selection):
-        tests += [relation.condition] if isinstance(relation, Filter) else []
-        relation = relation.below
-    if any(map(never, tests)) or any(r.empty for r in _all([facts(t) for t in tests]).values()):
-        return True
-    left = isinstance(relation, JoinUnit) and relation.how == "left"
-    return any(map(no_rows, relation.inputs[:1] if left else relation.inputs))
-
-
-def no_values(expr: Expr | None) -> bool:
-    """Whether an expression is NULL in every row, as FILTER makes it: no branch can be taken."""
-    match expr:
-        case Case(branches, Constant(None)):
-            return all(never(test) for test, _ in branches)
-    return False
-
-
-def _all(parts: list[dict[str, Range]]) -> dict[str, Range]:
-    ranges: dict[str, Range] = {}
-    for part in parts:
-        for name, r in part.items():
-            ranges[name] = ranges[name].both(r) if name in ranges else r
-    return ranges
-
-
-def _any(parts: list[dict[str, Range]]) -> dict[str, Range]:
-    ranges = parts[0]
-    for part in parts[1:]:
-        ranges = {name: r.either(part[name]) for name, r in ranges.items() if name in part}
-    return ranges
-
-
-def _listed(column: Column, codes: tuple[int | str, ...], *, truth: bool) -> Range:
-    t = column.type
-    if truth:
-        whole = [c for c in codes if isinstance(c, int)]
-        return Range(min(whole, default=None), max(whole, default=None), codes)
-    if t.kind is Kind.CATEGORY:
-        rest = tuple(c for c in range(t.lo, t.hi + 1) if c not in codes)
-        return Range(codes=rest) if rest else Range()
-    return Range()
-
-
-def _compared(c: Compare, *, truth: bool) -> dict[str, Range]:
-    op: str = c.op if truth else OPPOSITE[c.op]
-    ranges: dict[str, Range] = {}
-    for side, other, sign in ((c.left, c.right, op), (c.right, c.left, MIRROR[op])):
-        if (column := plain_column(side)) is None:
-            continue
-        ranges[column.name] = Range()
-        if isinstance(other, Constant) and other.code is not None:
-            ranges[column.name] = _bounded(sign, other.code * other.type.step / column.type.step)
-    return ranges
-
-
-def _bounded(op: str, place: Fraction) -> Range:
-    """Codes x with ``x op place``, where place may lie between two codes."""
-    match op:
-        case "<":
-            return Range(hi=ceil(place) - 1)
-        case "<=":
-            return Range(hi=floor(place))
-        case ">":
-            return Range(lo=floor(place) + 1)
-        case ">=":
-            return Range(lo=ceil(place))
-        case "=":
-            return Range(ceil(place), floor(place))
-    return Range()
 
 
 Leaf = Callable[[Column], Expr]
@@ -350,12 +184,10 @@ class Scope:
         condition = conjunction(conditions)
         if condition == truth(value=True):
             return self
-        known = _all([dict(self.known), facts(condition)])
-        parts = condition.args if _is_and(condition) else (condition,)
         relation = self.relation
-        for part in parts:
+        for part in condition.args if is_and(condition) else (condition,):
             relation = _tested(relation, part)
-        return replace(self, relation=relation, known=known)
+        return replace(self, relation=relation, known=proved(condition, self.known))
 
     def narrowed(self) -> Scope:
         """See the columns as WHERE has narrowed them: for keys and statistics only."""
@@ -364,7 +196,8 @@ class Scope:
             r, cap = self.known.get(column.name), self.caps.get(column.name)
             known: Expr = column
             if r is not None:
-                known = _guarded(replace(column, of=column.of.not_null()), r)
+                own = column.of if r.null else column.of.not_null()
+                known = _guarded(replace(column, of=own), r)
             return (
                 known
                 if cap is None or (r is not None and r.hi is not None)
@@ -472,7 +305,7 @@ class Scope:
         relation: Relation = PerUnit(self.relation, tuple(keys.items()), tuple(folds.items()))
         known: Facts = {}
         if condition is not None:
-            relation, known = Filter(relation, condition), facts(condition)
+            relation, known = Filter(relation, condition), proved(condition, {})
         rows = rows_let_in(self.relation)
         caps = {n: cap for n, f in folds.items() if (cap := f.within(rows)) is not None}
         return Scope(relation, (Source(alias, dict(columns)),), known, caps=caps)
@@ -495,9 +328,7 @@ class Scope:
         r = self.known.get(columns[0].name) if columns else None
         if r is None or columns[0].of.kind is Kind.TEXT:
             return image(tuple(exprs), null=any(c.of.nullable for c in columns))
-        t = r.narrow(columns[0].of)
-        codes = None if r.codes is None else tuple(c for c in r.codes if isinstance(c, int))
-        return image(tuple(exprs), codes or range(t.lo, t.hi + 1), null=False)
+        return image(tuple(exprs), r.listed(columns[0].of), null=r.null)
 
     def key(self, name: str, expr: Expr, written: str | None = None) -> Key:
         """Make a grouping key with its public codes, in the policy's order.
@@ -538,10 +369,6 @@ def _guarded(column: Column, r: Range) -> Expr:
     t = column.type
     narrow = r.narrow(t)
     return column if (narrow.lo, narrow.hi) == (t.lo, t.hi) else Guard(column, narrow.lo, narrow.hi)
-
-
-def _is_and(condition: Expr) -> TypeGuard[Logic]:
-    return isinstance(condition, Logic) and condition.op == "and"
 
 
 def _tested(relation: Relation, condition: Expr) -> Relation:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Expr, OneOf, columns_of
+from discreet.plan._facts import no_rows, no_values
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinUnit
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import PerUnit
-from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of
+from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of, windows_of
 from discreet.plan._relation import (
     Aggregate,
     Filter,
@@ -33,7 +34,6 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
-from discreet.plan._scope import no_rows, no_values
 from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
@@ -108,11 +108,8 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     nodes = [n for each in aggregates if each.measures for n in each.relation.nodes]
     if any(isinstance(n, LimitRows) and not n.by for n in nodes) and _chooses(query):
         limits["rows kept are chosen after WHERE and before FILTER or CASE"] = None
-    return list(
-        dict.fromkeys(
-            [*possible(query), *limits, *_clamps(query), *_weekdays(query), *_left_out(query)]
-        )
-    )
+    rows = [*_weekdays(query), *_left_out(query), *_empty(query)]
+    return list(dict.fromkeys([*possible(query), *limits, *_clamps(query), *rows]))
 
 
 def _limits(each: Aggregate) -> Iterator[str]:
@@ -160,6 +157,15 @@ def _left_out(query: Query) -> Iterator[str]:
     keys = [k.name for k in query.keys if k.expr.type.nullable]
     if keys and query.other is None:
         yield f"rows without {' or '.join(keys)} in no group"
+
+
+def _empty(query: Query) -> Iterator[str]:
+    """That listed groups without data are rows, where a statistic over rows depends on it."""
+    ops = {w.op for out in query.outputs for w in windows_of(out.expr)}
+    listed = combinations(query.keys) or 0
+    if ops & {"AVG", "MIN", "COUNT"} and listed > 1 and query.having is None and not query.levels:
+        names = ", ".join(k.name for k in query.keys)
+        yield f"all {listed} listed values of {names} are rows, also those without data"
 
 
 def _exprs(query: Query) -> list[Expr]:
