@@ -498,10 +498,11 @@ JOIN = "SELECT pop, COUNT(*) AS n FROM people JOIN regions USING (region) GROUP 
 def test_nothing_runs_in_the_engine_before_the_debit(monkeypatch):
     curator = dc.open(TABLES, policy=BOTH, ledger=":memory:")
     log = []
-    run, debit = _duckdb.DuckDBEngine._rows, type(curator.ledger).debit
-    monkeypatch.setattr(
-        _duckdb.DuckDBEngine, "_rows", lambda s, q: (log.append("engine"), run(s, q))[1]
-    )
+    debit = type(curator.ledger).debit
+    for name in ("_groups", "_rows"):
+        run = getattr(_duckdb.DuckDBEngine, name)
+        seen = lambda s, *a, run=run: (log.append("engine"), run(s, *a))[1]  # noqa: E731 - a pair
+        monkeypatch.setattr(_duckdb.DuckDBEngine, name, seen)
     monkeypatch.setattr(_duckdb.DuckDBEngine, "_measure", lambda *_: log.append("measured") or 1)
     monkeypatch.setattr(
         type(curator.ledger), "debit", lambda s, e: (log.append("debit"), debit(s, e))[1]

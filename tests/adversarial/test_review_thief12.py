@@ -74,7 +74,9 @@ def test_the_callers_stream_does_not_move_a_feed():
         feed.tick()
     cheap = release.Stream(every="day", horizon=16, epsilon="0.1")
     other = cheap.follow(curator, "visits", "day", start=str(FIRST))
-    cheap.law = stream.law
+    with pytest.raises(errors.ParameterError, match="fixed"):
+        cheap.law = stream.law
+    vars(cheap)["law"] = stream.law  # past the seal
     other.tick()
     assert other.record()["law"] == release.Stream(horizon=16, epsilon="0.1").law.to_dict()
 

@@ -618,7 +618,7 @@ def test_half_of_delta_is_for_debits_and_the_program_says_so():
 def test_raising_a_budget_needs_a_total_that_is_new(path, given):
     book = ledger.open_ledger(path, given.policy("1"))
     before = book.verify()
-    with pytest.raises(errors.ParameterError, match="needs a new total"):
+    with pytest.raises(errors.ParameterError, match="no new total was stated"):
         book.raise_budget()
     for same in ({"epsilon": "1"}, {"epsilon": 1, "accounting": "pure"}):
         with pytest.raises(errors.ParameterError, match="nothing would change"):
