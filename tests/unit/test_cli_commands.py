@@ -187,7 +187,7 @@ def test_the_policy_is_found_when_it_is_the_only_one(folder):
         (("ask", COUNT, "-e", "5"), 3, "budget-exceeded", "--epsilon 2"),
         (("ask", COUNT), 2, "parameter", "--epsilon 0.1"),
         (("ask", COUNT, "-e", "0"), 2, "parameter", "--epsilon 0.1"),
-        (("ask", COUNT, "-e", "nan"), 2, "parameter", None),
+        (("ask", COUNT, "-e", "nan"), 2, "parameter", "--epsilon 0.5"),
         (("ask", "SELECT AVG(nme) AS a FROM people", "-e", "1"), 1, "unknown-name", ...),
         (("ask", "DROP TABLE people", "-e", "1"), 1, ..., ...),
         (("ask", "", "-e", "1"), 2, "usage", ...),

@@ -52,7 +52,9 @@ def test_a_run_within_its_limits_is_done(heavy):
     assert _said(setup, bill) == (DONE, DONE)
 
 
+@pytest.mark.long
 def test_a_run_beyond_its_time_fails_and_its_worker_lives_on(heavy):
+    """Now and then the question is done before the thread that interrupts it has begun."""
     setup, bill = heavy
     assert _said(replace(setup, timeout=1e-6), bill) == (FAILED, FAILED)
 
