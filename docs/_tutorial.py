@@ -52,6 +52,7 @@ def follow(folder: Path) -> float:
     _run(own / "python", "-m", "pip", "install", "--quiet", wheel)
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     kept["PATH"] = f"{own}{os.pathsep}{kept['PATH']}"
+    kept["XDG_STATE_HOME"] = str(folder / "state")  # an account that has not done the page before
     work = folder / "work"
     work.mkdir()
     for block in docs.blocks(page):
