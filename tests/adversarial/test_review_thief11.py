@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
@@ -27,9 +27,11 @@ from discreet.curator import Curator
 from discreet.engines import _protocol
 from discreet.engines._duckdb import DuckDBEngine
 from discreet.engines._postgres import PostgresEngine
+from discreet.engines._statements import Statements
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
+    EngineError,
     ParameterError,
     PolicyError,
     PrivacyError,
@@ -454,6 +456,46 @@ def test_questions_of_disjoint_rows_see_one_state_of_a_duckdb_table(ask, monkeyp
     assert moved_between(*live(), ask, move) == 11  # the one who moved was counted twice
 
 
+def watched_states(question):
+    """How many statements of one question ran, and how many of them in one snapshot."""
+    curator = live()[1]
+    inside, ran, execute, snapshot = [0], [], curator._engine.execute, curator._engine.snapshot
+
+    @contextmanager
+    def marked():
+        with snapshot():
+            inside[0] += 1
+            yield
+            inside[0] -= 1
+
+    def watched(aggregate, salt):
+        ran.append(inside[0])
+        return execute(aggregate, salt)
+
+    curator._engine.execute, curator._engine.snapshot = watched, marked
+    curator.sql(question, epsilon=1)
+    return len(ran), sum(ran)
+
+
+@pytest.mark.parametrize(
+    ("question", "ran"),
+    [("SELECT COUNT(*) AS n, MODE(region) AS r FROM people", (2, 2)),
+     ("SELECT COUNT(*) AS n FROM people", (1, 0))],
+)  # fmt: skip
+def test_all_statements_of_one_question_see_one_state(question, ran):
+    assert watched_states(question) == ran
+
+
+@pytest.mark.parametrize("ask", [batch, union])
+def test_an_engine_that_cannot_hold_one_state_is_refused_before_the_debit(ask, monkeypatch):
+    curator = live()[1]
+    monkeypatch.delattr(Statements, "snapshot")
+    with pytest.raises(EngineError, match="one state of its tables"):
+        ask(curator)
+    assert curator.budget.spent["epsilon"] == 0
+    assert curator.sql("SELECT COUNT(*) AS n FROM people", epsilon=1).to_dicts()
+
+
 @pytest.fixture
 def stored(postgres_url):
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -499,6 +541,7 @@ def test_a_transaction_of_the_caller_that_sees_several_states_is_refused(postgre
         own.execute("SELECT 1")  # begins a transaction, at READ COMMITTED
         with pytest.raises(SchemaError, match="another state of the tables"):
             both(curator)
+        assert curator.budget.spent["epsilon"] == 0  # refused before the debit
         own.rollback()
         own.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         both(curator, epsilon=3)

@@ -27,7 +27,7 @@ from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import measured
+from discreet.curator._release import check_state, measured
 from discreet.curator._road import Road
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, Standing, standing
@@ -552,8 +552,7 @@ class Curator(Fits):
         """
 
         def work() -> Lowered:
-            lowered = lower(query)
-            check_statements(self._engine, lowered)
+            check_statements(self._engine, lowered := lower(query))
             return lowered
 
         return self._known(query, work)
@@ -568,6 +567,7 @@ class Curator(Fits):
         fresh: bool = False,
     ) -> list[Answer]:
         """Pay `cost` for all plans together, measure each, give what is stored."""
+        check_state(plans, self._engine)
         records: list[Record] = []
 
         def run() -> str:

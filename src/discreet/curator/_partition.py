@@ -45,7 +45,7 @@ from discreet._text import plain_str, quote
 from discreet.answer import Answer
 from discreet.curator import _stored
 from discreet.curator._guests import asker
-from discreet.curator._release import measured
+from discreet.curator._release import check_state, measured
 from discreet.curator._road import Job, Outcome
 from discreet.errors import (
     BudgetExceededError,
@@ -325,6 +325,7 @@ class Part:
                 if place.asked == asked:
                     return place
         own = _stored.job([plan], plan.cost, str)
+        check_state([plan], curator._engine)  # noqa: SLF001 - as above
         while True:
             spent = sum((place.price for place in places), Fraction(0))
             if spent + price > self.partition.price:

@@ -18,7 +18,7 @@ from discreet.answer import Record
 from discreet.curator import _stored
 from discreet.curator._proof import answers, check_statement
 from discreet.engines import Engine
-from discreet.errors import UnprovenStatementError, UnsupportedQueryError
+from discreet.errors import EngineError, UnprovenStatementError, UnsupportedQueryError
 from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Priced, Salt, cells_of, merge
 from discreet.policy import Policy
 
@@ -107,13 +107,33 @@ def measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Reco
 
     What several of them can read from one statement is asked for once. Only statements that
     are proved take part; the others run alone, as they were proved before the debit. All of them
-    see one state of the tables: questions of disjoint rows cost the dearest of them, and a row
-    that moved in between would be in both.
+    see one state of the tables (:func:`check_state`).
     """
-    # a caller's own engine may have none
-    snapshot = getattr(engine, "snapshot", nullcontext) if len(plans) > 1 else nullcontext
-    with snapshot():
+    with engine.snapshot() if _several(plans) else nullcontext():
         return _measured(plans, engine, policy)
+
+
+def check_state(plans: Sequence[Plan], engine: Engine) -> None:
+    """Refuse, before the debit, what needs one state of the tables that the engine cannot hold.
+
+    What a unit moves is bounded by all of it together: the dearest of disjoint questions, the norm
+    of several vectors. A row that moved between two statements would count as two.
+    """
+    if not _several(plans):
+        return
+    if not hasattr(engine, "snapshot"):
+        raise EngineError(
+            f"{engine.name} cannot hold one state of its tables for several statements; "
+            "nothing was charged",
+            hint="give the engine a method `snapshot`, or ask one statistic at a time",
+        )
+    with engine.snapshot():
+        pass
+
+
+def _several(plans: Sequence[Plan]) -> bool:
+    """Whether more than one statement may run; a second round of keys is never the only one."""
+    return sum(bool(a.measures) for plan in plans for a in plan.lowered.aggregates) > 1
 
 
 def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
