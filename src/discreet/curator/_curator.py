@@ -540,10 +540,9 @@ class Curator(Fits):
         if offer.epsilon is not None and offer.epsilon < least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=least.epsilon)
-        return replace(
-            _room.in_currency(now.balances, self._lowered(query), offer),
-            least=least,
-        )
+        plan = _room.in_currency(now.balances, self._lowered(query), offer)
+        plan = replace(plan, least=least)
+        return _stored.known_whole(plan, self._road_at(least)) or plan
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.

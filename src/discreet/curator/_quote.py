@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
-from discreet.plan import Cost, Plan, StatisticValue, Total, level_of_each, possible
+from discreet.plan import Cost, Plan, StatisticValue, Threshold, Total, level_of_each, possible
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,13 @@ class Quote:
             if getattr(limits, f) is not None
         )
         lines.append(f"unit    {'each row' if unit is None else f'{unit}: at most {bound}'}")
-        if plan.lowered.selector is not None:
-            law = plan.parts[plan.lowered.selector].law
+        chosen = None if plan.lowered.selector is None else plan.parts[plan.lowered.selector]
+        if chosen is not None and isinstance(law := chosen.law, Threshold):
             what = "number" if law.scale == 1 else "weight"
             at = number(law.at / law.scale)
             lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
+        elif chosen is not None:
+            lines += [f"keys    {fact}" for fact in chosen.part.facts(chosen.law)]
         lines.append(f"plan    {plan.lowered.measured[:12]}")
         lines += ["        " + line for line in str(query).splitlines()]
         return "\n".join(lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from discreet._canonical import canonical
 from discreet._text import visible
 from discreet.answer import Record, read
-from discreet.curator._road import Job
+from discreet.curator._road import Job, Road
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.plan import Cost, Plan, Query, private_tables
 
@@ -116,6 +116,14 @@ def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
         run=run,
         text=_in_words(queries),
     )
+
+
+def known_whole(plan: Plan, road: Road) -> Plan | None:
+    """Where groups would be chosen first: the plan by which all were measured before, if any."""
+    if plan.instead is None:
+        return None
+    whole = replace(plan.instead, least=plan.least)
+    return whole if road.knows(job([whole], whole.cost, str)) else None
 
 
 def _in_words(queries: Sequence[Query]) -> str:

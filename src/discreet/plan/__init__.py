@@ -30,7 +30,8 @@ from discreet.plan._formula import (
 from discreet.plan._functions import FUNCTIONS
 from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._joint import Joint
-from discreet.plan._lower import Lowered, Lowering, cells_of, lower
+from discreet.plan._lower import Lowering, cells_of, lower
+from discreet.plan._lowered import Lowered
 from discreet.plan._means import Dispersion, Quotient, WeightedSum
 from discreet.plan._merge import Merged, View, merge
 from discreet.plan._moments import MOMENTS, Pairwise
@@ -113,7 +114,7 @@ from discreet.plan._target import (
 )
 from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, integers, rational
-from discreet.plan._vectors import Box, Numbers
+from discreet.plan._vectors import Box, Numbers, Threshold
 
 __all__ = [
     "CALLS",
@@ -201,6 +202,7 @@ __all__ = [
     "Statistic",
     "StatisticValue",
     "Text",
+    "Threshold",
     "Total",
     "Type",
     "View",

@@ -233,6 +233,8 @@ class Spread(Formula):
     widest: Fraction
     sample: bool
     root: bool
+    times: tuple[int, int] = (1, 1)
+    """Factors by which the two sums were measured."""
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -243,13 +245,16 @@ class Spread(Formula):
         """Combine the noisy moments, inside the possible range."""
         first, second, count = (read(releases, i, Numbers).floats for i in self.parts)
         n = np.maximum(count, 1)
-        return self._finish(self.half + second / n - (first / n) ** 2, n)
+        a, b = self.times
+        return self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
 
     def box(self, releases: Releases, level: float) -> Box:
         """Combine the moments' boxes."""
         first, second, count = (read(releases, i, Numbers).box(level) for i in self.parts)
         n = _at_least_one(count)
-        mean, square = _per_row(first, n), _per_row(second, n)
+        a, b = self.times
+        mean = _per_row(Box(first.low / a, first.high / a), n)
+        square = _per_row(Box(second.low / b, second.high / b), n)
         squares = np.minimum(mean.low**2, mean.high**2), np.maximum(mean.low**2, mean.high**2)
         least = np.where(mean.low * mean.high <= 0, 0.0, squares[0])
         low = self.half + square.low - squares[1]
@@ -263,10 +268,11 @@ class Spread(Formula):
         c, s = self.centre, self.step
         lo = c - s * (self.widest / s // 2)
         number = {self.count: Fraction(1)}
-        total = {self.first: s, self.count: c}
+        a, b = self.times
+        total = {self.first: s / a, self.count: c}
         squares = {
-            self.second: s * s,
-            self.first: 2 * c * s,
+            self.second: s * s / b,
+            self.first: 2 * c * s / a,
             self.count: c * c + s * s * self.half,
         }
         return Powers((number, total, squares), lo, lo + self.widest)
@@ -285,7 +291,7 @@ class Spread(Formula):
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""
         Formula.check(self, releases)
-        if self.step <= 0 or self.widest < 0:
+        if self.step <= 0 or self.widest < 0 or min(self.times) < 1 or len(self.times) != 2:
             raise damaged("a spread has no range")
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import lcm
-from typing import Final
+from typing import Final, NamedTuple
 
 from discreet.errors import ParameterError
 from discreet.plan._expr import (
@@ -33,14 +33,13 @@ from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys, by_degree
+from discreet.plan._lowered import Lowered
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import tensor_of
-from discreet.plan._normal import identity
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, lattice_of
 from discreet.plan._query import (
-    OutputColumn,
     Query,
 )
 from discreet.plan._relation import (
@@ -51,16 +50,15 @@ from discreet.plan._relation import (
     aggregate,
     base,
     combinations,
-    digest,
 )
 from discreet.plan._stability import (
     Sensitivity,
     form_sensitivity,
     linear_sensitivity,
     partition_sensitivity,
+    powers_sensitivity,
     sensitivity,
 )
-from discreet.plan._target import rows_of_one_unit, target
 from discreet.plan._types import Kind, Type
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.plan._wants import Wants, as_number
@@ -74,51 +72,12 @@ MAX_NUMBERS: Final = 10_000_000
 _Slot = Callable[[Aggregate], Part]
 
 
-@dataclass(frozen=True)
-class Lowered:
-    """A query as parts to measure and formulas to compute."""
+class Power(NamedTuple):
+    """A sum of powers: its release, the factor it was measured by, what was taken off each row."""
 
-    query: Query
-    aggregates: tuple[Aggregate, ...]
-    parts: tuple[Part, ...]
-    formulas: tuple[Formula, ...]  # one per statistic, then those of whole outputs
-    outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
-    selector: int | None  # part that selects open keys
-    labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
-    alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
-
-    @property
-    def draws(self) -> int:
-        """How many equal shares of a price its parts take."""
-        return sum(part.draws for part in self.parts)
-
-    @cached_property
-    def measured(self) -> str:
-        """Identity of what is measured: neither names of outputs nor what follows the noise."""
-        alike = tuple(map(identity, self.aggregates))
-        return digest((alike, self.parts, self.selector, self.labels))
-
-    @cached_property
-    def target(self) -> list[str]:
-        """Limits and clamps that stand between the table and the numbers."""
-        return target(self.query, self.aggregates)
-
-    @cached_property
-    def rows_of_one_unit(self) -> list[list[int | None]]:
-        """Most rows of one unit behind one number, and behind all numbers, of every release."""
-        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.outlets]
-
-    @cached_property
-    def outlets(self) -> tuple[Part, ...]:
-        """The part behind every release; formulas name releases."""
-        return tuple([part for part in self.parts for _ in range(part.outlets)])
-
-    @cached_property
-    def values_of_one_row(self) -> list[list[str] | None]:
-        """Least and greatest number that one row adds to every statistic that adds rows up."""
-        named = enumerate(self.query.statistics)
-        ends = [None if i in self.alone else s.row_values for i, s in named]
-        return [None if e is None else [str(v) for v in e] for e in ends]
+    place: int
+    times: int = 1
+    shift: int = 0
 
 
 def lower(query: Query) -> Lowered:
@@ -225,6 +184,34 @@ class Lowering:
         centre = (t.lo + t.hi) // 2
         middle = Constant(centre, Type.number(centre, centre, t.step, null=False))
         return Arithmetic("-", expr, middle), centre
+
+    def powers(self, expr: Expr) -> tuple[Power, Power, int]:
+        """Sums of the first and, if asked for, second power about the middle of the range.
+
+        For what has no family: the number of values is public, or all of them are equal.
+        """
+        about, centre = self.centred(expr)
+        if Moment.SPREAD not in self.wants.moments[self.wants.name(expr)]:
+            return Power(self.sum(about)), Power(-1), centre
+        squares = Square(about)
+        half = squares.type.hi // 2
+        shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
+        second = Arithmetic("-", squares, shift)
+        if expr.type.lo == expr.type.hi:
+            return Power(self.sum(about)), Power(self.sum(second), 1, half), centre
+        a, b = factors = max(-about.type.lo, about.type.hi), 1  # why: discreet.plan._joint
+        if (key := ("powers", about)) not in self.known:
+            places = [self._place(Measure(MeasureKind.SUM, e)) for e in (about, second)]
+            forms = tuple(((m, k),) for m, k in zip(places, factors, strict=True))
+
+            def slot(main: Aggregate) -> Part:
+                moves = powers_sensitivity(main, (about.type.lo, about.type.hi), factors)
+                read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+                return Joint(0, moves, len(forms), forms, read)
+
+            self.known[key] = self._add(slot, len(forms))
+        start = self.known[key]
+        return Power(start, a), Power(start + 1, b, half), centre
 
     def quantile(self, expr: Expr, at: Fraction, share: Fraction | None) -> int:
         """A quantile; all quantiles of one expression are one part.
@@ -336,9 +323,10 @@ class Lowering:
                 return Total(self.count(key), Fraction(1))
             if len(self.wants.moments[key]) > 1 and not key.type.nullable:
                 # a mean or a variance measures the centred sum already, and rows are public
-                about, centre = self.centred(key)
+                first, _, centre = self.powers(key)
                 step = key.type.step
-                return WeightedSum((self.sum(about), self.count(None)), (step, centre * step))
+                cells = (first.place, self.count(None))
+                return WeightedSum(cells, (step / first.times, centre * step))
             return Total(self.sum(key), key.type.step)
         family = self.family(key)
         return family.count() if moment is Moment.COUNT else family.sum()

@@ -4,20 +4,7 @@ Scores are counts: one more row raises one score of its cell by one and lowers n
 they are monotone with Δ = 1, and the choices of all cells cost what
 :mod:`discreet.plan._choices` proves. ``top`` labels are chosen one after another without
 replacement: as many draws compose, each on the scores that the earlier choices left over.
-
-ORDER BY COUNT(*) DESC LIMIT k
-------------------------------
-Such a question is answered by noise on all groups, of which the k largest are shown. Picking k
-groups first and counting these alone would cost, at half of ε each, Laplace noise of scale 2k/ε
-on a count, whatever number g of groups a unit may have, against g/ε now (Gaussian:
-:math:`\sqrt{k/\rho}` against :math:`\sqrt{g/2\rho}`). So it gains where g > 2k, and where the
-limit g itself loses more rows than that. Three things stand in its way. The limit g is a node of
-the relation, and what it keeps of a unit is drawn before any group is picked; counts of the picked
-groups need a second statement, with the picked keys as its condition and k as its limit, as the
-second round of :mod:`discreet.plan._keys` has one. Scores without the limit g are counts whose L1
-is unbounded, and parts are priced, replayed and proved by L1 and squares; picks would have to be
-declared by their largest move alone, to :class:`discreet.plan.Chosen` and to the verifier. And
-cells are known before parts are measured, unless the part is the selection of open keys.
+Groups of a question are chosen so by :mod:`discreet.plan._top`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,12 @@ the promise. Where both keep it, the planner takes what is cheapest in the budge
 currency, and says so: with a budget in ρ the law of less ρ, otherwise that of
 the smaller worst ratio (both cost ε). Margins (``within``) are met by the law that
 costs less.
+
+The largest groups
+------------------
+Where only k of many groups are asked for, the largest by a count, both ways of
+:mod:`discreet.plan._top` are priced at what is offered, and the one whose counts
+have the narrower interval is taken.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ from discreet import privacy as p
 from discreet._exact import show
 from discreet.errors import Hint, ParameterError
 from discreet.plan._formula import Total
-from discreet.plan._lower import Lowered
+from discreet.plan._lowered import Lowered
 from discreet.plan._means import WeightedSum
 from discreet.plan._parts import (
     Cost,
@@ -54,6 +60,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._query import StatisticValue
 from discreet.plan._target import level_of_each
+from discreet.plan._top import largest_first
 
 Noise = Choice["laplace", "gaussian"]
 
@@ -97,6 +104,8 @@ class Plan:
     """What any question costs at least."""
     notes: tuple[str, ...] = ()
     """What else is to be said about it: how a limit was chosen."""
+    instead: Plan | None = None
+    """Where groups are chosen first: the same question at the same price with all measured."""
 
     @property
     def losses(self) -> list[p.PrivacyLoss]:
@@ -136,8 +145,29 @@ class Plan:
 def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     """Choose noise laws that give exactly what `ask` says; pure function of public facts.
 
-    `noise` insists on a kind instead of letting the smaller error decide.
+    `noise` insists on a kind instead of letting the smaller error decide; all groups are then
+    measured, also where the largest alone are asked for.
     """
+    plan = _priced(lowered, ask, noise)
+    if noise is not None or ask.within is not None or (few := largest_first(lowered)) is None:
+        return plan
+    other = _priced(few, ask, None)
+    if _first_half(other) >= _first_half(plan):
+        return plan
+    why = f"{other.why}; the largest groups are chosen first"
+    return replace(other, why=why, instead=plan)
+
+
+def _first_half(plan: Plan) -> float:
+    """Half-width of the number by which rows are ordered."""
+    lowered = plan.lowered
+    by, _ = lowered.query.order[0]
+    formula = lowered.formulas[by.index] if isinstance(by, StatisticValue) else None
+    assert isinstance(formula, Total | WeightedSum)
+    return formula.half([priced.noise for priced in plan.outlets], 0.95)
+
+
+def _priced(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
     if ask.within is not None:
         return _within(lowered, ask, noise)
     if ask.rho is not None:

@@ -48,6 +48,14 @@ at most double and L∞ stays. Of two cells U, V without keys (one group) the *t
 :math:`|s|\le n\le kD`, and :math:`|s-s'|+|n-n'|` is convex, hence largest at
 corners 0, (±kD, kD): 2kD. Its L2² is :math:`4k^2D^2`, its L∞ 2kD.
 
+*First and second powers where the number of rows is public* (:func:`powers_sensitivity`). A row is
+replaced by a row, and adds (ay, by²) to two integers, y whole in u … v. The L1 norm of a difference
+is the larger of the differences of ay + by² and of ay − by², so the larger of the ranges of these
+two polynomials, which they reach at u, v or next to their vertices. Of two values at the
+distance s the sum is at most :math:`t_s=\max(|2v-s|,|2u+s|)` in size, so L2² is the largest
+:math:`s^2(a^2+b^2t_s^2)`: in :math:`t_s=w-s` that has one maximum inside, at
+:math:`4s=3w-\sqrt{w^2-8a^2/b^2}`, and otherwise peaks at the greatest distance.
+
 Counting distinct codes in a group moves by at most the number of the unit's
 rows there and of the codes; counting units by at most one.
 """
@@ -56,7 +64,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, isqrt
 
 from discreet import mechanisms as m
 from discreet.plan._relation import Aggregate, Measure, MeasureKind, Project, Scan, combinations
@@ -162,6 +170,30 @@ def partition_sensitivity(aggregate: Aggregate, total: int, *, turned: bool) -> 
     return Sensitivity(2 * l1, 2 * l2_squared, most)
 
 
+def powers_sensitivity(
+    aggregate: Aggregate, ends: tuple[int, int], factors: tuple[int, int]
+) -> Sensitivity:
+    """Joint sensitivity of aΣy and bΣy² (a, b > 0), y in between, where rows replace rows."""
+    assert aggregate.neighbours is Neighbours.CHANGE_ONE
+    assert _one_row(aggregate)
+    (u, v), (a, b) = ends, factors
+    l1 = 0
+    for sign in (1, -1):
+        vertex = -sign * a // (2 * b)
+        at = {min(max(y, u), v) for y in (u, v, vertex, vertex + 1)}
+        values = [a * y + sign * b * y * y for y in at]
+        l1 = max(l1, max(values) - min(values))
+    squares = 0
+    for wide in (2 * v, -2 * u):
+        root = isqrt(max(wide * wide * b * b - 8 * a * a, 0))
+        inside = (3 * wide * b - root) // (4 * b)
+        for s in (inside - 1, inside, inside + 1, v - u):
+            near = min(max(s, 0), v - u)
+            squares = max(squares, near**2 * (a * a + b * b * (wide - near) ** 2))
+    largest = max(abs(u), abs(v)) ** 2 - (0 if u <= 0 <= v else min(abs(u), abs(v)) ** 2)
+    return Sensitivity(l1, squares, max(a * (v - u), b * largest))
+
+
 def linear_sensitivity(aggregate: Aggregate, rows: tuple[tuple[int, ...], ...]) -> Sensitivity:
     """Exact sensitivity of linear queries over the cells of an aggregate of counts.
 
@@ -212,7 +244,11 @@ def _counts(aggregate: Aggregate, most: int) -> _Counts:
 
 def always_one_row(aggregate: Aggregate, measure: Measure) -> bool:
     """Whether each unit certainly adds exactly one row and one non-NULL value."""
+    kept = measure.kind is MeasureKind.SUM and not measure.type.nullable
+    return kept and _one_row(aggregate)
+
+
+def _one_row(aggregate: Aggregate) -> bool:
     relation = aggregate.relation
     plain = isinstance(relation, Project) and isinstance(relation.below, Scan)
-    one = plain and aggregate.unit is None and not aggregate.keys
-    return one and measure.kind is MeasureKind.SUM and not measure.type.nullable
+    return plain and aggregate.unit is None and not aggregate.keys

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from discreet._exact import show
 from discreet.errors import ParameterError
-from discreet.plan._expr import Arithmetic, Constant, Expr, Square
+from discreet.plan._expr import Expr
 from discreet.plan._families import Moment
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._moments import Pairwise, Scaled, cells_of_pair
@@ -144,13 +144,13 @@ class Average(Statistic):
         if (family := low.joint(self._value)) is not None:
             return family.mean()
         expr = low.number(self._value)
-        about, centre = low.centred(expr)
+        first, _, centre = low.powers(expr)
         t = expr.type
         return Mean(
-            low.sum(about),
+            first.place,
             low.count(expr),
             centre * t.step,
-            t.step,
+            t.step / first.times,
             t.lo * t.step,
             t.hi * t.step,
         )
@@ -188,20 +188,18 @@ class Variance(Statistic):
         if (family := low.joint(self._value)) is not None:
             return family.spread(sample=self.sample, root=self.root)
         expr = low.number(self._value)
-        about, centre = low.centred(expr)
-        squares = Square(about)
-        half = squares.type.hi // 2
-        shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
+        first, second, centre = low.powers(expr)
         return Spread(
-            low.sum(about),
-            low.sum(Arithmetic("-", squares, shift)),
+            first.place,
+            second.place,
             low.count(expr),
-            half,
+            second.shift,
             centre * expr.type.step,
             expr.type.step,
             (expr.type.hi - expr.type.lo) * expr.type.step,
             sample=self.sample,
             root=self.root,
+            times=(first.times, second.times),
         )
 
     def __str__(self) -> str:

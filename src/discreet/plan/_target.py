@@ -37,7 +37,7 @@ from discreet.plan._relation import (
 from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
-    from discreet.plan._lower import Lowered
+    from discreet.plan._lowered import Lowered
     from discreet.plan._types import Type
     from discreet.policy import Column
 
@@ -91,8 +91,8 @@ def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     """
     query = lowered.query
     cells = combinations(query.keys)
-    if cells is None:
-        return level  # how many cells there will be is not public
+    if cells is None or lowered.selector is not None:
+        return level  # how many cells there will be is not public, or they are chosen before
     chosen = choosing(query.having, query.order, query.limit, cells, query.qualify)
     if shares_noise(lowered.formulas, statistics_of(out), chosen):
         return 1 + math.expm1(math.log(level) / max(cells, 1))

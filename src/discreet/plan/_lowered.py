@@ -1,0 +1,60 @@
+"""A lowered question: what is measured, and how its answer follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from discreet.plan._formula import Formula
+from discreet.plan._normal import identity
+from discreet.plan._parts import Part
+from discreet.plan._query import OutputColumn, Query
+from discreet.plan._relation import Aggregate, digest
+from discreet.plan._target import rows_of_one_unit, target
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A query as parts to measure and formulas to compute."""
+
+    query: Query
+    aggregates: tuple[Aggregate, ...]
+    parts: tuple[Part, ...]
+    formulas: tuple[Formula, ...]  # one per statistic, then those of whole outputs
+    outputs: tuple[OutputColumn, ...]  # as the query has them, over these formulas
+    selector: int | None  # part that selects open keys
+    labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
+    alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
+
+    @property
+    def draws(self) -> int:
+        """How many equal shares of a price its parts take."""
+        return sum(part.draws for part in self.parts)
+
+    @cached_property
+    def measured(self) -> str:
+        """Identity of what is measured: neither names of outputs nor what follows the noise."""
+        alike = tuple(map(identity, self.aggregates))
+        return digest((alike, self.parts, self.selector, self.labels))
+
+    @cached_property
+    def target(self) -> list[str]:
+        """Limits and clamps that stand between the table and the numbers."""
+        return target(self.query, self.aggregates)
+
+    @cached_property
+    def rows_of_one_unit(self) -> list[list[int | None]]:
+        """Most rows of one unit behind one number, and behind all numbers, of every release."""
+        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.outlets]
+
+    @cached_property
+    def outlets(self) -> tuple[Part, ...]:
+        """The part behind every release; formulas name releases."""
+        return tuple([part for part in self.parts for _ in range(part.outlets)])
+
+    @cached_property
+    def values_of_one_row(self) -> list[list[str] | None]:
+        """Least and greatest number that one row adds to every statistic that adds rows up."""
+        named = enumerate(self.query.statistics)
+        ends = [None if i in self.alone else s.row_values for i, s in named]
+        return [None if e is None else [str(v) for v in e] for e in ends]
