@@ -79,7 +79,7 @@ bench-growth: $(STAMP) ## time and memory by rows, groups and rows per person (m
 bench-service: $(STAMP) ## the service beside the library: overhead and rates
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service
 
-bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (a few minutes)
+bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (ten minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_quantiles
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_keys

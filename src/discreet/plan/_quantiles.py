@@ -33,8 +33,10 @@ The joint choice of all m (Gillenwater, Joseph, Kulesza 2021) draws the whole se
 e for every :math:`4(1-\min w)/\varepsilon` of :math:`\sum_j|n_j-w_jn|`, the rows between neighbours
 against their share. Its mean error of ranks at ε = 1, beside this recursion by permute-and-flip,
 on 600 ranks without ties: m = 2: 1.6 / 2.6, 3: 2.3 / 1.9, 5: 3.3 / 3.8, 7: 3.9 / 3.5, 9: 4.9 / 5.8,
-15: 6.6 / 5.5. It is well ahead for two alone; its exact law is a chain whose sum over all sequences
-would have to be known exactly, or bounded and rejected from. It is not used.
+15: 6.6 / 5.5. It is well ahead for two alone, and not used: on 2^18 places of a lattice it has 2^35
+sequences of two, whose weights would have to be added up exactly. To draw two places independently
+and accept them by the rows in between is exact too, but accepts one in :math:`e^{cn}` where many
+rows share a value, so that it need not end, and how long it takes would tell.
 
 MIN and MAX
 -----------
