@@ -228,7 +228,7 @@ def _text(value: Any) -> str:
     return value
 
 
-_LATER: Final = {"moment"}
+_LATER: Final = {"moment", "times"}
 """Fields that records of earlier releases lack."""
 
 _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -233,7 +233,7 @@ class Spread(Formula):
     widest: Fraction
     sample: bool
     root: bool
-    times: tuple[int, int] = (1, 1)
+    times: tuple[int, ...] = (1, 1)
     """Factors by which the two sums were measured."""
 
     @property
