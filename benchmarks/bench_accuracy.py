@@ -7,7 +7,7 @@ checkout, Adult (age), Maryland's salaries and PUMS (income). A row says BEHIND 
 ahead of us by more than 5 %. ``--markdown`` prints the table of docs/accuracy.md instead.
 
 *Ours* are parsed, lowered and priced as a curator does it. Exact integers come from the reference
-engine, value by value; sums get 20 000 draws of the noise that was priced, choices are drawn by
+engine, value by value; sums get 10 000 draws of the noise that was priced, choices are drawn by
 their law (permute-and-flip is the largest of scores with exponential noise).
 
 *Peers.* Under add-remove OpenDP's mean is a sum over a count at half of ε each; it has no variance
@@ -51,7 +51,7 @@ GENERATORS = ("uniform", "skewed", "normal")
 TABLES = 20
 """Tables over which the error of a quantile is averaged."""
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tabular"
-SLOW = 2000
+SLOW = 1000
 """Draws of a peer that draws one at a time."""
 
 
@@ -488,7 +488,7 @@ def _markdown(found: Iterator[Row]) -> None:
         print("| " + " | ".join(c.replace(",", " ") if c is not what else c for c in cells) + " |")
 
 
-def main(runs: int = 20_000, *, markdown: bool = False) -> None:
+def main(runs: int = 10_000, *, markdown: bool = False) -> None:
     """Print the tables."""
     if markdown:
         _markdown(rows(runs))
@@ -501,7 +501,7 @@ def main(runs: int = 20_000, *, markdown: bool = False) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20_000)
+    parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args()
     main(given.runs, markdown=given.markdown)
