@@ -19,6 +19,9 @@ from discreet.plan._trees import Levels, _squares
 from discreet.plan._vectors import Box, Numbers
 from discreet.privacy._additive import _shape_atoms
 from discreet.privacy._loss import ULP
+from discreet.verify._domain import INF, Value
+from discreet.verify._functions import Functions
+from discreet.verify._read import Node, Unproven
 
 LAW = noise.DiscreteLaplace(2)
 
@@ -115,3 +118,21 @@ def test_an_interval_of_a_quantile_misses_as_often_as_it_says(confidence):
 def test_a_box_is_cut_at_both_ends_of_a_public_range():
     box = Box(np.array([-5.0, 4.0, 12.0]), np.array([-1.0, 30.0, 15.0])).clipped(0, 10)
     assert (box.low.tolist(), box.high.tolist()) == ([0, 4, 10], [0, 10, 10])
+
+
+WRONG = [{"a": {"nan": True}}, {"b": {"nan": True}}, {"out": {"whole": False}}, {"a": {"hi": INF}},
+         {"b": {"hi": INF}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_only_integers_have_an_integer_quotient(wrong):
+    """Each of the refusals by itself: what is not whole would be cut off to a wrong range."""
+    rules, node = Functions("postgresql"), Node("column", (None, "x"))
+    whole = {"a": Value("num", 6, 9, whole=True), "b": Value("num", 2, 3, whole=True),
+             "out": Value("num", whole=True)}  # fmt: skip
+    found = rules.quotient(whole["a"], whole["b"], node, whole["out"])
+    assert (found.lo, found.hi) == (2, 4)
+    for name, change in wrong.items():
+        whole[name] = whole[name]._replace(**change)
+    with pytest.raises(Unproven, match="not an integer"):
+        rules.quotient(whole["a"], whole["b"], node, whole["out"])
