@@ -21,7 +21,8 @@ from discreet.privacy._additive import _shape_atoms
 from discreet.privacy._loss import ULP
 from discreet.verify._domain import INF, Value
 from discreet.verify._functions import Functions
-from discreet.verify._read import Node, Unproven
+from discreet.verify._read import Node, Unproven, read
+from discreet.verify._walk import bare
 
 LAW = noise.DiscreteLaplace(2)
 
@@ -136,3 +137,16 @@ def test_only_integers_have_an_integer_quotient(wrong):
         whole[name] = whole[name]._replace(**change)
     with pytest.raises(Unproven, match="not an integer"):
         rules.quotient(whole["a"], whole["b"], node, whole["out"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "plain"),
+    [
+        ('SELECT "x" AS y, 1 AS n FROM "t"', True),
+        ('SELECT "x" + 1 AS y FROM "t"', False),
+        ('SELECT a."x" AS y FROM "t" AS a INNER JOIN "u" AS b ON a."k" = b."k"', False),
+        ('SELECT "x" AS y FROM "t" GROUP BY "x"', False),
+    ],
+)
+def test_what_hands_on_columns_and_does_nothing_else(statement, plain):
+    assert bare(read(statement, "duckdb")) is plain
