@@ -15,6 +15,7 @@ every test that reaches its line, up to two minutes of them, whatever package th
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -106,7 +107,7 @@ class Chart:
     killers: dict[str, list[str]] = field(default_factory=dict)
     """Tests that saw faults of a function, the last one first."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Hash of the file that a test was in when it was run: another text is another test."""
+    """Hash of a test's file and of the modules it reached: of another text nothing is known."""
 
     @classmethod
     def read(cls) -> Chart:
@@ -120,23 +121,71 @@ class Chart:
 
     def covering(self, mutant: Mutant) -> list[tuple[str, float]]:
         """Tests that reach a fault and their seconds, the most promising first."""
-        mask = _mask(mutant)
+        places = _places(mutant).items()
         found = []
         for test, lines in self.lines.items():
-            if self.seconds[test] >= 0 and lines.get(mutant.file, 0) & mask:
-                breadth = sum(map(int.bit_count, lines.values()))
+            if self.seconds[test] >= 0 and any(lines.get(f, 0) & bits for f, bits in places):
+                breadth = _breadth(tuple(lines.values()))
                 found.append((test, self.seconds[test], (self.seconds[test] + 0.02) * breadth))
         last = self.killers.get(f"{mutant.file}|{mutant.function}", [])[:20]
-        found.sort(key=lambda row: (row[0] not in last, row[2]))
+        # each fork starts a server of its own, so what needs one comes last
+        found.sort(key=lambda row: (row[0] not in last, "postgres" in row[0], row[2]))
         return [row[:2] for row in found]
 
 
-def _mask(mutant: Mutant) -> int:
-    """Bits of the lines that a fault changes; all, if it runs when the module is imported."""
+@cache
+def _breadth(lines: tuple[int, ...]) -> int:
+    return sum(map(int.bit_count, lines))
+
+
+def _places(mutant: Mutant) -> dict[str, int]:
+    """Lines that a fault changes, a bit for each; of a name of a module, those that use it."""
     lines = _code_lines(mutant.file, mutant.function)
+    if not lines:
+        return _uses(mutant.file, mutant.line) or {mutant.file: -1}
     touched = range(mutant.line, mutant.line + mutant.old.count("\n") + 1)
     here = lines & set(touched) or {max((x for x in lines if x < mutant.line), default=0)}
-    return sum(1 << line for line in here) if lines else -1
+    return {mutant.file: sum(1 << line for line in here)}
+
+
+@cache
+def _uses(file: str, line: int) -> dict[str, int]:
+    """Lines of functions that name what a statement of a module or a class binds."""
+    root = TREE / "src/discreet"
+    trees = {path: ast.parse((root / path).read_text("utf-8")) for path in {file, *FILES}
+             if (root / path).exists()}  # fmt: skip
+    names = {name for statement in _bare(trees[file])
+             if statement.lineno <= line <= (statement.end_lineno or 0)
+             for name in _bound(statement)}  # fmt: skip
+    for _ in range(3):  # a name may be made of another one
+        names |= {
+            name for tree in trees.values() for statement in _bare(tree)
+            if names & {n for n, _ in _named(statement)} for name in _bound(statement)
+        }  # fmt: skip
+    found: dict[str, int] = {}
+    for path, tree in trees.items():
+        inside = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef)]
+        lines = {at for f in inside for name, at in _named(f) if name in names}
+        if lines:
+            found[path] = sum(1 << at for at in lines)
+    return found
+
+
+def _bare(tree: ast.Module) -> list[ast.stmt]:
+    """Statements of a module and of its classes that are run when it is imported."""
+    classes = [c.body for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
+    return [s for body in (tree.body, *classes) for s in body
+            if isinstance(s, ast.Assign | ast.AnnAssign)]  # fmt: skip
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+    return {n.id for t in targets if t for n in ast.walk(t) if isinstance(n, ast.Name)}
+
+
+def _named(tree: ast.AST) -> list[tuple[str, int]]:
+    return [(n.id if isinstance(n, ast.Name) else n.attr, n.lineno) for n in ast.walk(tree)
+            if isinstance(n, ast.Name | ast.Attribute)]  # fmt: skip
 
 
 @cache
@@ -153,12 +202,13 @@ def _code_lines(file: str, function: str) -> frozenset[int]:
 
 def chart(suite: Suite) -> None:
     """Run tests that the map does not have, without any fault, and write down what they reach."""
-    known = Chart.read().texts
-    new = [name for name in suite.items if known.get(name) != _text(name)]
+    known = Chart.read()
+    new = [name for name in suite.items
+           if known.texts.get(name) != _text(name, known.lines.get(name, ()))]  # fmt: skip
 
     def keep(test: str, lines: dict[str, int], seconds: float) -> None:
         reached = {file: f"{bits:x}" for file, bits in lines.items()}
-        row = [test, round(seconds, 3), reached, _text(test)]
+        row = [test, round(seconds, 3), reached, _text(test, reached)]
         with MAP.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
 
@@ -170,11 +220,13 @@ def chart(suite: Suite) -> None:
 
 @cache
 def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else "gone"
 
 
-def _text(test: str) -> str:
-    return _hash(TREE / test.split("::", maxsplit=1)[0])
+def _text(test: str, reached: Iterable[str]) -> str:
+    own = TREE / test.split("::", maxsplit=1)[0]
+    texts = [_hash(own), *(_hash(TREE / "src/discreet" / file) for file in sorted(reached))]
+    return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
 
 
 # -- one mutant -----------------------------------------------------------------------
@@ -197,7 +249,7 @@ def judge(suite: Suite, mutant: Mutant, known: Chart) -> tuple[str, str]:
 
     code, words = suite.forked(job, 30 + 5 * total)
     if code == _NO_FUNCTION:
-        code, words = suite.alone(mutant, [test for test, _ in timed[:200]], total)
+        code, words = suite.alone(mutant, [test for test, _ in timed], total)
     elif code == 1 and (blind := _fails_anyway(suite, timed, words)):
         known.seconds[blind] = -1
         return judge(suite, mutant, known)

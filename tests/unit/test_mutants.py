@@ -29,6 +29,7 @@ def planted(tmp_path, monkeypatch):
     (tmp_path / "src/discreet/a.py").write_text(SOURCE)
     monkeypatch.setattr(tool, "TREE", tmp_path)
     tool._code_lines.cache_clear()
+    tool._uses.cache_clear()
     yield mutants_of(tmp_path / "src/discreet", "a.py")
     tool._code_lines.cache_clear()
 
@@ -67,6 +68,40 @@ def test_a_fault_is_met_by_tests_of_its_line_and_one_of_a_class_by_all_of_the_fi
     assert [t for t, _ in known.covering(by_line[8])] == ["far", "near"]
     known.killers["a.py|Price.cost"] = ["near"]
     assert [t for t, _ in known.covering(by_line[8])] == ["near", "far"]
+
+
+def test_a_constant_is_met_by_tests_of_the_lines_that_use_it(planted, tmp_path, monkeypatch):
+    constant = next(m for m in planted if m.function == "<module>")
+    far = tmp_path / "src/discreet/b.py"
+    far.write_text(
+        "from a import LEAST\nTWICE = 2 * LEAST\n\ndef f(x):\n    y = 1\n    return x < TWICE\n"
+    )
+    monkeypatch.setattr(tool, "FILES", ("a.py", "b.py"))
+    tool._uses.cache_clear()
+    assert tool._places(constant) == {"b.py": 1 << 6}
+    known = tool.Chart(
+        {"near": 0.1, "far": 0.1},
+        {"near": {"b.py": 1 << 6}, "far": {"a.py": 8, "b.py": 1}},
+    )
+    assert known.covering(constant) == [("near", 0.1)]
+    tool._uses.cache_clear()
+
+
+def test_what_is_known_of_a_test_ends_when_a_module_that_it_reaches_changes(planted, tmp_path):
+    assert planted
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_a.py").write_text("def test(): pass\n")
+
+    def text():
+        tool._hash.cache_clear()
+        return tool._text("tests/test_a.py::test", ["a.py"])
+
+    before = text()
+    assert text() == before
+    (tmp_path / "src/discreet/a.py").write_text(SOURCE + "# more\n")
+    changed = text()
+    (tmp_path / "tests/test_a.py").write_text("def test(): assert 1\n")
+    assert len({before, changed, text()}) == 3
 
 
 def test_a_sample_goes_on_where_a_smaller_one_ends():
