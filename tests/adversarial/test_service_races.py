@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -394,6 +395,20 @@ def test_kill_nine_two_hundred_times(tmp_path, start_service, monkeypatch, recor
     herd.end()
     record_property("figures", figures)
     assert not any(faults.values()), (faults, figures)
+
+
+def test_a_kill_while_the_signing_key_is_written_leaves_none(tmp_path, monkeypatch):
+    write_bytes = Path.write_bytes
+
+    def killed(path, content):
+        write_bytes(path, content[:16])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as kill, pytest.raises(KeyboardInterrupt):
+        kill.setattr(Path, "write_bytes", killed)
+        Home(tmp_path).signing_key()
+    made = Home(tmp_path).signing_key().private_bytes_raw()
+    assert Home(tmp_path).signing_key().private_bytes_raw() == made
 
 
 def test_a_second_server_takes_over_keys_and_what_was_revoked(tmp_path):

@@ -119,8 +119,10 @@ class Home:
         except FileNotFoundError:
             key = Ed25519PrivateKey.generate()
             raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+            spare = path.with_suffix(".part")
             with self._umask():
-                path.write_bytes(raw)
+                spare.write_bytes(raw)
+            spare.replace(path)  # a kill leaves the whole key or none
             return key
         except (OSError, ValueError):
             raise ParameterError(f"the signing key {str(path)!r} cannot be used") from None
