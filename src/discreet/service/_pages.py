@@ -285,15 +285,8 @@ class Pages:
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
-        if not order.over:
-            says = "It waits for an owner's decision." if order.state == "waiting" else (
-                f"It is running; such answers leave {order.tick:g} s after they start."
-            )  # fmt: skip
-            refresh = max(1, round(order.tick))
-            return self._page_of(order, request, session, says=says, refresh=refresh)
         if order.state != "done":
-            says = f"It was {order.state}. {order.decided or ''}"
-            return self._page_of(order, request, session, says=says)
+            return self._page_of(order, request, session, says=_stands(order), refresh=_soon(order))
         answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
         return self._page_of(order, request, session, answers=answers)
 
@@ -389,6 +382,25 @@ def offered(form: Mapping[str, str]) -> dict[str, Any]:
     if form.get("pay") == "within":
         return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
     return {**body, "epsilon": form.get("epsilon", "")}
+
+
+def _stands(order: Order) -> str:
+    """Say where a question stands that has no answer."""
+    if order.state == "waiting":
+        kept = f"ε = {show(order.price)} is set aside, and nothing is charged before it"
+        return f"It waits for an owner's decision: {kept}."
+    if order.state == "running":
+        return f"It is running; such answers leave {order.tick:g} s after they start."
+    if order.state == "failed":
+        return "It failed, and stays paid. Why is not disclosed: that could depend on the data."
+    return f"It was {order.state}. {order.decided or ''}"
+
+
+def _soon(order: Order) -> int | None:
+    """Seconds after which a page is worth another look; none if nothing more will come."""
+    if order.over:
+        return None
+    return 30 if order.state == "waiting" else max(1, round(order.tick))
 
 
 def _said(error: DiscreetError) -> dict[str, Any]:

@@ -137,7 +137,9 @@ def serve(
 @contextmanager
 def _bound(options: Options) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # named, or the loop does not know that it is TCP and lets each response wait for an
+    # acknowledgement of its headers, which clients put off for 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with contextlib.closing(listener):
         try:
