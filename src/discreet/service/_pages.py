@@ -335,11 +335,11 @@ class Pages:
             parts.append((told["draws_on"], "share"))
         amounts = [
             {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
-            for of, part in parts for c, x in told[part].items()
+            for of, part in parts for c, x in _in_order(told[part])
         ]  # fmt: skip
         if not everybody:
             amounts += [{"of": "you", "currency": c, "spent": show(x), "total": "", "left": ""}
-                        for c, x in told["mine"].items()]  # fmt: skip
+                        for c, x in _in_order(told["mine"])]  # fmt: skip
         return self.show(
             "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
             everybody=everybody, meaning=str(found), twin=self.twin(request, session, "budget"),
@@ -382,6 +382,11 @@ def offered(form: Mapping[str, str]) -> dict[str, Any]:
     if form.get("pay") == "within":
         return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
     return {**body, "epsilon": form.get("epsilon", "")}
+
+
+def _in_order(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Amounts of each currency, ε first."""
+    return sorted(amounts.items(), key=lambda item: (item[0] != "epsilon", item[0]))
 
 
 def _stands(order: Order) -> str:
