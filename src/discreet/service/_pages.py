@@ -330,12 +330,12 @@ class Pages:
         spent = _pictures.spending(lines, None if everybody else session.actor.name)
         found = await desk.write(lambda: meaning.of(desk.ledger))
         whole = desk.ledger.balance()
-        parts = [("everybody", "whole")]
-        if told["draws_on"] != "the whole":
-            parts.append((told["draws_on"], "share"))
+        parts = {"everybody": told["whole"], **told["shares"]}
+        if not everybody and told["draws_on"] != "the whole":
+            parts[told["draws_on"]] = told["share"]
         amounts = [
             {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
-            for of, part in parts for c, x in _in_order(told[part])
+            for of, part in parts.items() for c, x in _in_order(part)
         ]  # fmt: skip
         if not everybody:
             amounts += [{"of": "you", "currency": c, "spent": show(x), "total": "", "left": ""}
