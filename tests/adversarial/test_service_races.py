@@ -86,6 +86,11 @@ def test_a_question_above_the_price_waits_and_nothing_is_spent_until_an_owner_sa
     spent = small("GET", "/v1/budget?policy=one").json()["result"]
     assert spent["whole"]["epsilon"]["spent"] == "0"
     assert spent["waiting"] == [asked.json()["result"]["id"]]
+    with httpx.Client(base_url=small.url, timeout=30) as client:
+        client.post("/login", data={"key": small.keys["ana"]})
+        page = client.get(f"/answers/{asked.json()['result']['id']}").text
+        assert "ε = 0.3 is set aside" in page
+        assert "Look again" in page
     (shown,) = small("GET", "/v1/requests?policy=one", who="owner").json()["result"]["requests"]
     assert (shown["analyst"], shown["question"]["sql"]) == ("ana", COUNT)
     assert shown["error"]["n"].startswith("±")

@@ -48,8 +48,11 @@ _STATISTICS: Final = {
 }  # fmt: skip
 _FIELDS: Final = {"epsilon": "ε"}
 """Fields of the page that hold a parameter, by its name."""
+_HOLD: Final = 5.0
+"""Seconds for which the page of an answer waits for it."""
 _STATIC: Final = {
     "style.css": "text/css",
+    "answer.js": "text/javascript",
     "ask.js": "text/javascript",
     "owner.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -192,7 +195,7 @@ class Pages:
             if session.actor.role is Role.OWNER:
                 nav.append(("/owner", "Owner"))
         shared = {
-            "session": session, "nav": nav, "refresh": None, "twin": None, "refusal": None,
+            "session": session, "nav": nav, "twin": None, "refusal": None,
             "note": None, "secret": None, "oidc": self._house.oidc is not None,
             "policies": self._policies(session),
             "policy": None if desk is None else desk.name,
@@ -285,8 +288,10 @@ class Pages:
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
+        if order.state == "running":  # most answers are there when their page is
+            await _api.until_over(order, _HOLD)
         if order.state != "done":
-            return self._page_of(order, request, session, says=_stands(order), refresh=_soon(order))
+            return self._page_of(order, request, session, says=_stands(order), soon=_soon(order))
         answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
         return self._page_of(order, request, session, answers=answers)
 
@@ -302,7 +307,7 @@ class Pages:
             question_python=repr(order.body.get("sql", "")),
             offer_python=", ".join(f"{k}={v!r}" for k, v in offer.items()),
             question_shell=shlex.quote(json.dumps(dict(order.body))),
-            **{"answers": [], "says": "", **more},
+            **{"answers": [], "says": "", "soon": None, **more},
         )  # fmt: skip
 
     async def _file(self, request: Request, session: Session) -> Response:
