@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,8 @@ def serve(
         house.draft = draft
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: looking at it again and again takes a tenth
         started(f"http://{shown}:{port}")
         run(build(house), listener, options)
 
