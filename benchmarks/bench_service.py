@@ -162,10 +162,25 @@ async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> 
     said = await line.ask(_request("POST", "/v1/answers", key, body, Prefer="wait=60"))
     id_ = json.loads(said)["result"]["id"]
     await _overhead(curator, line, key, pid)
+
+    def preview(**more: object) -> bytes:
+        return _request("POST", "/v1/preview", key, {**body, **more})
+
+    def price(*_: int) -> bytes:
+        return preview(epsilon=f"0.2{next(_fresh):06}")
+
+    def question(*_: int) -> bytes:
+        return preview(sql=f"SELECT COUNT(*) AS n FROM visits WHERE age > {next(_fresh)}")
+
+    def mix(i: int, n: int) -> bytes:
+        """What a page asks for: half of it again, a quarter at another price, a quarter new."""
+        return (preview, price, preview, question)[(i + n) % 4]()
+
     kinds: tuple[tuple[str, Callable[..., bytes]], ...] = (
-        ("previews, new prices", lambda i, n: _request(
-            "POST", "/v1/preview", key, {**body, "epsilon": f"0.2{i}{n:05}"})),
-        ("previews, known prices", lambda *_: _request("POST", "/v1/preview", key, body)),
+        ("previews, new prices", price),
+        ("previews, new questions", question),
+        ("previews, known prices", lambda *_: preview()),
+        ("previews, a mix", mix),
         ("answers by id", lambda *_: _request("GET", f"/v1/answers/{id_}", key)),
         ("stored by question", lambda *_: _request("POST", "/v1/answers", key, body)),
     )  # fmt: skip

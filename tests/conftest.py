@@ -7,6 +7,7 @@ system package and skips nothing.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -133,7 +134,10 @@ class Served:
                 stdout=subprocess.PIPE, stderr=log, cwd=self.cwd, env=self.env,
             )  # fmt: skip
         line = self.process.stdout.readline()
-        assert line, self.log.read_text()
+        if len(line) < 3:  # a crash, or the first line of a refusal
+            rest = iter(self.process.stdout.readline, None)
+            said = [*itertools.takewhile(lambda x: len(x) > 2, rest)]
+            pytest.fail(f"the service did not start: {said} {self.log.read_text()}")
         told = json.loads(line)
         self.url, self.keys = told["url"], {**getattr(self, "keys", {}), **told["keys"]}
         self.client = httpx.Client(base_url=self.url, timeout=60)

@@ -77,6 +77,38 @@ def test_nobody_becomes_two_persons(pair):
         assert ">Agree<" not in waiting
 
 
+def test_an_owner_sets_shares_that_analysts_do_not_see(pair):
+    def told(who):
+        return pair("GET", "/v1/budget", who=who).json()["result"]["shares"]
+
+    with httpx.Client(base_url=pair.url, timeout=30) as client:
+        client.post("/login", data={"key": pair.keys["owner"]})
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/owner").text)[1]
+
+        def share(text, **more):
+            form = {"token": token, "shares": text, "reason": "a study", **more}
+            return client.post("/owner/shares", data=form).status_code
+
+        assert told("owner") == {}
+        assert share("ana = 0.5, ben = 0.25") == 303
+        assert {n: x["epsilon"]["total"] for n, x in told("auditor").items()} == {
+            "ana": "1", "ben": "1/2", "all others": "1/2"}  # fmt: skip
+        assert (told("owner"), told("ana")) == (told("auditor"), {})
+        assert 'value="ana = 0.5, ben = 0.25"' in client.get("/owner").text
+        assert "all others" in client.get("/budget").text
+        for fault in ("ana", "ana = 0.1, ana = 0.2", "ana = 2", "= 0.5", "ana = x"):
+            assert 400 <= share(fault) < 500, fault
+        assert share("", token="0" * 64) == 403
+        assert len(told("owner")) == 3
+        client.post("/login", data={"key": pair.keys["ana"]})
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/ask").text)[1]
+        assert share("ana = 1") == 403
+        client.post("/login", data={"key": pair.keys["owner"]})
+        token = re.search(r'name="token" value="([^"]+)"', client.get("/owner").text)[1]
+        assert share("") == 303
+    assert told("owner") == {}
+
+
 def test_a_declined_raise_changes_nothing(pair):
     before = total(pair)
     body = {"epsilon": "5", "reason": "again"}

@@ -196,11 +196,16 @@ def test_ticks_without_slack_are_seen_to_tell(tmp_path, start_service, monkeypat
 
 
 def _memory(pid):
-    """Resident mebibytes of a service: the web process and its workers together."""
+    """Resident mebibytes of a service: of the web process, and of the largest of its workers."""
     below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    web, *workers = (_resident(process) for process in (pid, *below))
+    return web, max(workers)
+
+
+def _resident(pid):
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    own = int(next(x for x in lines if x.startswith("VmRSS")).split()[1]) / 1024
-    return own + sum(_memory(int(child)) for child in below)
+    found = next(x for x in lines if x.startswith("VmRSS"))
+    return round(int(found.split()[1]) / 1024, 1)
 
 
 async def _soak(served, numbers, clients=64):
@@ -240,7 +245,12 @@ async def _soak(served, numbers, clients=64):
 def test_memory_is_flat_over_ten_thousand_questions(
     tmp_path, start_service, monkeypatch, record_property
 ):
-    """After the first 2 000 orders, as many as are kept in memory, 8 000 more add little."""
+    """Once all is full that is kept in memory, 4 000 questions more add nothing.
+
+    2 000 orders are kept, and the threads' own heaps take the first few thousand to fill. An
+    order that is not forgotten takes 10 KiB and more: 10 MiB are a quarter of what 4 000 of
+    them would add.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = write(tmp_path, "soak", epsilon="1000000")
     made = keys(tmp_path / "home", "ana", "owner")
@@ -250,7 +260,7 @@ def test_memory_is_flat_over_ten_thousand_questions(
     sizes = []
     for last in range(2000, 10001, 2000):
         asyncio.run(_soak(served, iter(range(last - 2000, last))))
-        sizes.append(round(_memory(served.process.pid), 1))
+        sizes.append(_memory(served.process.pid))
         (tmp_path / "sizes.txt").write_text(str(sizes))  # a long run is watched
     record_property("sizes", sizes)
-    assert sizes[-1] - sizes[0] < 40, sizes
+    assert all(last - full < 10 for full, last in zip(sizes[2], sizes[-1], strict=True)), sizes

@@ -13,6 +13,7 @@
   if (document.querySelectorAll("h1").length !== 1) found.push("not one h1");
   if (!document.querySelector('a.skip[href="#main"]')) found.push("no way past the header");
   if (!/width=device-width/.test(document.querySelector("meta[name=viewport]")?.content)) found.push("zoom");
+  if (document.querySelector("meta[http-equiv=refresh]")) found.push("it loads itself anew");
   const navs = [...document.querySelectorAll("nav")];
   if (navs.length > 1) navs.filter((n) => !named(n)).forEach((n) => say("nav without a name", n));
   let level = 0;

@@ -63,6 +63,7 @@ def test_what_has_the_focus_can_be_seen(browser, service):
         ("document.querySelector('#of').id = 'by'", "id twice"),
         ("document.querySelector('button.main').textContent = ''", "no name"),
         ("document.querySelector('button').tabIndex = 3", "order of its own"),
+        ("document.querySelector('meta[name=viewport]').httpEquiv = 'refresh'", "itself anew"),
     ],
 )
 def test_the_rules_find_faults(browser, service, fault, rule):

@@ -99,70 +99,94 @@ _CLEAR: Final = 1.02
 _BASE: Final = Fraction(64)
 
 
+Chance = Callable[[Floats], Floats]
+"""Probability, at most, that a sum of noises is so far out or farther."""
+
+
 def tail(laws: Sequence[Law | None], c: Floats, s: Floats) -> Floats:
     """Bound P(|Σ cⱼηⱼ| ≥ s) from above; `c` holds one coefficient per law in its last axis."""
+    c = np.asarray(c, dtype=np.float64)
+    return _tail_of(laws, c)(np.broadcast_to(np.asarray(s, dtype=np.float64), c.shape[:-1]))
+
+
+def _tail_of(laws: Sequence[Law | None], c: Floats) -> Chance:
+    """Give the tail as a function of `s`: a search for `s` needs the rest of it once."""
     noisy = [j for j, law in enumerate(laws) if law is not None]
     kept = [law for law in laws if law is not None]
-    size = np.abs(np.asarray(c, dtype=np.float64)[..., noisy])
-    s = np.broadcast_to(np.asarray(s, dtype=np.float64), size.shape[:-1])
+    size = np.abs(c[..., noisy])
     if not noisy:
-        return np.where(s > 0, 0.0, 1.0)
+        return lambda s: np.where(s > 0, 0.0, 1.0)
     if min(law.std for law in kept) < _COARSE and len(kept) <= 2:
         terms = size[..., 0].size * 2 * _WIDE * kept[0].std
         if terms <= _MOST:
-            return _summed(kept, size, s)
+            return lambda s: _summed(kept, size, s)
     laplace = all(isinstance(law, DiscreteLaplace) for law in kept)
     if not laplace and not all(isinstance(law, DiscreteGaussian) for law in kept):
-        return _union(kept, size, s)
+        return lambda s: _union(kept, size, s)
     if not laplace and min(law.std for law in kept) < 1:
-        return _union(kept, size, s)
-    shift = 1.5 if laplace else 2.0
-    rest = np.maximum(s - shift * size.sum(axis=-1), 0.0)
+        return lambda s: _union(kept, size, s)
+    shift = (1.5 if laplace else 2.0) * size.sum(axis=-1)
     if laplace:
         scales = np.array([float(law.scale) for law in kept if isinstance(law, DiscreteLaplace)])
-        return laplace_tail(size * scales, rest)
+        rest = _laplace_tail(size * scales)
+        return lambda s: rest(np.maximum(s - shift, 0.0))
     spread = np.sqrt((size * np.array([law.std for law in kept])) ** 2 @ np.ones(len(kept)))
+    return lambda s: _normal_tail(spread, s, np.maximum(s - shift, 0.0))
+
+
+def _normal_tail(spread: Floats, s: Floats, rest: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(spread > 0, rest / np.maximum(spread, 1e-300), np.inf)
     return np.where((spread == 0) & (s <= 0), 1.0, 2 * special.ndtr(-z))
 
 
-def laplace_tail(a: Floats, s: Floats) -> Floats:
+def _laplace_tail(a: Floats) -> Chance:
     """P(|Σ aⱼLⱼ| ≥ s) for independent standard Laplace L, from above."""
     k = a.shape[-1]
     if k == 1:
-        return np.asarray(np.exp(-s / np.maximum(a[..., 0], 1e-300)))
+        own = np.maximum(a[..., 0], 1e-300)
+        return lambda s: np.asarray(np.exp(-s / own))
     if k == 2:
-        return _two(np.maximum(a[..., 0], a[..., 1]), np.minimum(a[..., 0], a[..., 1]), s)
-    a = np.maximum(
-        np.asarray(a, dtype=np.float64), np.maximum(a.max(axis=-1), 1e-300)[..., None] * 1e-6
-    )
-    return _mixed(lambda own: np.exp(-s / own), a, 1 + _APART.get(k, _FAR))
+        return _two(np.maximum(a[..., 0], a[..., 1]), np.minimum(a[..., 0], a[..., 1]))
+    a = np.maximum(a, np.maximum(a.max(axis=-1), 1e-300)[..., None] * 1e-6)
+    parts = _fractions(a, 1 + _APART.get(k, _FAR))
+    return lambda s: _mixed(lambda own: np.exp(-s / own), parts)
 
 
-def _mixed(one: Callable[[Floats], Floats], a: Floats, apart: float) -> Floats:
-    """Partial fractions of the tail of one variable, over scales that are moved apart."""
+def _fractions(a: Floats, apart: float) -> list[tuple[Floats, Floats]]:
+    """Partial fractions: a weight for each scale, and the scales, moved apart."""
     a = np.sort(np.asarray(a, dtype=np.float64), axis=-1)
     parts = [a[..., 0]]
     for j in range(1, a.shape[-1]):
         parts.append(np.maximum(a[..., j], parts[-1] * apart))
-    total = np.zeros_like(parts[0])
-    for j, own in enumerate(parts):
-        others = [own**2 / (own**2 - x**2) for i, x in enumerate(parts) if i != j]
-        total = total + math.prod(others) * one(own)
-    return np.asarray(np.clip(total, 0.0, 1.0))
+    weights = [
+        math.prod(own**2 / (own**2 - x**2) for i, x in enumerate(parts) if i != j)
+        for j, own in enumerate(parts)
+    ]
+    return [(np.asarray(weight), own) for weight, own in zip(weights, parts, strict=True)]
 
 
-def _two(high: Floats, low: Floats, s: Floats) -> Floats:
+def _mixed(one: Callable[[Floats], Floats], parts: list[tuple[Floats, Floats]]) -> Floats:
+    """Sum of the tails of one variable, each with its weight."""
+    total = sum(weight * one(own) for weight, own in parts)
+    return np.asarray(np.minimum(np.maximum(total, 0.0), 1.0))
+
+
+def _two(high: Floats, low: Floats) -> Chance:
     """The tail of two scales, the larger first."""
     high = np.maximum(high, 1e-300)
-    ratio = low / high
-    near = ratio >= 1 - 1e-4
-    ratio = np.where(near, 0.5, np.maximum(ratio, 1e-6))
-    far, share = s / high, ratio**2
-    tail_of_one = np.exp(-far)
-    split = (tail_of_one - share * np.exp(-far / ratio)) / (1 - share)
-    return np.asarray(np.clip(np.where(near, (1 + far / 2) * tail_of_one, split), 0.0, 1.0))
+    near = low / high >= 1 - 1e-4
+    ratio = np.where(near, 0.5, np.maximum(low / high, 1e-6))
+    share = ratio**2
+
+    def chance(s: Floats) -> Floats:
+        far = s / high
+        tail_of_one = np.exp(-far)
+        split = (tail_of_one - share * np.exp(-far / ratio)) / (1 - share)
+        found = np.where(near, (1 + far / 2) * tail_of_one, split)
+        return np.asarray(np.minimum(np.maximum(found, 0.0), 1.0))
+
+    return chance
 
 
 def _summed(laws: Sequence[Law], c: Floats, s: Floats) -> Floats:
@@ -235,9 +259,10 @@ def _margin(laws: tuple[Law | None, ...], c: tuple[float, ...], level: float) ->
     kept, size = [law for law, _ in pairs], np.array([x for _, x in pairs])
     alpha = 1 - level
     high = float(size @ np.array([law.std for law in kept])) + float(size.sum())
-    while tail(kept, size, np.array(high)) > alpha:
+    chance = _tail_of(kept, size)
+    while chance(np.asarray(high)) > alpha:
         high *= 2
-    return _turning(lambda s: float(tail(kept, size, np.array(s))), alpha, high)
+    return _turning(lambda s: float(chance(np.asarray(s))), alpha, high)
 
 
 def _turning(chance: Callable[[float], float], alpha: float, high: float) -> float:
@@ -281,7 +306,7 @@ def mixed_tail(x: Floats, sd: Floats, scales: Floats) -> Floats:
     # without any sampling error a trace of it changes nothing and keeps one formula
     s = np.maximum(sd, 1e-6 * top)
     a = np.maximum(scales, np.maximum(_THIN * s, 1e-6 * top)[..., None])
-    found = _mixed(lambda own: _one(np.maximum(x, 0.0), s, own), a, _CLEAR)
+    found = _mixed(lambda own: _one(np.maximum(x, 0.0), s, own), _fractions(a, _CLEAR))
     return np.where(x <= 0, 1.0, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -144,6 +145,14 @@ async def until_first_tick(request: Request) -> None:
     await asyncio.sleep(arrival + FIRST - asyncio.get_running_loop().time())
 
 
+async def until_over(order: Order, seconds: float) -> None:
+    """Wait for what becomes of a question, but no longer than this."""
+    if seconds and not order.over:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await order.ended.wait()
+
+
 async def give(house: House, desk: Desk, order: Order, request: Request) -> Response:
     """Give an answer in the form that is accepted, or say that it is still to come."""
     if not order.over:
@@ -276,13 +285,7 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        wait = _wait(request)
-        if wait and not order.over:
-            try:
-                async with asyncio.timeout(wait):
-                    await order.ended.wait()
-            except TimeoutError:
-                pass
+        await until_over(order, _wait(request))
         response = await give(self._house, desk, order, request)
         response.headers["Idempotency-Key"] = order.key
         return response

@@ -35,6 +35,9 @@ _SCHEMA: Final = (
         key TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL, line INTEGER, hash TEXT,
         price TEXT NOT NULL, asked TEXT NOT NULL, decided TEXT, cached INTEGER NOT NULL DEFAULT 0,
         bill BLOB, UNIQUE (policy, analyst, key)) STRICT""",
+    # each debit looks for what waits, and each page for somebody's latest
+    "CREATE INDEX IF NOT EXISTS order_states ON orders (policy, state)",
+    "CREATE INDEX IF NOT EXISTS order_analysts ON orders (policy, analyst)",
     """CREATE TABLE IF NOT EXISTS sessions (
         id TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, token TEXT NOT NULL,
         made REAL NOT NULL, used REAL NOT NULL) STRICT""",
@@ -119,8 +122,10 @@ class Home:
         except FileNotFoundError:
             key = Ed25519PrivateKey.generate()
             raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+            spare = path.with_suffix(".part")
             with self._umask():
-                path.write_bytes(raw)
+                spare.write_bytes(raw)
+            spare.replace(path)  # a kill leaves the whole key or none
             return key
         except (OSError, ValueError):
             raise ParameterError(f"the signing key {str(path)!r} cannot be used") from None

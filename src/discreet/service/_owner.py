@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from fastapi import Request, Response
 
 from discreet import policy as pol
+from discreet._exact import show
 from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _views
 from discreet.service._errors import GoneError, envelope
@@ -28,6 +31,7 @@ class OwnerPages:
             ("GET", "/owner", self._owner), ("POST", "/owner/requests/{id_}", self._decide),
             ("POST", "/owner/keys", self._add_key), ("POST", "/owner/keys/{id_}", self._revoke),
             ("POST", "/owner/budget", self._raise), ("POST", "/owner/closure", self._close),
+            ("POST", "/owner/shares", self._share),
             ("POST", "/owner/check", self._check), ("POST", "/owner/checked", self._checked),
             ("POST", "/owner/draft", self._draft),
         ):  # fmt: skip
@@ -51,7 +55,7 @@ class OwnerPages:
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
             keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
             closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
-            two=desk.counter.policy.service.owners > 1,
+            two=desk.counter.policy.service.owners > 1, shares=_written(state.limits.shares),
             twin=self._pages.twin(request, session, "requests"), **given,
         )  # fmt: skip
 
@@ -85,6 +89,13 @@ class OwnerPages:
         totals, reason = {"epsilon": form.get("epsilon", "")}, form.get("reason", "")[:2000]
         by = session.actor.name
         await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
+        return redirect("/owner")
+
+    async def _share(self, request: Request, session: Session) -> Response:
+        _api.need(session.actor, Role.OWNER)
+        form, desk = await read_form(request), self._pages.desk(request, session)
+        shares, reason = _read(form.get("shares", "")), form.get("reason", "")[:2000]
+        await desk.write(lambda: desk.ledger.set_shares(shares, by=session.actor.name, note=reason))
         return redirect("/owner")
 
     async def _close(self, request: Request, session: Session) -> Response:
@@ -136,3 +147,18 @@ def verdict(toml: str) -> dict[str, Any]:
 
 def _typed(form: dict[str, str], name: str) -> str:
     return form.get(name, "").replace("\r\n", "\n")
+
+
+def _written(shares: Mapping[str, Fraction]) -> str:
+    """Shares as an owner writes them."""
+    return ", ".join(f"{name} = {show(part)}" for name, part in shares.items())
+
+
+def _read(text: str) -> dict[str, str]:
+    """Read shares as an owner writes them; nothing: there are none any more."""
+    named = [part.partition("=") for part in text.split(",") if part.strip()]
+    found = {name.strip(): part.strip() for name, _, part in named}
+    if len(found) < len(named) or not all(name and part for name, part in found.items()):
+        raise ParameterError("a share is a name and a part of the whole, each name once",
+                             hint="ana = 0.5, ben = 0.25")  # fmt: skip
+    return found

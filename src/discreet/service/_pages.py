@@ -48,8 +48,11 @@ _STATISTICS: Final = {
 }  # fmt: skip
 _FIELDS: Final = {"epsilon": "ε"}
 """Fields of the page that hold a parameter, by its name."""
+_HOLD: Final = 5.0
+"""Seconds for which the page of an answer waits for it."""
 _STATIC: Final = {
     "style.css": "text/css",
+    "answer.js": "text/javascript",
     "ask.js": "text/javascript",
     "owner.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -192,7 +195,7 @@ class Pages:
             if session.actor.role is Role.OWNER:
                 nav.append(("/owner", "Owner"))
         shared = {
-            "session": session, "nav": nav, "refresh": None, "twin": None, "refusal": None,
+            "session": session, "nav": nav, "twin": None, "refusal": None,
             "note": None, "secret": None, "oidc": self._house.oidc is not None,
             "policies": self._policies(session),
             "policy": None if desk is None else desk.name,
@@ -285,15 +288,10 @@ class Pages:
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
-        if not order.over:
-            says = "It waits for an owner's decision." if order.state == "waiting" else (
-                f"It is running; such answers leave {order.tick:g} s after they start."
-            )  # fmt: skip
-            refresh = max(1, round(order.tick))
-            return self._page_of(order, request, session, says=says, refresh=refresh)
+        if order.state == "running":  # most answers are there when their page is
+            await _api.until_over(order, _HOLD)
         if order.state != "done":
-            says = f"It was {order.state}. {order.decided or ''}"
-            return self._page_of(order, request, session, says=says)
+            return self._page_of(order, request, session, says=_stands(order), soon=_soon(order))
         answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
         return self._page_of(order, request, session, answers=answers)
 
@@ -309,7 +307,7 @@ class Pages:
             question_python=repr(order.body.get("sql", "")),
             offer_python=", ".join(f"{k}={v!r}" for k, v in offer.items()),
             question_shell=shlex.quote(json.dumps(dict(order.body))),
-            **{"answers": [], "says": "", **more},
+            **{"answers": [], "says": "", "soon": None, **more},
         )  # fmt: skip
 
     async def _file(self, request: Request, session: Session) -> Response:
@@ -337,16 +335,16 @@ class Pages:
         spent = _pictures.spending(lines, None if everybody else session.actor.name)
         found = await desk.write(lambda: meaning.of(desk.ledger))
         whole = desk.ledger.balance()
-        parts = [("everybody", "whole")]
-        if told["draws_on"] != "the whole":
-            parts.append((told["draws_on"], "share"))
+        parts = {"everybody": told["whole"], **told["shares"]}
+        if not everybody and told["draws_on"] != "the whole":
+            parts[told["draws_on"]] = told["share"]
         amounts = [
             {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
-            for of, part in parts for c, x in told[part].items()
+            for of, part in parts.items() for c, x in _in_order(part)
         ]  # fmt: skip
         if not everybody:
             amounts += [{"of": "you", "currency": c, "spent": show(x), "total": "", "left": ""}
-                        for c, x in told["mine"].items()]  # fmt: skip
+                        for c, x in _in_order(told["mine"])]  # fmt: skip
         return self.show(
             "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
             everybody=everybody, meaning=str(found), twin=self.twin(request, session, "budget"),
@@ -389,6 +387,30 @@ def offered(form: Mapping[str, str]) -> dict[str, Any]:
     if form.get("pay") == "within":
         return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
     return {**body, "epsilon": form.get("epsilon", "")}
+
+
+def _in_order(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Amounts of each currency, ε first."""
+    return sorted(amounts.items(), key=lambda item: (item[0] != "epsilon", item[0]))
+
+
+def _stands(order: Order) -> str:
+    """Say where a question stands that has no answer."""
+    if order.state == "waiting":
+        kept = f"ε = {show(order.price)} is set aside, and nothing is charged before it"
+        return f"It waits for an owner's decision: {kept}."
+    if order.state == "running":
+        return f"It is running; such answers leave {order.tick:g} s after they start."
+    if order.state == "failed":
+        return "It failed, and stays paid. Why is not disclosed: that could depend on the data."
+    return f"It was {order.state}. {order.decided or ''}"
+
+
+def _soon(order: Order) -> int | None:
+    """Seconds after which a page is worth another look; none if nothing more will come."""
+    if order.over:
+        return None
+    return 30 if order.state == "waiting" else max(1, round(order.tick))
 
 
 def _said(error: DiscreetError) -> dict[str, Any]:

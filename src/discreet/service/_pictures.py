@@ -154,7 +154,8 @@ def timeline(spent: Sequence[Spent]) -> str:
                      f"{escape(visible(who[:30] or 'nobody named'))}: "
                      f"ε = {by[who][-1][1]:.4g}</text>")  # fmt: skip
     ends = [dt.datetime.fromtimestamp(at, dt.UTC).isoformat(" ") for at in (first, last)]
-    size = 16 if ends[0][:10] == ends[1][:10] else 10  # minutes, where days are the same
+    # as much as tells them apart: days, minutes or seconds
+    size = next((n for n in (10, 16) if ends[0][:n] != ends[1][:n]), 19)
     for place, anchor, end in zip((10, _WIDTH - 20), ("start", "end"), ends, strict=True):
         if shown:
             parts.append(f'<text x="{place}" y="180" text-anchor="{anchor}">{end[:size]}</text>')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,8 @@ def serve(
         house.draft = draft
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: looking at it again and again takes a tenth
         started(f"http://{shown}:{port}")
         run(build(house), listener, options)
 
@@ -137,7 +140,9 @@ def serve(
 @contextmanager
 def _bound(options: Options) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # named, or the loop does not know that it is TCP and lets each response wait for an
+    # acknowledgement of its headers, which clients put off for 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with contextlib.closing(listener):
         try:

@@ -13,11 +13,11 @@ from discreet import meaning
 from discreet._exact import show
 from discreet._print import short_down
 from discreet.curator import Bill, Counter, Quote
-from discreet.ledger import caps, charge
+from discreet.ledger import Balance, caps, charge
 from discreet.plan import describe
 from discreet.service._desk import Desk
 from discreet.service._forms import paid
-from discreet.service._keys import Actor
+from discreet.service._keys import Actor, Role
 from discreet.service._orders import OFFER, Order
 from discreet.service._public import statement
 from discreet.service._sign import Signer
@@ -99,10 +99,7 @@ def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
     """Say what is spent and left; an analyst sees their own share and what the cap leaves."""
     budget = desk.counter.budget(actor.name)
     state = desk.ledger.state
-    mine, whole = (
-        {c: {"spent": s, "total": t, "left": t - s} for c, (s, t) in balance.amounts.items()}
-        for balance in (budget.share, budget.table)
-    )
+    mine, whole = map(_amounts, (budget.share, budget.table))
     service = desk.counter.policy.service
     spent = state.spent.get(actor.name)
     own = {} if spent is None else charge(budget.table.amounts, spent)
@@ -114,6 +111,7 @@ def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
         "accounting": budget.table.accounting,
         "left": budget.left,
         "share": mine,
+        "shares": shares_of(desk) if actor.role in (Role.OWNER, Role.AUDITOR) else {},
         "whole": whole,
         "says": repr(budget),
         "daily": service.daily,
@@ -123,6 +121,17 @@ def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
         "waiting": [o.id for o in desk.waiting() if o.analyst == actor.name],
         "overruns": desk.overruns,
     }
+
+
+def _amounts(balance: Balance) -> dict[str, dict[str, Fraction]]:
+    return {c: {"spent": s, "total": t, "left": t - s} for c, (s, t) in balance.amounts.items()}
+
+
+def shares_of(desk: Desk) -> dict[str, dict[str, dict[str, Fraction]]]:
+    """Say what each share has spent and left, and what is there for all others."""
+    shares = desk.ledger.state.limits.shares
+    named = {**{name: name for name in shares}, **({"all others": ""} if shares else {})}
+    return {shown: _amounts(desk.ledger.balance(name)) for shown, name in named.items()}
 
 
 def _drawn_on(shares: Mapping[str, Any], name: str) -> str:
