@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts
+from discreet.plan._spans import Met, Spans, met
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
 ROWS = [
@@ -33,9 +35,41 @@ POLICY = {
                 "ward": {"type": "category", "values": ["A", "B", "C"]},
                 "sex": {"type": "category", "values": ["F", "M"]},
             }
-        }
+        },
+        "log": {
+            "columns": {
+                "seen": {"type": "timestamp", "min": "2023-11-01", "max": "2024-02-29T23:59:59"},
+                "code": {"type": "integer", "min": 0, "max": 49_999},
+                "level": {"type": "integer", "min": 0, "max": 4},
+            }
+        },
     },
 }
+START = dt.datetime(2023, 11, 1, 0, 30)  # noqa: DTZ001 - moments are naive UTC
+HOURS = [START + dt.timedelta(hours=i) for i in range(24 * 121)]
+LOG = pa.table(
+    {
+        "seen": [hour for i, hour in enumerate(HOURS) for _ in range(1 + i % 3)],
+        "code": [(171 * i + 7 * j) % 50_000 for i in range(len(HOURS)) for j in range(1 + i % 3)],
+        "level": [(i + j) % 5 for i in range(len(HOURS)) for j in range(1 + i % 3)],
+    }
+)
+WIDE = [
+    ("DATE_TRUNC('day', seen)", "YEAR(seen) = 2024"),
+    ("DATE_TRUNC('day', seen)", "CAST(seen AS DATE) - 1 >= DATE '2024-01-31'"),
+    ("DATE_TRUNC('hour', seen)", "ISODOW(seen) > 5 AND MONTH(seen) = 12"),
+    ("DATE_TRUNC('month', seen)", "QUARTER(seen) = 1 AND HOUR(seen) = 8"),
+    ("HOUR(seen)", "HOUR(seen) BETWEEN 8 AND 17"),
+    ("HOUR(seen)", "STRFTIME(seen, '%H') LIKE '0%' AND DAY(seen) <= 7"),
+    ("BIN(code, 1000)", "code + 1 <= 20000"),
+    ("BIN(code, 1000)", "ABS(code - 25000) < 5000"),
+    ("BIN(code, 1000)", "NOT (code * 2 >= 30000 OR code - 5000 < 0)"),
+    ("BIN(code, 1000)", "code / 1000 >= 40 AND level IS NOT NULL"),
+    ("BIN(code, 1000)", "POWER(code, 2) < 100000000"),
+    ("BIN(code, 1000)", "CASE WHEN code < 9000 THEN 'a' ELSE 'b' END = 'b'"),
+    ("level", "level * 10000 + code > 70000"),
+    ("CASE WHEN code < 9000 AND level < 2 THEN 'a' ELSE 'b' END", "code >= 9000"),
+]
 CONDITIONS = [
     ("day", "YEAR(day) = 2024"),
     ("day", "EXTRACT(month FROM day) <> 12"),
@@ -65,16 +99,23 @@ SHAPES = {
 }
 
 
+def curator():
+    return dc.open({"visits": DATA, "log": LOG}, policy=POLICY, ledger=":memory:")
+
+
 def rows(shape, keys, where):
     """The same question of both: differences are wrong numbers of the curator."""
     names = ["k0", "k1"] if keys == "ward, sex" else ["k0"]
     parts = keys.split(", ") if len(names) > 1 else [keys]
     named = ", ".join(f"{k} AS {name}" for k, name in zip(parts, names, strict=True))
-    groups = f"SELECT {named}, COUNT(*) AS n FROM visits WHERE {where} GROUP BY {keys}"
+    table = "log" if (keys, where) in WIDE else "visits"
+    groups = f"SELECT {named}, COUNT(*) AS n FROM {table} WHERE {where} GROUP BY {keys}"
     text = SHAPES[shape].format(groups=groups, keys=keys, where=where)
     duck = duckdb.connect()
     duck.register("visits", DATA)
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    duck.register("log", LOG)
+    duck.sql("CREATE MACRO BIN(x, w) AS FLOOR(x / w) * w")
+    told = curator().sql(text, epsilon=10_000)
     ours = [list(row.values())[-1] for row in told.to_dicts()]
     return ours, [row[-1] for row in duck.sql(text).fetchall()]
 
@@ -92,28 +133,69 @@ def test_statistics_over_rows_leave_out_what_where_excludes(shape, keys, where):
     assert not differs(shape, keys, where)
 
 
+@pytest.mark.parametrize("shape", ["mean", "first"])
+@pytest.mark.parametrize(("keys", "where"), WIDE)
+def test_keys_of_many_values_leave_out_what_where_excludes(shape, keys, where):
+    assert not differs(shape, keys, where)
+
+
 def test_keys_that_are_not_narrowed_are_caught(monkeypatch):
-    monkeypatch.setattr(_facts, "met", lambda *_: None)
+    monkeypatch.setattr(_facts, "met", lambda *given: Met(given[2], True, True))
     monkeypatch.setattr(_assemble, "conditions", lambda relation: ([], relation))
-    assert all(differs("mean", keys, where) for keys, where in CONDITIONS)
+    two = WIDE[-1]  # whose condition is plain, and whose key reads two columns
+    assert all(differs("mean", *case) for case in (*CONDITIONS, *WIDE) if case != two)
+    monkeypatch.setattr("discreet.plan._scope.image", lambda *_: None)
+    monkeypatch.setattr(_assemble, "_check_rows", lambda *_: None)
+    assert differs("mean", *two)
+
+
+def test_keys_that_cannot_be_told_apart_are_said_and_not_averaged(monkeypatch):
+    monkeypatch.setattr(_facts, "STEPS", 9)
+    groups = "SELECT age, COUNT(*) AS n FROM visits WHERE age % 2 = 0 GROUP BY age"
+    listed = curator().sql(groups, epsilon=10_000)
+    assert "values of age that WHERE excludes are rows, too" in str(listed)
+    assert {row["age"] for row in listed.to_dicts()} > set(range(20, 60, 2))
+    with pytest.raises(UnsupportedQueryError, match="AVG over its rows would count them"):
+        curator().sql(f"SELECT AVG(n) FROM ({groups})", epsilon=10_000)
+    total = curator().sql(f"SELECT SUM(n) AS n FROM ({groups})", epsilon=10_000).to_dicts()
+    assert abs(total[0]["n"] - sum(age % 2 == 0 for _, age, _, _ in ROWS)) < 1e-3
+
+
+@pytest.mark.parametrize("test", [where for _, where in (*CONDITIONS, *WIDE)])
+def test_spans_are_what_meets_a_condition(test):
+    """Against the meaning of the operators, code by code."""
+    table = "log" if test in [w for _, w in WIDE] else "visits"
+    text = f"SELECT COUNT(*) AS n FROM {table} WHERE {test}"
+    for part in _facts.conditions(dc.sql.parse(text, curator().policy).query.relation)[0]:
+        names = {c.name: c.of for c in part.columns}
+        if len(names) > 1:
+            continue
+        ((name, t),) = names.items()
+        codes = range(t.lo, t.hi + 1, 1 + t.size // 5_000)
+        found = met(part, name, Spans.of(range(t.lo, t.hi + 1)))
+        assert found.exact
+        assert [c for c in codes if c in found.codes] == [
+            c for c in codes if part.evaluate({name: c}) == 1
+        ]
+        assert found.null is (part.evaluate({name: None}) == 1)
 
 
 def test_a_condition_of_one_statistic_narrows_no_key():
     text = "SELECT age, COUNT(*) FILTER (WHERE age % 2 = 0) AS n FROM visits GROUP BY age"
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    told = curator().sql(text, epsilon=10_000)
     assert [row["age"] for row in told.to_dicts()] == list(range(20, 60))
 
 
 def test_conditions_that_nothing_meets_are_said():
     text = "SELECT day, COUNT(*) AS n FROM visits WHERE YEAR(day) + 1 = 2023 GROUP BY day"
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    told = curator().sql(text, epsilon=10_000)
     assert len(told.to_dicts()) == 1
     assert "no row can meet the condition" in str(told)
 
 
 def test_listed_keys_without_data_are_said_to_be_rows():
     groups = "(SELECT age, COUNT(*) AS n FROM visits WHERE age % 2 = 0 GROUP BY age)"
-    curator = dc.open(DATA, policy=POLICY, ledger=":memory:")
+    opened = curator()
     said = "all 20 listed values of age are rows, also those without data"
-    assert said in str(curator.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
-    assert said not in str(curator.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))
+    assert said in str(opened.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
+    assert said not in str(opened.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))

@@ -16,7 +16,6 @@ from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr, columns_of, plain_column
 from discreet.plan._facts import conditions
-from discreet.plan._image import Values
 from discreet.plan._query import (
     Apply,
     KeyValue,
@@ -27,9 +26,11 @@ from discreet.plan._query import (
     StatisticValue,
     Text,
     limits_of,
+    windows_of,
 )
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
+from discreet.plan._spans import Values
 from discreet.plan._statistic import Statistic
 from discreet.plan._statistics import Count
 from discreet.plan._types import Code, Kind
@@ -126,6 +127,9 @@ class Assembly:
             self._check_levels()
         elif (test := self._possible()) is not None:
             having = test if having is None else Apply("and", (test, having))
+        vague = tuple(k.name for k in self.keys if self.scope.vague(k.expr))
+        shown = [*(o.expr for o in self.outputs), *(out for out, _ in order)]
+        _check_rows(vague, [*shown, *filter(None, (having, qualify))])
         return Query(
             self.scope.relation,
             tuple(self.keys),
@@ -139,6 +143,7 @@ class Assembly:
             other,
             levels,
             qualify,
+            vague,
         )
 
     def _possible(self) -> OutputExpr | None:
@@ -189,6 +194,16 @@ class Assembly:
                     f"{asked} of several groups together does not follow from that of each group",
                     hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
                 )
+
+
+def _check_rows(vague: Sequence[str], outputs: Sequence[OutputExpr]) -> None:
+    """Refuse numbers over the rows of an answer that has rows which WHERE excludes."""
+    ops = {w.op for out in outputs for w in windows_of(out)} - {"SUM"}
+    if vague and ops:
+        raise UnsupportedQueryError(
+            f"WHERE excludes values of {quote(vague[0])} that cannot be told apart one by one, so "
+            f"the answer lists them too, and {min(ops)} over its rows would count them"
+        )
 
 
 _LISTED: Final = 2_000

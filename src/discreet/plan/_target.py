@@ -153,10 +153,12 @@ def _chooses(query: Query) -> bool:
 
 
 def _left_out(query: Query) -> Iterator[str]:
-    """Keys without which a row is in no group."""
+    """Keys without which a row is in no group, and those that list more than WHERE allows."""
     keys = [k.name for k in query.keys if k.expr.type.nullable]
     if keys and query.other is None:
         yield f"rows without {' or '.join(keys)} in no group"
+    if query.vague:
+        yield f"values of {', '.join(query.vague)} that WHERE excludes are rows, too"
 
 
 def _empty(query: Query) -> Iterator[str]:
