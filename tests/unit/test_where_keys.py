@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet import sql
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts
-from discreet.plan._spans import Met, Spans, met
+from discreet.plan._spans import Met, Spans, cycle, met
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
 ROWS = [
@@ -60,6 +61,7 @@ WIDE = [
     ("DATE_TRUNC('hour', seen)", "ISODOW(seen) > 5 AND MONTH(seen) = 12"),
     ("DATE_TRUNC('month', seen)", "QUARTER(seen) = 1 AND HOUR(seen) = 8"),
     ("HOUR(seen)", "HOUR(seen) BETWEEN 8 AND 17"),
+    ("BIN(code, 7)", "code % 7 = 3 AND code < 9000"),
     ("HOUR(seen)", "STRFTIME(seen, '%H') LIKE '0%' AND DAY(seen) <= 7"),
     ("BIN(code, 1000)", "code + 1 <= 20000"),
     ("BIN(code, 1000)", "ABS(code - 25000) < 5000"),
@@ -151,14 +153,51 @@ def test_keys_that_are_not_narrowed_are_caught(monkeypatch):
 
 def test_keys_that_cannot_be_told_apart_are_said_and_not_averaged(monkeypatch):
     monkeypatch.setattr(_facts, "STEPS", 9)
-    groups = "SELECT age, COUNT(*) AS n FROM visits WHERE age % 2 = 0 GROUP BY age"
+    groups = "SELECT age, COUNT(*) AS n FROM visits WHERE age * age % 7 = 2 GROUP BY age"
     listed = curator().sql(groups, epsilon=10_000)
     assert "values of age that WHERE excludes are rows, too" in str(listed)
-    assert {row["age"] for row in listed.to_dicts()} > set(range(20, 60, 2))
+    meant = {age for age in range(20, 60) if age * age % 7 == 2}
+    assert {row["age"] for row in listed.to_dicts()} > meant
     with pytest.raises(UnsupportedQueryError, match="AVG over its rows would count them"):
         curator().sql(f"SELECT AVG(n) FROM ({groups})", epsilon=10_000)
     total = curator().sql(f"SELECT SUM(n) AS n FROM ({groups})", epsilon=10_000).to_dicts()
-    assert abs(total[0]["n"] - sum(age % 2 == 0 for _, age, _, _ in ROWS)) < 1e-3
+    assert abs(total[0]["n"] - sum(age in meant for _, age, _, _ in ROWS)) < 1e-3
+
+
+REPEATED = [
+    "seen", "code", "HOUR(seen)", "MINUTE(seen) + 3 * SECOND(seen)", "ISODOW(seen)", "code % 7",
+    "code % 2.5", "(code + 3) % 10 - code % 4", "FLOOR(code / 30) % 2", "HOUR(seen) * 2 > 9",
+    "CAST(seen AS DATE) - CAST(seen - INTERVAL '1 day' AS DATE)", "DOW(seen + INTERVAL '5 hours')",
+    "CASE WHEN code % 3 = 0 THEN code % 5 ELSE 9 END", "code * 3 - FLOOR(code / 2)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REPEATED)
+def test_periods_are_periods(text):
+    asked = f"SELECT COUNT(*) FILTER (WHERE ({text}) IS NOT NULL) AS n FROM log"
+    ((expr,), *_) = [s.exprs for s in sql.parse(asked, curator().policy).query.statistics]
+    (expr,) = [e.arg for e in _nodes(expr) if type(e).__name__ == "IsNull"] or [expr]
+    ((name, t),) = {c.name: c.of for c in expr.columns}.items()
+    period, growth = cycle(expr, name, Spans.of(range(t.lo, t.hi + 1)))
+    codes = range(t.lo, t.hi + 1 - period, 1 + t.size // 3_001)
+    assert codes
+    for code in codes:
+        grown = expr.evaluate({name: code + period}) - expr.evaluate({name: code})
+        assert grown == growth
+
+
+def _nodes(expr):
+    yield expr
+    for child in expr.children:
+        yield from _nodes(child)
+
+
+@pytest.mark.parametrize("text", ["MONTH(seen)", "code * code", "ABS(code - 9)", "SQRT(code)"])
+def test_what_does_not_repeat_has_no_period(text):
+    asked = f"SELECT COUNT(*) AS n FROM log WHERE {text} = 4"
+    (test,) = _facts.conditions(sql.parse(asked, curator().policy).query.relation)[0]
+    ((name, t),) = {c.name: c.of for c in test.columns}.items()
+    assert cycle(test, name, Spans.of(range(t.lo, t.hi + 1))) is None
 
 
 @pytest.mark.parametrize("test", [where for _, where in (*CONDITIONS, *WIDE)])
@@ -166,7 +205,7 @@ def test_spans_are_what_meets_a_condition(test):
     """Against the meaning of the operators, code by code."""
     table = "log" if test in [w for _, w in WIDE] else "visits"
     text = f"SELECT COUNT(*) AS n FROM {table} WHERE {test}"
-    for part in _facts.conditions(dc.sql.parse(text, curator().policy).query.relation)[0]:
+    for part in _facts.conditions(sql.parse(text, curator().policy).query.relation)[0]:
         names = {c.name: c.of for c in part.columns}
         if len(names) > 1:
             continue

@@ -27,6 +27,7 @@ from discreet.plan._query import (
     Text,
     limits_of,
     windows_of,
+    with_null_groups,
 )
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
@@ -129,8 +130,8 @@ class Assembly:
             having = test if having is None else Apply("and", (test, having))
         vague = tuple(k.name for k in self.keys if self.scope.vague(k.expr))
         shown = [*(o.expr for o in self.outputs), *(out for out, _ in order)]
-        _check_rows(vague, [*shown, *filter(None, (having, qualify))])
-        return Query(
+        _check_rows(vague, [*shown, *(t for t in (having, qualify) if t is not None)])
+        query = Query(
             self.scope.relation,
             tuple(self.keys),
             tuple(self.statistics),
@@ -145,6 +146,8 @@ class Assembly:
             qualify,
             vague,
         )
+        # totals are sums over the finest level: rows without a key are a group of it
+        return with_null_groups(query) if levels else query
 
     def _possible(self) -> OutputExpr | None:
         """Test for the combinations that keys of one column, or in one condition, can have."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from discreet.plan._expr import (
     Case,
@@ -98,9 +98,9 @@ class Range:
         """Whether nothing is in it."""
         if self.null:
             return False
-        return (self.codes is not None and not self.codes) or (
-            None not in (self.lo, self.hi) and self.lo > self.hi
-        )  # type: ignore[operator]  # neither is None
+        if self.codes is not None and not self.codes:
+            return True
+        return self.lo is not None and self.hi is not None and self.lo > self.hi
 
 
 def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
@@ -150,23 +150,27 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
     return {}
 
 
+_ENDS: Final = 500
+"""Intervals that are looked at for each column of a condition that reads several."""
+
+
 def proved(condition: Expr, known: Facts) -> Facts:
     """Add what a true condition says of columns: no code is left that some part cannot meet."""
     ranges = _all([dict(known), facts(condition)])
     parts = condition.args if is_and(condition) else (condition,)
-    steps = STEPS // max(sum(len(part.columns) for part in parts), 1)
     for part in parts:
         columns = {c.name: c.of for c in part.columns if c.of.kind is not Kind.TEXT}
+        alone = len({c.name for c in part.columns}) == 1
+        # of several columns only the ends are sought
+        steps = STEPS // len(parts) if alone else _ENDS
         for name, t in columns.items() if not _simple(part) else ():
             r = ranges.get(name, Range(null=True))
             others = tuple((n, _box(ranges.get(n), of)) for n, of in columns.items() if n != name)
             found = met(part, name, r.listed(t), others, steps)
             if found.codes or not found.null:
                 own = Range(codes=found.codes) if found.codes else Range(t.hi + 1, t.hi)
-                alone = len(part.columns) == 1
-                ranges[name] = r.both(
-                    replace(own, null=found.null, vague=alone and not found.exact)
-                )
+                own = replace(own, null=found.null, vague=alone and not found.exact)
+                ranges[name] = r.both(own)
     return ranges
 
 

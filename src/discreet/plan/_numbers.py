@@ -366,6 +366,14 @@ class DatePart(Expr):
     def _read(self, code: int) -> int:
         return _PARTS[self.part][2](self._when(code))
 
+    @cached_property
+    def turn(self) -> Fraction | None:
+        """Codes after which the part repeats; None where years and months differ in length."""
+        length = {"weekday": 7 * 86_400, "hour": 86_400, "minute": 3_600, "second": 60}
+        n, d = self._micros
+        turn = length.get(self.part)
+        return None if turn is None else Fraction(turn * 1_000_000 * d, n)
+
     def period(self, code: int) -> object:
         """Name the time around a code in which the part only rises, as months do in a year."""
         when = self._when(code)

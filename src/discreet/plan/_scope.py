@@ -52,6 +52,7 @@ MAX_KEYS: Final = 100_000
 """Public keys of one grouping expression."""
 _MOST_TRIED: Final = 10_000
 """Possible values up to which a key is narrowed to those that its column can give."""
+_FEW_STEPS: Final = 2_000
 
 
 Leaf = Callable[[Column], Expr]
@@ -93,7 +94,8 @@ def _no_table(alias: str, known: Sequence[str]) -> UnknownNameError:
     if len(alias) > 2 and nearest(alias, known):
         return error
     return UnknownNameError(
-        f"{error.message} (inside a subquery the row outside is known by its unit alone)"
+        f"{error.message} (inside a subquery the row outside is known by its unit alone; MIN and "
+        "MAX of a person's rows, in a subquery that groups by the unit, can be compared)"
     )
 
 
@@ -329,12 +331,14 @@ class Scope:
         columns = {c.name: c.of for e in exprs for c in e.columns}
         if not columns or any(t.kind is Kind.TEXT for t in columns.values()):
             return None
+        free = not columns.keys() & self.known.keys()
         many = len(exprs) == 1 and len(exprs[0].possible) > _MOST_TRIED
-        if many and (not columns.keys() & self.known.keys() or self._by_ends(exprs[0])):
+        if many and (free or self._by_ends(exprs[0])):
             return None
         ranges = {n: self.known.get(n, Range(null=t.nullable)) for n, t in columns.items()}
         rows = tuple((n, ranges[n].listed(t), ranges[n].null) for n, t in columns.items())
-        return image(tuple(exprs), rows)
+        # without WHERE, bounds are mostly those of the type already
+        return image(tuple(exprs), rows, _FEW_STEPS) if free else image(tuple(exprs), rows)
 
     def _by_ends(self, expr: Expr) -> bool:
         """Whether the type of a narrowed expression lists what WHERE allows."""

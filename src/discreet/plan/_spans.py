@@ -16,8 +16,9 @@ inside the period that it counts; a branch counts unless its condition is false 
 is not known is the operator's own public range. An interval on which a condition is true
 throughout is taken, one on which it is nowhere true is dropped, any other is cut in two; a
 single code is tried. Cuts are made at round codes (midnights, full hours, tens), where values
-change, so that few are needed. After so many :data:`STEPS` the rest is kept undecided: more codes
-than are needed, never fewer.
+change, so that few are needed. Where :func:`cycle` proves that an expression repeats, one period is
+looked at. After so many :data:`STEPS` the rest is kept undecided: more codes than are needed,
+never fewer.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
-from math import prod
+from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
 from discreet.plan._curves import Curve
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
+    AsNumber,
     Case,
     Coalesce,
     Column,
@@ -43,15 +45,19 @@ from discreet.plan._expr import (
     DatePart,
     Divide,
     Expr,
+    Guard,
     IsNull,
+    Labelled,
     Logic,
+    Moment,
     Not,
     OneOf,
+    Rescale,
     Square,
 )
 from discreet.plan._types import Code, Kind, Type
 
-STEPS: Final = 60_000
+STEPS: Final = 40_000
 """Intervals that are looked at: a second or so."""
 
 Values = frozenset[tuple[Code, ...]]
@@ -102,8 +108,10 @@ class Spans(Sequence[int]):
             yield from range(lo, hi + 1)
 
     def __contains__(self, code: object) -> bool:
-        i = bisect_right(self.ends, code, key=lambda e: e[0]) - 1  # type: ignore[type-var] # codes are whole numbers
-        return i >= 0 and code <= self.ends[i][1]  # type: ignore[operator] # likewise
+        if not isinstance(code, int):
+            return False
+        i = bisect_right([lo for lo, _ in self.ends], code) - 1
+        return i >= 0 and code <= self.ends[i][1]
 
     def both(self, other: Spans) -> Spans:
         """Codes of both."""
@@ -334,6 +342,52 @@ def rising(expr: Expr) -> bool:
     return isinstance(expr, Column)
 
 
+def cycle(expr: Expr, name: str, codes: Spans) -> tuple[int, int] | None:
+    """A period of an expression in codes of a column, and by how much its value grows in it.
+
+    By induction: f(c + period) = f(c) + growth for all codes. None where none is known.
+    """
+    if isinstance(expr, Column | Constant):
+        return 1, int(isinstance(expr, Column) and expr.name == name)
+    inner = [cycle(child, name, codes) for child in expr.children]
+    known = [c for c in inner if c is not None]
+    if not known or len(known) < len(inner):
+        return None
+    period = lcm(*(p for p, _ in known))
+    grown = [g * (period // p) for p, g in known]
+    match expr:
+        case Guard(_, lo, hi) if lo <= codes[0] and codes[-1] <= hi:
+            return known[0]  # it changes nothing here
+        case Moment() | AsNumber() | Labelled():
+            return known[0]
+        case Arithmetic("+" | "-" as op):
+            f, g = expr.factors
+            return period, grown[0] * f + (grown[1] * g if op == "+" else -grown[1] * g)
+        case Arithmetic("*", left, Constant(int(times))) if left.columns:
+            return period, grown[0] * times
+        case Rescale():
+            f, g = expr.ratio
+            times = g // gcd(grown[0] * f, g)
+            return period * times, grown[0] * times * f // g
+        case DatePart() if expr.turn is not None:
+            return period * (grown[0] / expr.turn).denominator, 0
+    return None if any(grown) else (period, 0)
+
+
+_CHUNKS: Final = 200_000
+"""Periods up to which a pattern is written out."""
+
+
+def _cut(codes: Spans, period: int | None) -> Iterator[tuple[int, int]]:
+    """Cut intervals where periods begin."""
+    if period is None or len(codes) // period > _CHUNKS:
+        yield from codes.ends
+        return
+    for lo, hi in codes.ends:
+        starts = [lo, *range(lo - lo % period + period, hi + 1, period)]
+        yield from zip(starts, [*(start - 1 for start in starts[1:]), hi], strict=True)
+
+
 class Met(NamedTuple):
     """Codes that can meet a condition, whether NULL can, and whether each of the codes does."""
 
@@ -353,19 +407,44 @@ def met(
     """
     boxes, alone = dict(others), {c.name for c in test.columns} == {name}
     null = _true(within(test, boxes | {name: _NOTHING})) is not False
-    taken, exact, cuts = [], True, Cuts.of(test.columns, name)
-    stack, steps = list(reversed(codes.ends)), 0
-    while stack:
-        lo, hi = stack.pop()
-        sure = _true(within(test, boxes | {name: Box(lo, hi)}))
-        steps += 1
-        if sure is None and lo < hi and steps < most:
-            middle = cuts.between(lo, hi)
-            stack += [(middle, hi), (lo, middle - 1)]
-        elif sure is not False:
-            taken.append((lo, hi))
-            exact &= bool(sure)
-    return Met(joined(taken), null, exact and alone)
+    repeated = cycle(test, name, codes) if codes else None
+    period = repeated[0] if repeated is not None and repeated[1] == 0 else None
+    search = _Search(test, name, boxes, Cuts.of(test.columns, name), most)
+    known: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    taken: list[tuple[int, int]] = []
+    for lo, hi in _cut(codes, period):
+        place = (lo % period if period else lo), hi - lo
+        if place not in known:
+            known[place] = [(a - lo, b - lo) for a, b in search.taken(lo, hi)]
+        taken += [(a + lo, b + lo) for a, b in known[place]]
+    return Met(joined(taken), null, search.exact and alone)
+
+
+@dataclass
+class _Search:
+    """Intervals of a column's codes on which a condition can be true."""
+
+    test: Expr
+    name: str
+    boxes: Boxes
+    cuts: Cuts
+    left: int
+    """Steps that are left."""
+    exact: bool = True
+
+    def taken(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+        """Cut an interval until it is decided, or no steps are left."""
+        stack = [(lo, hi)]
+        while stack:
+            lo, hi = stack.pop()
+            sure = _true(within(self.test, {**self.boxes, self.name: Box(lo, hi)}))
+            self.left -= 1
+            if sure is None and lo < hi and self.left > 0:
+                middle = self.cuts.between(lo, hi)
+                stack += [(middle, hi), (lo, middle - 1)]
+            elif sure is not False:
+                yield lo, hi
+                self.exact &= bool(sure)
 
 
 def _true(box: Box) -> bool | None:
@@ -376,14 +455,18 @@ def _true(box: Box) -> bool | None:
 
 
 @lru_cache(maxsize=512)
-def image(exprs: tuple[Expr, ...], rows: tuple[tuple[str, Spans, bool], ...]) -> Values | None:
+def image(
+    exprs: tuple[Expr, ...], rows: tuple[tuple[str, Spans, bool], ...], steps: int = STEPS
+) -> Values | None:
     """Tuples of values without NULL that expressions have on given codes of their columns.
 
     `rows` names each column, its codes and whether it can be NULL, which counts as well. None
-    where too many steps would be needed.
+    where more steps would be needed.
     """
     most = prod(len(e.possible) for e in exprs)
     cuts = {name: Cuts.of([c for e in exprs for c in e.columns], name) for name, _, _ in rows}
+    if len(rows) == 1:
+        rows = ((rows[0][0], _once(exprs, *rows[0][:2]), rows[0][2]),)
     starts = [
         [*([_NOTHING] if null else []), *(Box(*e) for e in codes.ends)] for _, codes, null in rows
     ]
@@ -392,7 +475,7 @@ def image(exprs: tuple[Expr, ...], rows: tuple[tuple[str, Spans, bool], ...]) ->
     names = list(cuts)
     stack = [dict(zip(names, boxes, strict=True)) for boxes in product(*starts)][::-1]
     found: set[tuple[Code, ...]] = set()
-    for _ in range(STEPS):
+    for _ in range(steps):
         if not stack or len(found) == most:
             return frozenset(found)
         boxes = stack.pop()
@@ -408,6 +491,19 @@ def image(exprs: tuple[Expr, ...], rows: tuple[tuple[str, Spans, bool], ...]) ->
         middle = cuts[name].between(box.lo, box.hi)
         stack += [boxes | {name: Box(middle, box.hi)}, boxes | {name: Box(box.lo, middle - 1)}]
     return None
+
+
+def _once(exprs: Sequence[Expr], name: str, codes: Spans) -> Spans:
+    """Leave out intervals that only repeat what expressions are on others."""
+    cycles = [cycle(e, name, codes) for e in exprs]
+    known = [c[0] for c in cycles if c is not None and c[1] == 0]
+    if len(known) < len(cycles):
+        return codes
+    period = lcm(*known)
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    for lo, hi in codes.ends:
+        seen.setdefault((lo % period, min(hi - lo, period - 1)), (lo, min(hi, lo + period - 1)))
+    return Spans(tuple(seen.values()))
 
 
 class Cuts(NamedTuple):
