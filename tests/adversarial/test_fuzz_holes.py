@@ -106,7 +106,7 @@ def _present(select, units, original=_shapes._without):
 def _last_rows(select, units, columns, original=_shapes.first_rows):
     before = select.copy()
     original(select, units, columns)
-    swap = {"MIN_BY": "MAX_BY", "MAX_BY": "MIN_BY"}
+    swap = {"ARG_MIN_NULL": "ARG_MAX_NULL", "ARG_MAX_NULL": "ARG_MIN_NULL"}
     for call in select.find_all(exp.Anonymous) if select != before else ():
         call.set("this", swap.get(call.this, call.this))
 

@@ -238,3 +238,61 @@ SELECT SUM(cost) FROM visits WHERE visit_date >= DATE_TRUNC('year', DATE '2024-0
 -- refuse
 SELECT ward, BIT_COUNT(age) FROM visits GROUP BY ward;
 SELECT ward, AVG(cost) AS c FROM visits GROUP BY ward HAVING AVG(cost) > (SELECT AVG(cost) FROM visits);
+-- bigquery, hospital
+SELECT ward, COUNT(*) AS visits, ROUND(100 * COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY sex), 1) AS pct, sex FROM visits GROUP BY ward, sex ORDER BY sex, pct DESC
+SELECT FORMAT_DATE('%Y-Q%Q', visit_date) AS quarter, AVG(cost) AS avg_cost FROM visits GROUP BY quarter ORDER BY quarter
+WITH monthly AS (SELECT DATE_TRUNC(visit_date, MONTH) AS m, SUM(cost) AS revenue FROM visits GROUP BY m) SELECT m, revenue, revenue - LAG(revenue) OVER (ORDER BY m) AS delta FROM monthly ORDER BY m
+-- hint *
+SELECT APPROX_TOP_COUNT(diagnosis, 5) AS top FROM visits
+WITH first_visit AS (SELECT patient_id, MIN(visit_date) AS first_date FROM visits GROUP BY patient_id) SELECT DATE_TRUNC(first_date, QUARTER) AS cohort, COUNT(*) AS patients FROM first_visit GROUP BY cohort ORDER BY cohort
+-- refuse
+SELECT COUNT(DISTINCT patient_id) AS returning FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_date > v.visit_date)
+-- refuse
+SELECT LOGICAL_AND(readmitted) AS every, ward FROM visits GROUP BY ward
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY ALL ORDER BY ALL
+-- snowflake, hospital
+SELECT ward, COUNT_IF(cost > 1000) AS dear, COUNT_IF(cost > 1000) / COUNT(*) AS share FROM visits GROUP BY ALL
+SELECT MONTHNAME(visit_date) AS m, COUNT(*) FROM visits WHERE YEAR(visit_date) = 2024 GROUP BY 1, MONTH(visit_date) ORDER BY MONTH(visit_date)
+SELECT ward, RATIO_TO_REPORT(COUNT(*)) OVER () AS share FROM visits GROUP BY ward
+-- refuse
+SELECT patient_id, visit_date, LAG(visit_date) OVER (PARTITION BY patient_id ORDER BY visit_date) AS prev FROM visits
+-- hint *
+SELECT AVG(gap) FROM (SELECT DATEDIFF(day, LAG(visit_date) OVER (PARTITION BY patient_id ORDER BY visit_date), visit_date) AS gap FROM visits) t
+-- refuse
+SELECT ward, MIN_BY(cost, visit_date) FROM visits GROUP BY ward
+SELECT ward, PERCENTILE_CONT(ARRAY[0.25, 0.5, 0.75]) WITHIN GROUP (ORDER BY cost) FROM visits GROUP BY ward
+SELECT SUM(cost) AS total, SUM(cost) / NULLIF(COUNT(DISTINCT patient_id), 0) AS per_patient FROM visits
+-- tsql, hospital
+SELECT ward, COUNT(*) AS n, AVG(cost * 1.0) AS mean, MIN(visit_date) AS since, MAX(visit_date) AS till FROM visits WHERE cost > 0 GROUP BY ward ORDER BY COUNT(*) DESC
+SELECT CASE GROUPING(ward) WHEN 1 THEN 'All wards' ELSE ward END AS ward, COUNT(*) AS n FROM visits GROUP BY ROLLUP(ward)
+SELECT p.insurance, COUNT(*) AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id WHERE v.age >= 18 AND p.insurance <> 'none' GROUP BY p.insurance HAVING COUNT(*) >= 50
+SELECT SUM(CASE WHEN sex = 'F' THEN 1 ELSE 0 END) AS women, SUM(CASE WHEN sex = 'M' THEN 1 ELSE 0 END) AS men, COUNT(*) - SUM(CASE WHEN sex IN ('F', 'M') THEN 1 ELSE 0 END) AS rest FROM visits
+-- hint DATEDIFF(week, '2023-01-02', visit_date)
+SELECT DATEDIFF(week, '2023-01-02', visit_date) AS wk, COUNT(*) AS n FROM visits GROUP BY DATEDIFF(week, '2023-01-02', visit_date) ORDER BY wk
+-- hint *
+SELECT STRING_AGG(ward, ',') FROM visits
+-- mysql, hospital
+SELECT ward, length_of_stay DIV 7 AS weeks, COUNT(*) FROM visits GROUP BY ward, weeks ORDER BY ward, weeks
+SELECT sex, AVG(length_of_stay) AS los, AVG(length_of_stay) - (SELECT AVG(length_of_stay) FROM visits) AS versus_all FROM visits GROUP BY sex
+-- hint YEARWEEK(visit_date)
+SELECT YEARWEEK(visit_date) AS yw, COUNT(*) FROM visits GROUP BY yw
+SELECT LEAST(length_of_stay, 14) AS nights, COUNT(*) AS n FROM visits GROUP BY nights ORDER BY nights
+SELECT COUNT(*) FROM visits WHERE MOD(age, 10) = 0 AND age IS NOT NULL
+-- duckdb, hospital
+FROM visits SELECT ward, count(*) AS n GROUP BY ward ORDER BY n DESC
+SELECT ward, median(cost) FILTER (WHERE sex = 'F') AS f, median(cost) FILTER (WHERE sex = 'M') AS m FROM visits GROUP BY ward
+SELECT quantile_cont(cost, [0.25, 0.5, 0.75]) AS q FROM visits
+-- hint *
+SUMMARIZE visits
+SELECT first_ward, COUNT(*) AS people FROM (SELECT patient_id, FIRST(ward ORDER BY visit_date) AS first_ward FROM visits WHERE visit_date IS NOT NULL GROUP BY patient_id) t GROUP BY first_ward
+SELECT age // 10 * 10 AS decade, AVG(cost) AS c FROM visits GROUP BY decade ORDER BY decade
+-- hint *
+SELECT q, COUNT(*) FROM (SELECT patient_id, NTILE(4) OVER (ORDER BY SUM(cost)) AS q FROM visits GROUP BY patient_id) t GROUP BY q
+-- pandas, adult
+SELECT race, age.median(), `hours-per-week`.mean() FROM adult WHERE sex == 1 GROUP BY race
+SELECT sex, race, value_counts(race) FROM adult GROUP BY sex
+-- excel, adult
+SELECT COUNTIFS(sex = 1, age > 40) AS n, AVERAGEIF(sex = 0, age) AS women FROM adult
+SELECT SUMPRODUCT(age, `hours-per-week`) FROM adult
+SELECT sex, STDEV(age) / AVERAGE(age) AS cv FROM adult GROUP BY sex
+SELECT ROUND(AVG(`hours-per-week`), 1) AS hours, IF(AVG(`hours-per-week`) > 40, 'over', 'under') AS verdict FROM adult

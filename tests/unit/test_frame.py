@@ -43,7 +43,25 @@ REGIONS = Table("regions", [Category("region", ["N", "S"]), Integer("pop", 0, 50
 POLICY = Policy(tables=[PEOPLE, REGIONS], budget=Budget("1"))
 people = f.Table("people", POLICY, public_fanout={"regions": 1})
 
+NORTH = people.where("region = 'N'")
+SOUTH = "person_id {}IN (SELECT person_id FROM people WHERE region = 'S')"
+SETS = """SELECT COUNT(*) AS n FROM (SELECT person_id FROM people WHERE region = 'N'
+  {} SELECT person_id FROM people WHERE region = 'S') AS p"""
+PIVOT = """SELECT * FROM (SELECT region, sex, income FROM people)
+  PIVOT (AVG(income) FOR sex IN ('F', 'M'))"""
 PAIRS = [
+    (
+        people.group_by("region").agg(
+            F="AVG(income) FILTER (WHERE sex = 'F')", M="AVG(income) FILTER (WHERE sex = 'M')"
+        ),
+        PIVOT,
+    ),
+    (NORTH.where(SOUTH.format("")).per_unit().agg(n=f.count()), SETS.format("INTERSECT")),
+    (NORTH.where(SOUTH.format("NOT ")).per_unit().agg(n=f.count()), SETS.format("EXCEPT")),
+    (
+        people.where("region = 'N' OR region = 'S'").per_unit().agg(n=f.count()),
+        SETS.format("UNION"),
+    ),
     (people.agg(n=f.count()), "SELECT COUNT(*) AS n FROM people"),
     (
         people.where("age >= 18").group_by("sex").agg(n=f.count(), pay=f.mean("income")),
@@ -135,7 +153,7 @@ PAIRS = [
     ),
     (
         people.where("joined IS NOT NULL")
-        .per_unit(first="MIN_BY(sex, joined)")
+        .per_unit(first="ARG_MIN_NULL(sex, joined)")
         .group_by("first")
         .agg(n=f.count()),
         """SELECT first, COUNT(*) AS n FROM (SELECT person_id, sex AS first, ROW_NUMBER() OVER (

@@ -257,7 +257,9 @@ QUESTIONS = [
             "SELECT SUMIF(amount, channel = 'web') AS a, AVGIF(amount, channel = 'web') AS b, "
             "MINIF(amount, channel = 'web') AS c, MAXIF(amount, channel = 'web') AS d, "
             "AVERAGEIF(amount, channel = 'web') AS e, AVERAGE(amount) AS f, "
-            "COUNTIFS(channel, 'web', amount, 3) AS g FROM orders"
+            "COUNTIFS(channel, 'web', amount, 3) AS g, COUNTIFS(channel = 'web', amount > 3) AS h, "
+            "SUMIF(channel, 'web', amount) AS i, AVERAGEIF(channel = 'web', amount) AS j, "
+            "SUMPRODUCT(amount, YEAR(day)) AS k FROM orders"
         ),
         (
             "SELECT SUM(CASE WHEN channel = 'web' THEN amount END) AS a, "
@@ -265,7 +267,11 @@ QUESTIONS = [
             "MIN(CASE WHEN channel = 'web' THEN amount END) AS c, "
             "MAX(CASE WHEN channel = 'web' THEN amount END) AS d, "
             "AVG(CASE WHEN channel = 'web' THEN amount END) AS e, AVG(amount) AS f, "
-            "COUNTIF(channel = 'web' AND amount = 3) AS g FROM orders"
+            "COUNTIF(channel = 'web' AND amount = 3) AS g, "
+            "COUNTIF(channel = 'web' AND amount > 3) AS h, "
+            "SUM(CASE WHEN channel = 'web' THEN amount END) AS i, "
+            "AVG(CASE WHEN channel = 'web' THEN amount END) AS j, "
+            "SUM(amount * YEAR(day)) AS k FROM orders"
         ),
     ),
     (
@@ -275,8 +281,8 @@ QUESTIONS = [
             "AND at IS NOT NULL) AS t WHERE rn = 1 AND channel <> 'app' GROUP BY channel"
         ),
         (
-            "SELECT channel, COUNT(*) AS n FROM (SELECT customer, MAX_BY(channel, at) AS channel "
-            "FROM orders WHERE amount > 3 AND at IS NOT NULL GROUP BY customer) AS t "
+            "SELECT channel, COUNT(*) AS n FROM (SELECT customer, ARG_MAX_NULL(channel, at) "
+            "AS channel FROM orders WHERE amount > 3 AND at IS NOT NULL GROUP BY customer) AS t "
             "WHERE channel <> 'app' GROUP BY channel"
         ),
     ),
@@ -888,7 +894,10 @@ def test_a_date_beside_a_time_is_its_midnight():
         )
 
 
-@pytest.mark.parametrize(("call", "pick"), [("MIN_BY", min), ("ARG_MAX", max)])
+@pytest.mark.parametrize(
+    ("call", "pick"),
+    [("MIN_BY", min), ("ARG_MAX", max), ("ARG_MIN_NULL", min), ("ARG_MAX_NULL", max)],
+)
 def test_the_value_of_a_persons_first_or_last_row(call, pick):
     channels = ["web", "store", "app"]
     rows = [
@@ -898,6 +907,7 @@ def test_the_value_of_a_persons_first_or_last_row(call, pick):
     expected = collections.Counter()
     for person in range(4):
         own = [r for r in rows if r["customer"] == person]
+        own = [r for r in own if r["channel"] or call.endswith("NULL")]
         best = pick(r["at"] for r in own)
         there = [r["channel"] for r in own if r["at"] == best]
         expected += collections.Counter([c for c in channels if c in there][:1])

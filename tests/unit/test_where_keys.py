@@ -13,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet import sql
+from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts
+from discreet.plan._spans import Met, Spans, cycle, met
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
 ROWS = [
@@ -33,9 +36,42 @@ POLICY = {
                 "ward": {"type": "category", "values": ["A", "B", "C"]},
                 "sex": {"type": "category", "values": ["F", "M"]},
             }
-        }
+        },
+        "log": {
+            "columns": {
+                "seen": {"type": "timestamp", "min": "2023-11-01", "max": "2024-02-29T23:59:59"},
+                "code": {"type": "integer", "min": 0, "max": 49_999},
+                "level": {"type": "integer", "min": 0, "max": 4},
+            }
+        },
     },
 }
+START = dt.datetime(2023, 11, 1, 0, 30)  # noqa: DTZ001 - moments are naive UTC
+HOURS = [START + dt.timedelta(hours=i) for i in range(24 * 121)]
+LOG = pa.table(
+    {
+        "seen": [hour for i, hour in enumerate(HOURS) for _ in range(1 + i % 3)],
+        "code": [(171 * i + 7 * j) % 50_000 for i in range(len(HOURS)) for j in range(1 + i % 3)],
+        "level": [(i + j) % 5 for i in range(len(HOURS)) for j in range(1 + i % 3)],
+    }
+)
+WIDE = [
+    ("DATE_TRUNC('day', seen)", "YEAR(seen) = 2024"),
+    ("DATE_TRUNC('day', seen)", "CAST(seen AS DATE) - 1 >= DATE '2024-01-31'"),
+    ("DATE_TRUNC('hour', seen)", "ISODOW(seen) > 5 AND MONTH(seen) = 12"),
+    ("DATE_TRUNC('month', seen)", "QUARTER(seen) = 1 AND HOUR(seen) = 8"),
+    ("HOUR(seen)", "HOUR(seen) BETWEEN 8 AND 17"),
+    ("BIN(code, 7)", "code % 7 = 3 AND code < 9000"),
+    ("HOUR(seen)", "STRFTIME(seen, '%H') LIKE '0%' AND DAY(seen) <= 7"),
+    ("BIN(code, 1000)", "code + 1 <= 20000"),
+    ("BIN(code, 1000)", "ABS(code - 25000) < 5000"),
+    ("BIN(code, 1000)", "NOT (code * 2 >= 30000 OR code - 5000 < 0)"),
+    ("BIN(code, 1000)", "code / 1000 >= 40 AND level IS NOT NULL"),
+    ("BIN(code, 1000)", "POWER(code, 2) < 100000000"),
+    ("BIN(code, 1000)", "CASE WHEN code < 9000 THEN 'a' ELSE 'b' END = 'b'"),
+    ("level", "level * 10000 + code > 70000"),
+    ("CASE WHEN code < 9000 AND level < 2 THEN 'a' ELSE 'b' END", "code >= 9000"),
+]
 CONDITIONS = [
     ("day", "YEAR(day) = 2024"),
     ("day", "EXTRACT(month FROM day) <> 12"),
@@ -65,16 +101,23 @@ SHAPES = {
 }
 
 
+def curator():
+    return dc.open({"visits": DATA, "log": LOG}, policy=POLICY, ledger=":memory:")
+
+
 def rows(shape, keys, where):
     """The same question of both: differences are wrong numbers of the curator."""
     names = ["k0", "k1"] if keys == "ward, sex" else ["k0"]
     parts = keys.split(", ") if len(names) > 1 else [keys]
     named = ", ".join(f"{k} AS {name}" for k, name in zip(parts, names, strict=True))
-    groups = f"SELECT {named}, COUNT(*) AS n FROM visits WHERE {where} GROUP BY {keys}"
+    table = "log" if (keys, where) in WIDE else "visits"
+    groups = f"SELECT {named}, COUNT(*) AS n FROM {table} WHERE {where} GROUP BY {keys}"
     text = SHAPES[shape].format(groups=groups, keys=keys, where=where)
     duck = duckdb.connect()
     duck.register("visits", DATA)
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    duck.register("log", LOG)
+    duck.sql("CREATE MACRO BIN(x, w) AS FLOOR(x / w) * w")
+    told = curator().sql(text, epsilon=10_000)
     ours = [list(row.values())[-1] for row in told.to_dicts()]
     return ours, [row[-1] for row in duck.sql(text).fetchall()]
 
@@ -92,28 +135,106 @@ def test_statistics_over_rows_leave_out_what_where_excludes(shape, keys, where):
     assert not differs(shape, keys, where)
 
 
+@pytest.mark.parametrize("shape", ["mean", "first"])
+@pytest.mark.parametrize(("keys", "where"), WIDE)
+def test_keys_of_many_values_leave_out_what_where_excludes(shape, keys, where):
+    assert not differs(shape, keys, where)
+
+
 def test_keys_that_are_not_narrowed_are_caught(monkeypatch):
-    monkeypatch.setattr(_facts, "met", lambda *_: None)
+    monkeypatch.setattr(_facts, "met", lambda *given: Met(given[2], True, True))
     monkeypatch.setattr(_assemble, "conditions", lambda relation: ([], relation))
-    assert all(differs("mean", keys, where) for keys, where in CONDITIONS)
+    two = WIDE[-1]  # whose condition is plain, and whose key reads two columns
+    assert all(differs("mean", *case) for case in (*CONDITIONS, *WIDE) if case != two)
+    monkeypatch.setattr("discreet.plan._scope.image", lambda *_: None)
+    monkeypatch.setattr(_assemble, "_check_rows", lambda *_: None)
+    assert differs("mean", *two)
+
+
+def test_keys_that_cannot_be_told_apart_are_said_and_not_averaged(monkeypatch):
+    monkeypatch.setattr(_facts, "STEPS", 9)
+    groups = "SELECT age, COUNT(*) AS n FROM visits WHERE age * age % 7 = 2 GROUP BY age"
+    listed = curator().sql(groups, epsilon=10_000)
+    assert "values of age that WHERE excludes are rows, too" in str(listed)
+    meant = {age for age in range(20, 60) if age * age % 7 == 2}
+    assert {row["age"] for row in listed.to_dicts()} > meant
+    with pytest.raises(UnsupportedQueryError, match="AVG over its rows would count them"):
+        curator().sql(f"SELECT AVG(n) FROM ({groups})", epsilon=10_000)
+    total = curator().sql(f"SELECT SUM(n) AS n FROM ({groups})", epsilon=10_000).to_dicts()
+    assert abs(total[0]["n"] - sum(age in meant for _, age, _, _ in ROWS)) < 1e-3
+
+
+REPEATED = [
+    "seen", "code", "HOUR(seen)", "MINUTE(seen) + 3 * SECOND(seen)", "ISODOW(seen)", "code % 7",
+    "code % 2.5", "(code + 3) % 10 - code % 4", "FLOOR(code / 30) % 2", "HOUR(seen) * 2 > 9",
+    "CAST(seen AS DATE) - CAST(seen - INTERVAL '1 day' AS DATE)", "DOW(seen + INTERVAL '5 hours')",
+    "CASE WHEN code % 3 = 0 THEN code % 5 ELSE 9 END", "code * 3 - FLOOR(code / 2)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REPEATED)
+def test_periods_are_periods(text):
+    asked = f"SELECT COUNT(*) FILTER (WHERE ({text}) IS NOT NULL) AS n FROM log"
+    ((expr,), *_) = [s.exprs for s in sql.parse(asked, curator().policy).query.statistics]
+    (expr,) = [e.arg for e in _nodes(expr) if type(e).__name__ == "IsNull"] or [expr]
+    ((name, t),) = {c.name: c.of for c in expr.columns}.items()
+    period, growth = cycle(expr, name, Spans.of(range(t.lo, t.hi + 1)))
+    codes = range(t.lo, t.hi + 1 - period, 1 + t.size // 3_001)
+    assert codes
+    for code in codes:
+        grown = expr.evaluate({name: code + period}) - expr.evaluate({name: code})
+        assert grown == growth
+
+
+def _nodes(expr):
+    yield expr
+    for child in expr.children:
+        yield from _nodes(child)
+
+
+@pytest.mark.parametrize("text", ["MONTH(seen)", "code * code", "ABS(code - 9)", "SQRT(code)"])
+def test_what_does_not_repeat_has_no_period(text):
+    asked = f"SELECT COUNT(*) AS n FROM log WHERE {text} = 4"
+    (test,) = _facts.conditions(sql.parse(asked, curator().policy).query.relation)[0]
+    ((name, t),) = {c.name: c.of for c in test.columns}.items()
+    assert cycle(test, name, Spans.of(range(t.lo, t.hi + 1))) is None
+
+
+@pytest.mark.parametrize("test", [where for _, where in (*CONDITIONS, *WIDE)])
+def test_spans_are_what_meets_a_condition(test):
+    """Against the meaning of the operators, code by code."""
+    table = "log" if test in [w for _, w in WIDE] else "visits"
+    text = f"SELECT COUNT(*) AS n FROM {table} WHERE {test}"
+    for part in _facts.conditions(sql.parse(text, curator().policy).query.relation)[0]:
+        names = {c.name: c.of for c in part.columns}
+        if len(names) > 1:
+            continue
+        ((name, t),) = names.items()
+        codes = range(t.lo, t.hi + 1, 1 + t.size // 5_000)
+        found = met(part, name, Spans.of(range(t.lo, t.hi + 1)))
+        assert found.exact
+        assert [c for c in codes if c in found.codes] == [
+            c for c in codes if part.evaluate({name: c}) == 1
+        ]
+        assert found.null is (part.evaluate({name: None}) == 1)
 
 
 def test_a_condition_of_one_statistic_narrows_no_key():
     text = "SELECT age, COUNT(*) FILTER (WHERE age % 2 = 0) AS n FROM visits GROUP BY age"
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    told = curator().sql(text, epsilon=10_000)
     assert [row["age"] for row in told.to_dicts()] == list(range(20, 60))
 
 
 def test_conditions_that_nothing_meets_are_said():
     text = "SELECT day, COUNT(*) AS n FROM visits WHERE YEAR(day) + 1 = 2023 GROUP BY day"
-    told = dc.open(DATA, policy=POLICY, ledger=":memory:").sql(text, epsilon=10_000)
+    told = curator().sql(text, epsilon=10_000)
     assert len(told.to_dicts()) == 1
     assert "no row can meet the condition" in str(told)
 
 
 def test_listed_keys_without_data_are_said_to_be_rows():
     groups = "(SELECT age, COUNT(*) AS n FROM visits WHERE age % 2 = 0 GROUP BY age)"
-    curator = dc.open(DATA, policy=POLICY, ledger=":memory:")
+    opened = curator()
     said = "all 20 listed values of age are rows, also those without data"
-    assert said in str(curator.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
-    assert said not in str(curator.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))
+    assert said in str(opened.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
+    assert said not in str(opened.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))

@@ -335,7 +335,7 @@ def _logarithm(of: np.ufunc) -> Callable[[Column], Column]:
 
 
 def _either(of: np.ufunc) -> Operation:
-    """The least or the greatest of several."""
+    """The least or the greatest of several; NULL is passed over."""
 
     def box(*boxes: Box) -> Box:
         return Box(of.reduce([b.low for b in boxes]), of.reduce([b.high for b in boxes]))
@@ -384,8 +384,8 @@ OPERATIONS: Final = {
     "exp": _rising(np.exp),
     "floor": _rising(np.floor),
     "ceil": _rising(np.ceil),
-    "least": _either(np.minimum),
-    "greatest": _either(np.maximum),
+    "least": _either(np.fmin),
+    "greatest": _either(np.fmax),
     "coalesce": Operation(
         2, 2, _filled, lambda a, b: Box(_filled(a.low, b.low), _filled(a.high, b.high))
     ),

@@ -1,9 +1,9 @@
 """Questions in shapes that people bring along from other databases, and what they mean.
 
 Rows in a first place, people who have no row elsewhere, tests inside COUNT(DISTINCT …), PIVOT,
-DISTINCT beside windows, shares of people. Planners rewrite such questions, and a rewrite can
-change a number in silence; so each is drawn with its meaning in plain Python over raw rows,
-which knows nothing of the rewrite.
+DISTINCT beside windows, TOP, OFFSET and QUALIFY, LATERAL, shares of people. Planners rewrite such
+questions, and a rewrite can change a number in silence; so each is drawn with its meaning in plain
+Python over raw rows, which knows nothing of the rewrite.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Habit(Question):
 
 def habit(rng: random.Random, w: World) -> Habit | None:
     """Draw a question in one of the shapes that this world has room for."""
-    shapes = [_pivot, _windows, _spelled, *([_tests] if w.unit else [])]
+    shapes = [_pivot, _windows, _spelled, _picked, *([_tests] if w.unit else [])]
     shapes += [_first_rows] if w.unit else []
     shapes += [_absent, _sets, _of_one, _share] if w.unit and w.other is not None else []
     return rng.choice(shapes)(rng, w)
@@ -188,6 +188,33 @@ def _spelled(rng: random.Random, w: World) -> Habit | None:
     return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
 
 
+_PICKS = (
+    ("TOP 2 ", " ORDER BY n DESC"), ("TOP (1) ", " ORDER BY n"), ("TOP 50 PERCENT ", " ORDER BY n"),
+    ("", " ORDER BY n DESC LIMIT 2 OFFSET 1"),
+    ("", " ORDER BY n OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY"),
+    ("", " QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 2"),
+    ("", " QUALIFY COUNT(*) >= AVG(COUNT(*)) OVER ()"),
+)  # fmt: skip
+
+
+def _picked(rng: random.Random, w: World) -> Habit | None:
+    """Rows of an answer, picked after the noise: whichever they are, all groups are measured."""
+    keys, (head, tail) = _keys(rng, w, 2), rng.choice(_PICKS)
+    if not keys:
+        return None
+    names = ", ".join(quoted(n) for _, n in keys)
+    said = (
+        f"SELECT {head}{names}, COUNT(*) AS n FROM {quoted(w.main.name)} "  # noqa: S608 - ours
+        f"GROUP BY {names}{tail}"
+    )
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = joined(Question(**_base(w, keys)), tables)
+        return [Counter(tuple(r[k] for k in keys) for _, r in rows)]
+
+    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
+
+
 # -- people: each is one row, whatever limits there are ------------------------------------------
 
 
@@ -212,7 +239,7 @@ def _tests(rng: random.Random, w: World) -> Habit | None:
 
 
 def _first_rows(rng: random.Random, w: World) -> Habit | None:
-    """The row of a person with ROW_NUMBER() = 1, where no other row has its place.
+    """The first row of a person, written in one of four ways, where no other row has its place.
 
     Databases differ in where NULL stands: rows without a place are left out.
     """
@@ -222,10 +249,17 @@ def _first_rows(rng: random.Random, w: World) -> Habit | None:
         return None
     what, by, down = rng.choice(named), rng.choice(ranked), rng.random() < 0.5
     unit, order = quoted(str(w.main.unit)), f"{quoted(by)}{' DESC' * down}"
+    place = f"ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY {order})"
+    rows = f"FROM {quoted(w.main.name)} WHERE {quoted(by)} IS NOT NULL"
+    first = f"FIRST({quoted(what)} ORDER BY {order})"
+    inner, test = rng.choice([
+        (f"SELECT {unit}, {quoted(what)}, {place} AS place {rows}", " WHERE place = 1"),
+        (f"SELECT {unit}, {quoted(what)} {rows} QUALIFY {place} = 1", ""),
+        (f"SELECT DISTINCT ON ({unit}) {unit}, {quoted(what)} {rows} ORDER BY {unit}, {order}", ""),
+        (f"SELECT {unit}, {first} AS {quoted(what)} {rows} GROUP BY {unit}", ""),
+    ])  # fmt: skip
     said = (
-        f"SELECT {quoted(what)}, COUNT(*) AS n FROM (SELECT {unit}, {quoted(what)}, "  # noqa: S608 - ours
-        f"ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY {order}) AS place "
-        f"FROM {quoted(w.main.name)} WHERE {quoted(by)} IS NOT NULL) AS t WHERE place = 1 "
+        f"SELECT {quoted(what)}, COUNT(*) AS n FROM ({inner}) AS t{test} "  # noqa: S608 - ours
         f"GROUP BY {quoted(what)}"
     )
 
@@ -289,16 +323,18 @@ def _sets(rng: random.Random, w: World) -> Habit | None:
 
 
 def _of_one(rng: random.Random, w: World) -> Habit | None:
-    """People who have any row that passes, by a subquery about the person of the row."""
+    """People who have any row that passes, by a subquery about the row's person, or LATERAL."""
     assert w.other is not None
     test, none = _drawn(rng, w, w.other), rng.random() < 0.5
     mine, theirs = quoted(str(w.main.unit)), quoted(str(w.other.unit))
     more = "" if test is None else f" AND {_written(w, test, 'o.')}"
     inner = f"{quoted(w.other.name)} AS o WHERE o.{theirs} = m.{mine}{more}"
-    said = (
-        f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m "  # noqa: S608 - ours
-        f"WHERE (SELECT COUNT(*) FROM {inner}) {'=' if none else '>'} 0"
-    )
+    said = f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m"  # noqa: S608 - ours
+    if rng.random() < 0.5:
+        said += f" WHERE (SELECT COUNT(*) FROM {inner}) {'=' if none else '>'} 0"  # noqa: S608 - ours
+    else:
+        said += f" CROSS JOIN LATERAL (SELECT COUNT(*) AS found FROM {inner}) AS x"  # noqa: S608 - ours
+        said += f" WHERE x.found {'=' if none else '>'} 0"
 
     def truth(tables: Tables) -> list[Found]:
         assert w.other is not None

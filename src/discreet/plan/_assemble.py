@@ -16,7 +16,6 @@ from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr, columns_of, plain_column
 from discreet.plan._facts import conditions
-from discreet.plan._image import Values
 from discreet.plan._query import (
     Apply,
     KeyValue,
@@ -27,9 +26,12 @@ from discreet.plan._query import (
     StatisticValue,
     Text,
     limits_of,
+    windows_of,
+    with_null_groups,
 )
 from discreet.plan._relation import Key, Limits, base, combinations
 from discreet.plan._scope import Scope
+from discreet.plan._spans import Values
 from discreet.plan._statistic import Statistic
 from discreet.plan._statistics import Count
 from discreet.plan._types import Code, Kind
@@ -126,7 +128,10 @@ class Assembly:
             self._check_levels()
         elif (test := self._possible()) is not None:
             having = test if having is None else Apply("and", (test, having))
-        return Query(
+        vague = tuple(k.name for k in self.keys if self.scope.vague(k.expr))
+        shown = [*(o.expr for o in self.outputs), *(out for out, _ in order)]
+        _check_rows(vague, [*shown, *(t for t in (having, qualify) if t is not None)])
+        query = Query(
             self.scope.relation,
             tuple(self.keys),
             tuple(self.statistics),
@@ -139,7 +144,10 @@ class Assembly:
             other,
             levels,
             qualify,
+            vague,
         )
+        # totals are sums over the finest level: rows without a key are a group of it
+        return with_null_groups(query) if levels else query
 
     def _possible(self) -> OutputExpr | None:
         """Test for the combinations that keys of one column, or in one condition, can have."""
@@ -189,6 +197,16 @@ class Assembly:
                     f"{asked} of several groups together does not follow from that of each group",
                     hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
                 )
+
+
+def _check_rows(vague: Sequence[str], outputs: Sequence[OutputExpr]) -> None:
+    """Refuse numbers over the rows of an answer that has rows which WHERE excludes."""
+    ops = {w.op for out in outputs for w in windows_of(out)} - {"SUM"}
+    if vague and ops:
+        raise UnsupportedQueryError(
+            f"WHERE excludes values of {quote(vague[0])} that cannot be told apart one by one, so "
+            f"the answer lists them too, and {min(ops)} over its rows would count them"
+        )
 
 
 _LISTED: Final = 2_000

@@ -10,7 +10,7 @@ one to the other, once, so that both front ends mean the same thing:
 * multiplying or dividing by a constant stretches the grid and is exact; dividing
   by a column is rounded to a power of two about a millionth of the quotient's
   range (:func:`quotient_step`), and NULL by zero;
-* ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` keep NULL;
+* ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` pass over NULL;
 * CASE with text results makes a category, labels in order of appearance.
 
 Everything is decided from public facts: the policy and the question.

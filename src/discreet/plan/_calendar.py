@@ -425,6 +425,7 @@ def from_to_char(pattern: str) -> str:
 def named(operand: Operand, pattern: str) -> Expr:
     """Write a date by a format, as a category whose labels are public."""
     expr = _moment(operand, "STRFTIME")
+    pattern = re.sub("%(.)", lambda m: "%q" if m[1] == "Q" else m[0], pattern)  # BigQuery's quarter
     letters = re.findall(r"%(.)", pattern)
     unknown = [c for c in letters if c not in _FIELDS]
     fields = set(letters) - {"%"}

@@ -86,6 +86,11 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
+def _at_most_ten(x: str, *, null: bool) -> str:
+    bounded = f"LEAST({x}, 10)"
+    return f"CASE WHEN {x} IS NOT NULL THEN {bounded} END" if null else bounded
+
+
 def _drawn(x: Expr, name: str, curve: _Real, inverse: _Real, lowest: Fraction) -> Expr:
     """Round a rising curve over the range of `x` from `lowest` on."""
     t = x.type
@@ -100,7 +105,7 @@ def _drawn(x: Expr, name: str, curve: _Real, inverse: _Real, lowest: Fraction) -
         if max(abs(low), abs(high)) > _decimal(_WIDEST):
             raise UnsupportedQueryError(
                 f"{name}({build.name_of(x)}) may be as large as {high:.1E}",
-                hint=f"{name}(LEAST({build.name_of(x)}, 10))",
+                hint=f"{name}({_at_most_ten(build.name_of(x), null=t.nullable)})",
             )
         step = _grid(Fraction(high) - Fraction(low))
         least, most = (round(Fraction(end) / step) for end in (low, high))

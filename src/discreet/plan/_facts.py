@@ -16,17 +16,17 @@ the parts' ranges is certain; NOT swaps truth. Rows pass a filter when the
 condition is true, so there the codes lie in their ranges and clamping is the
 identity. A guard inside a condition may be looked through for the same reason.
 
-:func:`proved` also tries each part of an AND that reads one column on all codes that are left:
-a row whose code fails the part does not pass. Parts that read more columns say nothing there.
+:func:`proved` also drops the codes of a column for which a part of an AND cannot be true, whatever
+its other columns are (see :mod:`discreet.plan._spans`): no row with such a code passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from discreet.plan._expr import (
     Case,
@@ -40,30 +40,31 @@ from discreet.plan._expr import (
     OneOf,
     plain_column,
 )
-from discreet.plan._image import met
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._relation import Filter, Relation, Selection
+from discreet.plan._spans import STEPS, Box, Spans, met
 from discreet.plan._types import Kind, Type
 
 
 @dataclass(frozen=True)
 class Range:
-    """What is certain about one column's codes: bounds, a finite list, mostly no NULL."""
+    """What is certain about one column's codes: bounds, a list, mostly no NULL."""
 
     lo: int | None = None
     hi: int | None = None
-    codes: tuple[int | str, ...] | None = None
+    codes: tuple[int | str, ...] | Spans | None = None
     null: bool = False
+    vague: bool = False
+    """Whether a condition may exclude codes that are in it."""
 
     def both(self, other: Range) -> Range:
         """What is certain when both hold."""
         codes = self.codes if self.codes is not None else other.codes
         if self.codes is not None and other.codes is not None:
-            also = frozenset(other.codes)
-            codes = tuple(c for c in self.codes if c in also)
+            codes = _common(self.codes, other.codes)
         lo, hi = _pick(max, self.lo, other.lo), _pick(min, self.hi, other.hi)
-        return Range(lo, hi, codes, self.null and other.null)
+        return Range(lo, hi, codes, self.null and other.null, self.vague or other.vague)
 
     def either(self, other: Range) -> Range:
         """What is certain when at least one holds."""
@@ -72,7 +73,7 @@ class Range:
             codes = tuple(dict.fromkeys((*self.codes, *other.codes)))
         lo = None if self.lo is None or other.lo is None else min(self.lo, other.lo)
         hi = None if self.hi is None or other.hi is None else max(self.hi, other.hi)
-        return Range(lo, hi, codes, self.null or other.null)
+        return Range(lo, hi, codes, self.null or other.null, self.vague or other.vague)
 
     def narrow(self, t: Type) -> Type:
         """Bound a type."""
@@ -81,29 +82,48 @@ class Range:
             return t
         lo = t.lo if self.lo is None else self.lo
         hi = t.hi if self.hi is None else self.hi
-        whole = [c for c in self.codes or () if isinstance(c, int)]
-        if whole:
-            lo, hi = max(lo, min(whole)), min(hi, max(whole))
+        if whole := _whole(self.codes):
+            lo, hi = max(lo, whole[0]), min(hi, whole[-1])
         # an empty range means that no row passes: any bounds are true then
         return t.within(lo, hi)
 
-    def listed(self, t: Type) -> Sequence[int]:
+    def listed(self, t: Type) -> Spans:
         """Codes of a type that are in it; all of its bounds if there are none."""
         t = self.narrow(t)
-        codes = [c for c in self.codes or () if isinstance(c, int) and t.lo <= c <= t.hi]
-        return tuple(codes) or range(t.lo, t.hi + 1)
+        inside = Spans(((t.lo, t.hi),))
+        return inside.both(_whole(self.codes)) or inside
 
     @property
     def empty(self) -> bool:
         """Whether nothing is in it."""
         if self.null:
             return False
-        return self.codes == () or (None not in (self.lo, self.hi) and self.lo > self.hi)  # type: ignore[operator]  # neither is None
+        if self.codes is not None and not self.codes:
+            return True
+        return self.lo is not None and self.hi is not None and self.lo > self.hi
 
 
 def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
     known = [x for x in (a, b) if x is not None]
     return choose(known) if known else None
+
+
+def _whole(codes: Sequence[int | str] | None) -> Spans:
+    """Whole numbers of a list."""
+    return (
+        codes
+        if isinstance(codes, Spans)
+        else Spans.of([c for c in codes or () if isinstance(c, int)])
+    )
+
+
+def _common(
+    a: tuple[int | str, ...] | Spans, b: tuple[int | str, ...] | Spans
+) -> tuple[int | str, ...] | Spans:
+    if isinstance(a, Spans) or isinstance(b, Spans):
+        return _whole(a).both(_whole(b))
+    also = frozenset(b)
+    return tuple(c for c in a if c in also)
 
 
 Facts = Mapping[str, Range]
@@ -130,19 +150,33 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
     return {}
 
 
+_ENDS: Final = 500
+"""Intervals that are looked at for each column of a condition that reads several."""
+
+
 def proved(condition: Expr, known: Facts) -> Facts:
-    """Add what a true condition says of columns; each part of one column is tried on its codes."""
+    """Add what a true condition says of columns: no code is left that some part cannot meet."""
     ranges = _all([dict(known), facts(condition)])
-    for part in condition.args if is_and(condition) else (condition,):
-        if not part.columns or part.columns[0].of.kind is Kind.TEXT or _simple(part):
-            continue
-        name, t = part.columns[0].name, part.columns[0].of
-        r = ranges.get(name, Range(null=True))
-        codes, null = met(part, r.listed(t)) or ((), True)
-        if codes or not null:
-            own = Range(codes=codes, null=null) if codes else Range(t.hi + 1, t.hi)
-            ranges[name] = r.both(own)
+    parts = condition.args if is_and(condition) else (condition,)
+    for part in parts:
+        columns = {c.name: c.of for c in part.columns if c.of.kind is not Kind.TEXT}
+        alone = len({c.name for c in part.columns}) == 1
+        # of several columns only the ends are sought
+        steps = STEPS // len(parts) if alone else _ENDS
+        for name, t in columns.items() if not _simple(part) else ():
+            r = ranges.get(name, Range(null=True))
+            others = tuple((n, _box(ranges.get(n), of)) for n, of in columns.items() if n != name)
+            found = met(part, name, r.listed(t), others, steps)
+            if found.codes or not found.null:
+                own = Range(codes=found.codes) if found.codes else Range(t.hi + 1, t.hi)
+                own = replace(own, null=found.null, vague=alone and not found.exact)
+                ranges[name] = r.both(own)
     return ranges
+
+
+def _box(r: Range | None, t: Type) -> Box:
+    t = t if r is None else r.narrow(t)
+    return Box(t.lo, t.hi, t.nullable)
 
 
 def _simple(condition: Expr) -> bool:

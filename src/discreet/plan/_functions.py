@@ -21,7 +21,7 @@ from discreet.plan import _calendar as calendar
 from discreet.plan import _curves as curves
 from discreet.plan import _words as words
 from discreet.plan._build import Null, Operand, Span, Word
-from discreet.plan._expr import Bucket, Expr, common_step
+from discreet.plan._expr import Bucket, Divide, Expr, common_step
 from discreet.plan._types import Kind
 
 _MOST_BUCKETS: Final = 10_000
@@ -86,7 +86,7 @@ _READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
 
 
 def _limited(values: Sequence[Operand], *, least: bool) -> Operand:
-    """LEAST or GREATEST of one number and constants: a public bound."""
+    """LEAST or GREATEST of one number and constants: a public bound, also in the place of NULL."""
     name = "LEAST" if least else "GREATEST"
     bounds = [v for o in values if (v := build.constant_value(o)) is not None]
     free = [o for o in values if build.constant_value(o) is None]
@@ -94,9 +94,12 @@ def _limited(values: Sequence[Operand], *, least: bool) -> Operand:
         raise UnsupportedQueryError(
             f"{name} of several columns is not supported", hint=f"{name}(income, 100000)"
         )
-    if least:
-        return build.clamp(free[0], None, min(bounds), name)
-    return build.clamp(free[0], max(bounds), None, name)
+    end = min(bounds) if least else max(bounds)
+    low, high = (None, end) if least else (end, None)
+    clamped = build.clamp(free[0], low, high, name)
+    if not clamped.type.nullable:
+        return clamped
+    return build.coalesce([clamped, build.number(end)])
 
 
 def _nullif(x: Operand, other: Operand) -> Operand:
@@ -127,11 +130,24 @@ def infix(op: str, left: Operand, right: Operand) -> Operand:
     if op == "%":
         return _remainder(left, constant(right, "%"))
     if op == "//":
-        return build.floor(build.arithmetic("/", left, right))
+        return _whole_quotient(left, right)
     sides = [o for o in (left, right) if isinstance(o, Expr) and o.columns]
     if {o.type.kind for o in sides} == {Kind.DATE, Kind.TIMESTAMP}:
         left, right = map(calendar.seconds, sides)  # a date beside a time is its midnight
     return build.infix(op, left, right)
+
+
+def _whole_quotient(left: Operand, right: Operand) -> Operand:
+    """Divide and cut towards zero, exactly."""
+    a, b = (build.as_number(o, "//") for o in (left, right))
+    if build.constant_value(b) is not None:
+        return _cut(build.arithmetic("/", a, b))
+    if min(a.type.lo, b.type.lo) < 0 or not a.type.step == b.type.step == 1:
+        raise UnsupportedQueryError("// takes whole numbers that are not negative, or a constant")
+    # rounded, (2a − b + 1) / 2b is a / b rounded down; by zero it is NULL
+    one, two = (build.number(Fraction(n)) for n in (1, 2))
+    top = build.arithmetic("+", build.arithmetic("-", build.arithmetic("*", two, a), b), one)
+    return Divide(top, build.arithmetic("*", two, b), Fraction(1))
 
 
 def _timed(operand: Operand) -> bool:

@@ -83,6 +83,8 @@ class Expr(ABC):
     """The description, with the node's fields in braces."""
     loose: ClassVar[bool] = False
     """Whether the words are an infix: such words in such words need parentheses."""
+    rises: ClassVar[bool] = False
+    """Whether it has one argument, and a larger one never gives a smaller value."""
 
     def __post_init__(self) -> None:
         self._set(children=tuple(_inside([getattr(self, n) for n in self.__match_args__])))

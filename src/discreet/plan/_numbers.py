@@ -143,8 +143,9 @@ class Rescale(Unary):
     step: Fraction
     mode: Choice["round", "floor"] = "round"
     words = "{mode}({arg}, {step})"
+    rises = True
 
-    @property
+    @cached_property
     def ratio(self) -> tuple[int, int]:
         """Old step over new step."""
         return (self.arg.type.step / self.step).as_integer_ratio()
@@ -225,6 +226,7 @@ class AsNumber(Unary):
     """The code itself as a plain number: truth as 0 and 1, a date as its day."""
 
     words = "number({arg})"
+    rises = True
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -251,6 +253,7 @@ class Clamp(Unary):
     lo: int
     hi: int
     words = "clamp({arg}, {lo}, {hi})"
+    rises = True
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -310,6 +313,16 @@ _PARTS: Final[dict[str, tuple[tuple[int, int] | None, str, Callable[[dt.datetime
     "second": ((0, 59), "", lambda when: when.second),
 }
 """Calendar parts: range (None: of the bounds), SQL's word, meaning (proleptic Gregorian, UTC)."""
+_PERIODS: Final[dict[str, Callable[[dt.datetime], object]]] = {
+    "year": lambda _: None,
+    "day": lambda when: (when.year, when.month),
+    "weekday": lambda when: when.isocalendar()[:2],
+    "week": lambda when: when.isocalendar().year,
+    "hour": lambda when: when.date(),
+    "minute": lambda when: (when.date(), when.hour),
+    "second": lambda when: (when.date(), when.hour, when.minute),
+}
+"""Inside what a part of the calendar only rises; not listed: a year."""
 _CLOCK: Final = {"hour": (3_600, 24), "minute": (60, 60), "second": (1, 60)}
 """Seconds of a part of the clock, and how many of them make the next."""
 _DAY: Final = Fraction(86_400)
@@ -340,10 +353,31 @@ class DatePart(Expr):
         length = _CLOCK[self.part][0] if self.part in _CLOCK else _DAY
         return (self.arg.type.step / length).as_integer_ratio()
 
+    @cached_property
+    def _micros(self) -> tuple[int, int]:
+        """Microseconds of a code, as a ratio."""
+        t = self.arg.type
+        return ((_DAY if t.kind is Kind.DATE else t.step) * 1_000_000).as_integer_ratio()
+
+    def _when(self, code: int) -> dt.datetime:
+        n, d = self._micros
+        return EPOCH_TIME + dt.timedelta(microseconds=code * n // d)
+
     def _read(self, code: int) -> int:
-        seconds = code * (_DAY if self.arg.type.kind is Kind.DATE else self.arg.type.step)
-        micros = int(seconds * 1_000_000 // 1)
-        return _PARTS[self.part][2](EPOCH_TIME + dt.timedelta(microseconds=micros))
+        return _PARTS[self.part][2](self._when(code))
+
+    @cached_property
+    def turn(self) -> Fraction | None:
+        """Codes after which the part repeats; None where years and months differ in length."""
+        length = {"weekday": 7 * 86_400, "hour": 86_400, "minute": 3_600, "second": 60}
+        n, d = self._micros
+        turn = length.get(self.part)
+        return None if turn is None else Fraction(turn * 1_000_000 * d, n)
+
+    def period(self, code: int) -> object:
+        """Name the time around a code in which the part only rises, as months do in a year."""
+        when = self._when(code)
+        return _PERIODS[self.part](when) if self.part in _PERIODS else when.year
 
     def _apply(self, *codes: Any) -> Code:
         return self._read(codes[0])
@@ -368,6 +402,7 @@ class Moment(Unary):
     kind: Kind
     listed: tuple[int, ...] = ()
     words = "{kind}({arg})"
+    rises = True
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -401,6 +436,7 @@ class Labelled(Unary):
     """A whole number as the label in its place, counted from the lowest number."""
 
     labels: tuple[str, ...]
+    rises = True
 
     def _infer(self) -> Type:
         t = self.arg.type
@@ -431,6 +467,7 @@ class Bucket(Unary):
 
     edges: tuple[int, ...]
     first: int = 0
+    rises = True
 
     def _infer(self) -> Type:
         t = self.arg.type

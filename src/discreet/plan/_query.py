@@ -8,7 +8,7 @@ afterwards from noisy integers is decided by the planner. Everything under
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -136,6 +136,8 @@ class Query:
     other: str | None = None  # label of a bucket for unselected open keys
     levels: tuple[tuple[str, ...], ...] = ()  # keys of each level of totals; (): all keys
     qualify: OutputExpr | None = None  # a test of windows, after HAVING
+    # keys that may list values which WHERE excludes: what is said, not what is asked
+    vague: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         names = [o.name for o in self.outputs]

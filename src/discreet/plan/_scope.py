@@ -34,7 +34,6 @@ from discreet.plan._expr import (
     plain_column,
 )
 from discreet.plan._facts import Facts, Range, facts, is_and, proved
-from discreet.plan._image import Values, image
 from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
@@ -46,10 +45,14 @@ from discreet.plan._relation import (
     Scan,
     base,
 )
+from discreet.plan._spans import Values, image, rising
 from discreet.plan._types import Kind, Type
 
 MAX_KEYS: Final = 100_000
 """Public keys of one grouping expression."""
+_MOST_TRIED: Final = 10_000
+"""Possible values up to which a key is narrowed to those that its column can give."""
+_FEW_STEPS: Final = 2_000
 
 
 Leaf = Callable[[Column], Expr]
@@ -91,7 +94,8 @@ def _no_table(alias: str, known: Sequence[str]) -> UnknownNameError:
     if len(alias) > 2 and nearest(alias, known):
         return error
     return UnknownNameError(
-        f"{error.message} (inside a subquery the row outside is known by its unit alone)"
+        f"{error.message} (inside a subquery the row outside is known by its unit alone; MIN and "
+        "MAX of a person's rows, in a subquery that groups by the unit, can be compared)"
     )
 
 
@@ -323,12 +327,31 @@ class Scope:
         return replace(self, relation=relation, sources=sources, merged=self.merged | {*same})
 
     def together(self, exprs: Sequence[Expr]) -> Values | None:
-        """Values that expressions of one column can have together in rows that pass WHERE."""
-        columns = [c for e in exprs for c in e.columns]
-        r = self.known.get(columns[0].name) if columns else None
-        if r is None or columns[0].of.kind is Kind.TEXT:
-            return image(tuple(exprs), null=any(c.of.nullable for c in columns))
-        return image(tuple(exprs), r.listed(columns[0].of), null=r.null)
+        """Values that expressions can have together in rows that pass WHERE; None: not known."""
+        columns = {c.name: c.of for e in exprs for c in e.columns}
+        if not columns or any(t.kind is Kind.TEXT for t in columns.values()):
+            return None
+        free = not columns.keys() & self.known.keys()
+        many = len(exprs) == 1 and len(exprs[0].possible) > _MOST_TRIED
+        if many and (free or self._by_ends(exprs[0])):
+            return None
+        ranges = {n: self.known.get(n, Range(null=t.nullable)) for n, t in columns.items()}
+        rows = tuple((n, ranges[n].listed(t), ranges[n].null) for n, t in columns.items())
+        # without WHERE, bounds are mostly those of the type already
+        return image(tuple(exprs), rows, _FEW_STEPS) if free else image(tuple(exprs), rows)
+
+    def _by_ends(self, expr: Expr) -> bool:
+        """Whether the type of a narrowed expression lists what WHERE allows."""
+        ranges = [self.known[c.name] for c in expr.columns if c.name in self.known]
+        return all(r.codes is None for r in ranges) and rising(expr)
+
+    def vague(self, expr: Expr) -> bool:
+        """Whether a key may list values that WHERE excludes."""
+        ranges = [self.known[c.name] for c in expr.columns if c.name in self.known]
+        if expr.type.kind is Kind.TEXT or not ranges or any(r.vague for r in ranges):
+            return any(r.vague for r in ranges)
+        plain = plain_column(expr) is not None
+        return not plain and not self._by_ends(expr) and self.together([expr]) is None
 
     def key(self, name: str, expr: Expr, written: str | None = None) -> Key:
         """Make a grouping key with its public codes, in the policy's order.
@@ -342,12 +365,14 @@ class Scope:
                 hint=f"COUNT(DISTINCT {column.name})",
             )
         r = Range() if column is None else self.known.get(column.name, Range())
-        if r.codes == ():
+        if r.codes is not None and not r.codes:
             raise QueryError(f"WHERE excludes every value of {quote(name)}")
         if t.kind is Kind.TEXT:
-            return Key(name, expr, r.codes)
-        possible = expr.possible
-        if column is None and (values := self.together([expr])):
+            return Key(name, expr, None if r.codes is None else tuple(r.codes))
+        possible: Sequence[int] = expr.possible
+        if column is not None and r.codes is not None:
+            possible = r.listed(t)
+        elif column is None and (values := self.together([expr])):
             possible = sorted(c for (c,) in values if isinstance(c, int))
         if len(possible) > MAX_KEYS:
             raise UnsupportedQueryError(
@@ -355,8 +380,7 @@ class Scope:
                 f"at most {MAX_KEYS} can be keys",
                 hint=_binned(t, written or (expr.name if isinstance(expr, Column) else None)),
             )
-        listed = possible if r.codes is None else sorted(r.codes, key=int)
-        key = Key(name, expr, tuple(listed))
+        key = Key(name, expr, tuple(possible))
         # bounds and list may contradict each other; then no row passes and one empty key stands
         return key if key.codes else Key(name, expr, (t.lo,))
 

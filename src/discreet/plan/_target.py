@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from discreet._print import number
-from discreet.plan._expr import Capped, Case, DatePart, Expr, OneOf, columns_of
+from discreet.plan._expr import Capped, Case, DatePart, Divide, Expr, OneOf, columns_of
 from discreet.plan._facts import no_rows, no_values
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinUnit
@@ -108,7 +108,7 @@ def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:
     nodes = [n for each in aggregates if each.measures for n in each.relation.nodes]
     if any(isinstance(n, LimitRows) and not n.by for n in nodes) and _chooses(query):
         limits["rows kept are chosen after WHERE and before FILTER or CASE"] = None
-    rows = [*_weekdays(query), *_left_out(query), *_empty(query)]
+    rows = [*_differs(query), *_left_out(query), *_empty(query)]
     return list(dict.fromkeys([*possible(query), *limits, *_clamps(query), *rows]))
 
 
@@ -153,10 +153,12 @@ def _chooses(query: Query) -> bool:
 
 
 def _left_out(query: Query) -> Iterator[str]:
-    """Keys without which a row is in no group."""
+    """Keys without which a row is in no group, and those that list more than WHERE allows."""
     keys = [k.name for k in query.keys if k.expr.type.nullable]
     if keys and query.other is None:
         yield f"rows without {' or '.join(keys)} in no group"
+    if query.vague:
+        yield f"values of {', '.join(query.vague)} that WHERE excludes are rows, too"
 
 
 def _empty(query: Query) -> Iterator[str]:
@@ -178,13 +180,19 @@ def _exprs(query: Query) -> list[Expr]:
     return exprs
 
 
-def _weekdays(query: Query) -> Iterator[str]:
-    """How days of the week are counted, where Sunday is 0: databases differ."""
+def _differs(query: Query) -> Iterator[str]:
+    """What databases differ in: how days and weeks are counted, what / of whole numbers is."""
     stack = _exprs(query)
     while stack:
         match stack.pop():
             case Case(((OneOf(DatePart("weekday"), (7,)), _),)):
                 yield "weekdays counted from 0 (Sunday) to 6 (Saturday)"
+            case DatePart("week", arg):
+                yield "weeks are ISO weeks, from Monday; week 1 has the year's first Thursday"
+                stack.append(arg)
+            case Divide(left, right) if left.type.step == right.type.step == 1:
+                yield "/ of whole numbers keeps its fraction (// does not)"
+                stack += [left, right]
             case e:
                 stack += e.children
 

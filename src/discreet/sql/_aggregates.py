@@ -418,7 +418,7 @@ class _Call:
             return statistic(kind, value, **entry.fixed, **options)
         except ParameterError as error:  # MIN is a quantile, and is called MIN
             message = error.message.replace(f"{kind.word.upper()} needs", f"{name} needs")
-            raise QueryError(message, hint=error.hint) from None
+            raise QueryError(message, hint=error.hint or self._tallied(value)) from None
 
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
@@ -427,6 +427,21 @@ class _Call:
         if other.type.kind is not Kind.BOOLEAN:
             other = build.as_number(other, self.name)
         return statistic(kind, self._value(), other=other, **fixed)
+
+    def _tallied(self, value: Operand) -> str | None:
+        """The most frequent texts, as a question of its own: their list is private."""
+        select = self.args[0].find_ancestor(exp.Select)
+        text = isinstance(value, Expr) and value.type.kind is Kind.TEXT
+        if (
+            CALLS[self.name][0] is not CALLS["MODE"][0]
+            or not text
+            or select is None
+            or len(select.expressions) > 1
+        ):
+            return None
+        asked = question(self.args[0], [self.args[0]], [])
+        most = self.args[1].sql() if len(self.args) > 1 else "1"
+        return None if asked is None else f"{asked} ORDER BY n DESC LIMIT {most}"
 
     def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""

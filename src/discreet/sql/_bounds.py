@@ -31,7 +31,7 @@ from discreet._exact import show
 from discreet.errors import QueryError
 from discreet.plan import Assembly, Operand, build, expr
 from discreet.sql._rows import Rows, constant, whole
-from discreet.sql._text import identifier, refuse
+from discreet.sql._text import at_most, identifier, refuse
 
 
 @dataclass(frozen=True)
@@ -219,5 +219,5 @@ def check_ratio(operand: Operand, name: str, node: exp.Expr) -> None:
         f"{node.sql()} may reach {float(most):.4g}, as its divisor may come near zero: the noise "
         "would be as large; say how large the quotient can usefully be, or keep the divisor "
         "away from zero in WHERE",
-        hint=f"{name}(LEAST({node.sql()}, {bound}))",
+        hint=f"{name}({at_most(node.sql(), bound)})",
     )

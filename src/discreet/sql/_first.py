@@ -1,9 +1,9 @@
-"""The first row of each person, however people write it, as MIN_BY or MAX_BY of the person's rows.
+"""The first row of each person, however people write it, as ARG_MIN_NULL of the person's rows.
 
 ``ROW_NUMBER() OVER (PARTITION BY unit ORDER BY x)`` that is 1, in WHERE or in QUALIFY, of a
-subquery or of a CTE, and ``DISTINCT ON (unit) … ORDER BY unit, x``. MIN_BY knows no row whose x is
-NULL, and a person may have no other: where x may be NULL, and what the row says matters, the
-question is refused.
+subquery or of a CTE, ``DISTINCT ON (unit) … ORDER BY unit, x`` and ``FIRST(y ORDER BY x)``.
+ARG_MIN_NULL knows no row whose x is NULL, and a person may have no other: where x may be NULL, and
+what the row says matters, the question is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Be
 
 
 def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
-    """Write a subquery of each person's first row by MIN_BY."""
+    """Write a subquery of each person's first row by ARG_MIN_NULL."""
     _inline(select, units)
     start = select.args.get("from_")
     inner = start.this.this if start is not None and isinstance(start.this, exp.Subquery) else None
@@ -31,25 +31,46 @@ def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
     if chosen is None:
         return
     unit, by = chosen
-    if _reads(select, unit) and _may_be_null(inner, by.this, policy):
-        raise UnsupportedQueryError(
-            f"a person's first row by {by.this.sql()} is not supported where {by.this.sql()} may "
-            "be NULL: databases differ in where NULL stands, and of a person without any "
-            "it could be any row; leave such rows out by WHERE of the same SELECT",
-            hint=inner.where(by.this.is_(exp.null()).not_()).args["where"].sql(),
-        )
+    if _reads(select, unit):
+        _check_place(inner, by.this, policy)
     columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
     call = "MAX" if by.args.get("desc") else "MIN"
     items: list[exp.Expr] = [unit.copy()]
     for name, value in _shown(select, inner, columns):
         if isinstance(value, exp.Column) and value.name.casefold() == unit.name.casefold():
             continue
-        made = exp.Anonymous(this=f"{call}_BY", expressions=[value.copy(), by.this.copy()])
+        made = exp.Anonymous(this=f"ARG_{call}_NULL", expressions=[value.copy(), by.this.copy()])
         if value == by.this:
             made = exp.Anonymous(this=call, expressions=[value.copy()])
         items.append(exp.alias_(made, name, quoted=True))
     inner.set("expressions", items)
     inner.set("group", exp.Group(expressions=[unit.copy()]))
+
+
+def first_values(select: exp.Select, policy: pol.Policy) -> None:
+    """Write FIRST(x ORDER BY y), in a subquery, as the x of the first row; LAST likewise."""
+    for call in [c for e in select.expressions for c in e.find_all(exp.Anonymous)]:
+        name, given = function_name(call), call.expressions[:1]
+        if name not in ("FIRST", "LAST") or not given or not isinstance(given[0], exp.Order):
+            continue
+        by, value = given[0].expressions, given[0].this
+        if select.parent is None or len(by) != 1 or len(call.expressions) != 1:
+            continue
+        _check_place(select, by[0].this, policy)
+        least = (name == "FIRST") is not bool(by[0].args.get("desc"))
+        call.set("this", "ARG_MIN_NULL" if least else "ARG_MAX_NULL")
+        call.set("expressions", [value.copy(), by[0].this.copy()])
+
+
+def _check_place(inner: exp.Select, place: exp.Expr, policy: pol.Policy) -> None:
+    """Refuse first rows of an order in which some rows may have no place."""
+    if _may_be_null(inner, place, policy):
+        raise UnsupportedQueryError(
+            f"a person's first row by {place.sql()} is not supported where {place.sql()} may "
+            "be NULL: databases differ in where NULL stands, and of a person without any "
+            "it could be any row; leave such rows out by WHERE of the same SELECT",
+            hint=inner.where(place.is_(exp.null()).not_()).args["where"].sql(),
+        )
 
 
 def _reads(select: exp.Select, unit: exp.Column) -> bool:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import Expr, Kind
-from discreet.sql._text import only
+from discreet.sql._text import at_most, only
 
 _MOST: Final = 64
 """Levels of one question."""
@@ -73,7 +73,7 @@ def check_length(key: Expr, node: exp.Expr) -> None:
         raise UnsupportedQueryError(
             f"{node.sql()} may be any number up to {key.type.hi}, and each would be a row: say "
             "which is the largest that matters, all above it are counted with it",
-            hint=f"LEAST({node.sql()}, 100)",
+            hint=at_most(node.sql(), 100),
         )
 
 

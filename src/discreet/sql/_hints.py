@@ -67,7 +67,26 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         raise error.with_hint(own) from None
 
 
-_LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW"})
+_LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW", "SUMMARIZE"})
+
+
+def _summary(words: Sequence[str], policy: pol.Policy) -> UnsupportedQueryError:
+    """Refuse SUMMARIZE t, with a question about the numbers of the table."""
+    named = {w.strip('`"[]').casefold() for w in words[1:]}
+    tables = [t for t in policy.tables.values() if t.name.casefold() in named and not t.public]
+    hint = None
+    if tables:
+        kinds = (pol.Integer, pol.Real)
+        own = [written(n) for n, c in tables[0].columns.items() if isinstance(c, kinds)]
+        means = [f"AVG({n}) AS mean_{i}" if n[0] == '"' else f"AVG({n}) AS mean_{n}"
+                 for i, n in enumerate(own)]  # fmt: skip
+        items = ", ".join(["COUNT(*) AS n", *means])
+        hint = f"SELECT {items} FROM {written(tables[0].name)}"  # noqa: S608 - a hint
+    return UnsupportedQueryError(
+        "SUMMARIZE would tell extremes and counts of every column, each at a price: ask for the "
+        "numbers that matter (DESCRIBE(x) in SELECT is a summary of one column)",
+        hint=hint,
+    )
 
 
 def check_catalogue(text: str, policy: pol.Policy) -> None:
@@ -82,6 +101,8 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
         )
     if first not in _LISTS:
         return
+    if first == "SUMMARIZE":
+        raise _summary(words, policy)
     named = {written(w.strip('`"[]')).casefold() for w in words[1:]}
     asked = [t for t in policy.tables.values() if written(t.name).casefold() in named]
     lists = [
@@ -218,7 +239,10 @@ _NEAR: Final = {
         "one row decides it; the share of rows, AVG({x}), leaves",
     ),
     **dict.fromkeys(
-        ("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
+        (
+            *("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
+            *("ARG_MIN_NULL", "ARG_MAX_NULL"),
+        ),
         "one row decides it; it works in a subquery that groups by the unit",
     ),
     **dict.fromkeys(

@@ -51,12 +51,10 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     select = node.find_ancestor(exp.Select)
     start = None if select is None else select.args.get("from_")
     given = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
-    keys = [k for k in given if not scope.is_unit(k.name, identifier(k.args.get("table")))]
-    hint = None
-    whole = start is not None and (
-        isinstance(start.this, exp.Table) or function_name(node.this) == "NTILE"
-    )
-    meant = function_name(node.this) in {*CALLS, "NTILE"} or isinstance(node.this, exp.WithinGroup)
+    keys = [k for k in given if not _is_unit(scope, k)]
+    hint, name = None, function_name(node.this) or ""
+    whole = start is not None and (isinstance(start.this, exp.Table) or name == "NTILE")
+    meant = name in {*CALLS, "NTILE"} or isinstance(node.this, exp.WithinGroup)
     if select is not None and whole and meant:
         asked = exp.select(*(k.copy() for k in keys), *_instead(node))
         for clause in ("from_", "joins", "where"):
@@ -64,11 +62,77 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
         if keys:
             asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
         hint = asked.sql()
+    if name in ("LAG", "LEAD") and select is not None and given != keys:
+        return _between(select, node, given)
+    group = None if select is None else select.args.get("group")
+    people = [k for k in ([] if group is None else group.expressions) if _is_unit(scope, k)]
+    if name == "NTILE" and select is not None and people:
+        hint = _quantiles_of_people(select, node)
     why = "OVER is computed from the rows of the answer, which are keys and statistics; rows of "
     why += "the table do not leave"
-    if function_name(node.this) == "NTILE":
+    if name == "NTILE":
         why += ": ask first where the groups begin, then write these numbers in a CASE"
     return UnsupportedQueryError(why, hint=hint)
+
+
+def _is_unit(scope: Scope, key: exp.Expr) -> bool:
+    named = isinstance(key, exp.Column)
+    return named and scope.is_unit(key.name, identifier(key.args.get("table")))
+
+
+def _quantiles_of_people(select: exp.Select, node: exp.Window) -> str:
+    """Where the groups of people begin, of a number that a subquery gives each."""
+    inner, order = select.copy(), node.args["order"].expressions[0].this
+    keys = [k.copy() for k in select.args["group"].expressions]
+    inner.set("expressions", [*keys, exp.alias_(order.copy(), "x")])
+    ends = node.copy()
+    ends.args["order"].expressions[0].set("this", exp.column("x"))
+    shown = ", ".join(e.sql() for e in _instead(ends))
+    return f"SELECT {shown} FROM ({inner.sql()}) AS people_here"  # noqa: S608 - a hint
+
+
+_APART: Final = frozenset({"day", "month", "quarter", "year", "hour", "minute", "second"})
+"""Units in which the gaps of a person add up to the time from the first row to the last."""
+
+
+def _between(inner: exp.Select, node: exp.Window, units: list[exp.Column]) -> UnsupportedQueryError:
+    """Refuse the row before, of a person's rows; the mean gap is the whole time by their number."""
+    gap, order = node.parent, node.args.get("order")
+    x = order.expressions[0].this if order is not None else exp.null()
+    apart = None
+    if isinstance(gap, exp.Sub) and gap.this == x and gap.expression is node:
+        apart = f"MAX({x.sql()}) - MIN({x.sql()})"
+    elif gap is not None and function_name(gap) in ("DATEDIFF", "DATE_DIFF"):
+        unit = str(gap.expressions[0].name).casefold()
+        if gap.expressions[1:] == [node, x] and unit in _APART:
+            apart = f"DATEDIFF('{unit}', MIN({x.sql()}), MAX({x.sql()}))"
+    named = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
+    hint = None
+    if apart and isinstance(named, exp.Alias) and _asks_mean(inner, named.alias):
+        who, rest = units[0].sql(), exp.select(exp.Star())
+        for clause in ("from_", "where"):
+            rest.set(clause, inner.args.get(clause) and inner.args[clause].copy())
+        items = f"{who}, {apart} AS apart, COUNT({x.sql()}) - 1 AS gaps"
+        rows = rest.sql().removeprefix("SELECT *")
+        people = f"SELECT {items}{rows} GROUP BY {who} HAVING COUNT({x.sql()}) > 1"
+        hint = f"SELECT SUM(apart) / SUM(gaps) AS mean_gap FROM ({people}) AS people_here"  # noqa: S608 - a hint
+    return UnsupportedQueryError(
+        "the row before (LAG) is one of the same person's, and rows do not leave: the gaps of a "
+        "person add up to the time from the first row to the last, so the mean gap is the sum of "
+        "these times by the sum of (rows less one)",
+        hint=hint,
+    )
+
+
+def _asks_mean(inner: exp.Select, name: str) -> bool:
+    """Whether the question around a subquery is AVG(name), and both have no other clauses."""
+    outer = inner.find_ancestor(exp.Select)
+    asked = [] if outer is None else [e.unalias() for e in outer.expressions]
+    if outer is None or len(asked) != 1 or function_name(asked[0]) not in ("AVG", "MEAN"):
+        return False
+    clauses = {k for s in (outer, inner) for k, v in s.args.items() if v}
+    plain = clauses <= {"expressions", "from_", "where"} and not outer.args.get("where")
+    return plain and bool(asked[0].expressions == [exp.column(name)])
 
 
 def _instead(node: exp.Window) -> list[exp.Expr]:

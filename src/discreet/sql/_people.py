@@ -29,8 +29,8 @@ _KINDS: Final = {
     "COUNTIF": FoldKind.COUNT,
 }
 _AT: Final = {
-    **dict.fromkeys(("MIN_BY", "ARG_MIN", "ARGMIN"), FoldKind.MIN),
-    **dict.fromkeys(("MAX_BY", "ARG_MAX", "ARGMAX"), FoldKind.MAX),
+    **dict.fromkeys(("MIN_BY", "ARG_MIN", "ARGMIN", "ARG_MIN_NULL"), FoldKind.MIN),
+    **dict.fromkeys(("MAX_BY", "ARG_MAX", "ARGMAX", "ARG_MAX_NULL"), FoldKind.MAX),
 }
 _MOST_LABELS: Final = 24
 
@@ -112,7 +112,8 @@ class People(Rows):
     def _at_extreme(self, node: exp.Expr) -> Operand:
         """MIN_BY(channel, at): the value where something is least, by the extreme of each value.
 
-        Of values that tie, the one that the policy lists first is taken.
+        Of values that tie, the one that the policy lists first is taken. MIN_BY knows no row
+        without a value, as in DuckDB; ARG_MIN_NULL does, and may be NULL.
         """
         name, rows = function_name(node) or "", Rows(self.scope)
         arity(name, node.expressions, 2)
@@ -123,7 +124,10 @@ class People(Rows):
                 f"{name} takes a category of at most {_MOST_LABELS} texts that the policy lists"
             )
         kind = _AT[name]
-        best, branches = self._kept(Fold(kind, place)), []
+        there = place
+        if value.type.nullable and not name.endswith("_NULL"):
+            there = build.when(build.negate(build.is_null(value)), place)
+        best, branches = self._kept(Fold(kind, there)), []
         for label in labels:
             there = build.when(build.condition(build.compare("=", value, Word(str(label)))), place)
             own = self._kept(Fold(kind, there))

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.plan import CALLS
-from discreet.sql._first import first_rows
+from discreet.sql._first import first_rows, first_values
 from discreet.sql._text import function_name
 from discreet.sql._wrap import resolved
 
@@ -36,6 +36,7 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     kinds = {type(n) for n in nodes}
     for select in [n for n in nodes if isinstance(n, exp.Select)]:
         _tally(select)
+        first_values(select, policy)
         first_rows(select, units, policy)
         _spread(select)
         _without(select, units)
@@ -113,14 +114,17 @@ def _unpivot(select: exp.Select) -> None:
 
 
 def _tally(select: exp.Select) -> None:
-    """Write ``SELECT value_counts(ward)``, on its own, as counts by ward."""
-    items = [e.unalias() for e in select.expressions]
-    if len(items) != 1 or function_name(items[0]) != "VALUE_COUNTS" or select.args.get("group"):
+    """Write ``SELECT value_counts(ward)``, alone or after the keys, as counts by ward too."""
+    *before, last = [e.unalias() for e in select.expressions] or [exp.null()]
+    group = select.args.get("group")
+    if function_name(last) != "VALUE_COUNTS" or (before and group is None):
         return
-    if len(items[0].expressions) == 1:
-        key = items[0].expressions[0]
-        select.set("expressions", [key.copy(), exp.alias_(_count(), "count")])
-        select.set("group", exp.Group(expressions=[key.copy()]))
+    if len(last.expressions) == 1:
+        (key,), shown = last.expressions, select.expressions[:-1]
+        more = [] if key in before else [key.copy()]
+        select.set("expressions", [*shown, *more, exp.alias_(_count(), "count")])
+        known = [] if group is None else group.expressions
+        select.set("group", exp.Group(expressions=[*known, key.copy()]))
 
 
 _SUMMARY: Final = ("COUNT", "MEAN", "STD", "MIN", "MEDIAN", "MAX")
@@ -132,6 +136,9 @@ def _spread(select: exp.Select) -> None:
     for item in select.expressions:
         call = item.unalias()
         name, args = function_name(call) or "", call.expressions
+        if isinstance(call, exp.WithinGroup) and isinstance(call.expression, exp.Order):
+            by, name = call.expression.expressions[0], function_name(call.this) or ""
+            args = [by.this, *call.this.expressions] if not by.args.get("desc") else []
         stem = item.alias or name.lower()
         if name == "DESCRIBE" and len(args) == 1:
             calls = [
@@ -149,10 +156,16 @@ def _spread(select: exp.Select) -> None:
     select.set("expressions", made)
 
 
+_QUANTILES: Final = frozenset({
+    "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "PERCENTILE_CONT", "PERCENTILE_DISC",
+    "APPROX_PERCENTILE", "APPROX_QUANTILE",
+})  # fmt: skip
+
+
 def _places(name: str, args: list[exp.Expr]) -> list[exp.Expr]:
     """Fractions of a list of quantiles."""
     listed = len(args) == 2 and isinstance(args[1], exp.Array)
-    if name in ("QUANTILE", "QUANTILE_CONT", "PERCENTILE_CONT", "APPROX_PERCENTILE") and listed:
+    if name in _QUANTILES and listed:
         numbers: list[exp.Expr] = [
             q for q in args[1].expressions if isinstance(q, exp.Literal) and q.is_number
         ]

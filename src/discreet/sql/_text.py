@@ -84,6 +84,7 @@ class _Dialect(Dialect):
             "~*": TokenType.IRLIKE,
             "REGEXP": TokenType.RLIKE,
             "&&": TokenType.AND,
+            "//": TokenType.DIV,
         }
 
     Parser = _Parser
@@ -105,7 +106,7 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
         dialect = _dialect()
         words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
-        if first not in ("SELECT", "WITH", "(", ";"):
+        if first not in ("SELECT", "WITH", "FROM", "(", ";"):
             raise refuse(build.quote(first), _with_select(text, words))
         statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
@@ -245,6 +246,11 @@ def _syntax(error: ParseError) -> QueryError:
 def refuse(what: str, hint: str | None = None) -> UnsupportedQueryError:
     """Refuse a construct by name, with the nearest supported thing."""
     return UnsupportedQueryError(f"{what} is not supported", hint=hint)
+
+
+def at_most(value: str, bound: int) -> str:
+    """Write a bound that NULL does not become: LEAST passes over it."""
+    return f"CASE WHEN {value} IS NOT NULL THEN LEAST({value}, {bound}) END"
 
 
 def only(node: exp.Expr, *allowed: str, hint: str | None = None) -> None:

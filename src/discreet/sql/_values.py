@@ -232,12 +232,37 @@ def given(name: str) -> Callable[[Call], exp.Expr | None]:
 
 def counted_where(args: Call) -> exp.Expr | None:
     """COUNTIFS(x, 1, y, 2): rows in which each value is the one that follows it."""
+    if args and all(isinstance(a, exp.Predicate | exp.Connector) for a in args):
+        return calling("COUNTIF", exp.and_(*(a.copy() for a in args)))
     pairs = list(zip(args[::2], args[1::2], strict=False))
     constant = all(isinstance(v, exp.Literal | exp.Boolean) for _, v in pairs)
     if not pairs or len(args) % 2 or not constant:
         return None
     tests = [exp.EQ(this=x.copy(), expression=v.copy()) for x, v in pairs]
     return calling("COUNTIF", exp.and_(*tests))
+
+
+def given_first(name: str) -> Callable[[Call], exp.Expr | None]:
+    """AVERAGEIF(test, x), and AVERAGEIF(range, value, x) as spreadsheets have it."""
+
+    def change(args: Call) -> exp.Expr | None:
+        if len(args) == 3 and isinstance(args[1], exp.Literal | exp.Boolean):
+            args = [args[2], exp.EQ(this=args[0].copy(), expression=args[1].copy())]
+        elif len(args) == 2 and isinstance(args[0], exp.Predicate | exp.Connector):
+            args = args[::-1]
+        return given(name)(args)
+
+    return change
+
+
+def summed_product(args: Call) -> exp.Expr | None:
+    """SUMPRODUCT(x, y)."""
+    if len(args) < 2:
+        return None
+    product: exp.Expr = exp.paren(args[0].copy(), copy=False)
+    for arg in args[1:]:
+        product = exp.Mul(this=product, expression=exp.paren(arg.copy(), copy=False))
+    return calling("SUM", product)
 
 
 def same(args: Call) -> exp.Expr | None:
@@ -261,8 +286,9 @@ VALUES: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     "NULLIFZERO": with_zero("NULLIF"),
     "NUNIQUE": unique,
     "SIZE": size,
-    **{f"{name}IF": given(name) for name in ("SUM", "AVG", "MIN", "MAX")},
-    "AVERAGEIF": given("AVG"),
+    **{f"{name}IF": given_first(name) for name in ("SUM", "AVG", "MIN", "MAX")},
+    "AVERAGEIF": given_first("AVG"),
+    "SUMPRODUCT": summed_product,
     "COUNTIFS": counted_where,
     "EQUAL_NULL": same,
     "APPROX_PERCENTILE": percentile,
