@@ -53,7 +53,7 @@ def test_once_there_are_shares_everybody_has_a_name(path):
     assert no.value.hint == 'analyst="NAME"'
     assert curator.ledger.verify().debits == 0
     curator.record_external(dc.privacy.Pure("0.1"), what="the owner's own")
-    curator.analyst = "ana"
+    curator._analyst = "ana"
     curator.sql(COUNT, epsilon="0.1")
 
 

@@ -131,7 +131,7 @@ def test_the_debit_comes_before_the_engine():
 
     asked = curator()
     asked._engine = Watching({"people": ROWS})
-    asked.ledger = Book(asked.policy)
+    asked._ledger = Book(asked.policy)
     asked.sql(GROUPED, epsilon="0.5")
     assert order[0] == "debit"
 

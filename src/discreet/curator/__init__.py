@@ -9,7 +9,7 @@ from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator
 from discreet.curator._describe import HEADER, Description, rows_of, whom
 from discreet.curator._external import record_external
-from discreet.curator._guests import asker, execute, travel
+from discreet.curator._guests import asker, execute, lowered, travel
 from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
@@ -35,6 +35,7 @@ __all__ = [
     "check_statements",
     "execute",
     "fresh_salt",
+    "lowered",
     "measure",
     "open_curator",
     "read_outcome",

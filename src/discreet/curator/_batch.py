@@ -173,9 +173,9 @@ class Batch:
         if self._closed:
             raise ParameterError("this batch has run; start another one")
         query = self._curator._question(question).query  # noqa: SLF001 - its own batch
-        return self.add(query, weight=weight, within=within, confidence=confidence)
+        return self._add(query, weight=weight, within=within, confidence=confidence)
 
-    def add(
+    def _add(
         self,
         query: Query,
         *,
@@ -183,7 +183,7 @@ class Batch:
         within: Margins | None = None,
         confidence: Number = 0.95,
     ) -> Pending:
-        """Add a question that has been read."""
+        """Add a question that was read under the curator's own policy, and by nobody else."""
         asked = with_null_groups(query) if self._nulls else query
         lowered = self._curator._lowered(asked)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
@@ -221,7 +221,7 @@ class Batch:
         questions = tuple(self._questions)
         if not questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
-        plans, self.cost = self.priced()
+        plans, self.cost = Batch.priced(self)  # no other price than this one is charged
         answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
         for question, answer in zip(questions, answers, strict=True):
             question.pending.fill(answer)

@@ -151,7 +151,7 @@ class Counter:
         if not analyst:
             raise ParameterError("a service debits people that it knows by name")
         own = copy(self._curator)
-        own.analyst = analyst
+        own._analyst = analyst  # noqa: SLF001 - same package
         return own
 
 

@@ -29,6 +29,7 @@ from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import check_state, measured
 from discreet.curator._road import Road
+from discreet.curator._terms import Terms
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, Standing, standing
 from discreet.plan import Ask, Cost, Lowered, Plan, Query, Scan, lower
@@ -44,7 +45,7 @@ _REMEMBERED = 128
 """Texts that are kept read, and lowered questions, each with its proof done."""
 
 
-class Curator(Fits):
+class Curator(Terms, Fits):
     """Holds private tables and answers questions about them within a budget.
 
     Made by :func:`discreet.open`. Safe to use from several threads.
@@ -69,11 +70,9 @@ class Curator(Fits):
         *,
         complete: pol.Policy | None = None,
     ) -> None:
-        self.policy = policy
+        super().__init__(policy, ledger, analyst)
         # with the values of public tables that the policy does not list
         self._complete = policy if complete is None else complete
-        self.ledger = ledger
-        self.analyst = None if analyst is None else plain_str(analyst, "analyst")
         self._engine = engine
         self._process = os.getpid()
         self._closed = False
@@ -258,7 +257,7 @@ class Curator(Fits):
         name
             Tells another partition of the same column and price apart.
         """
-        return _partition.partition(self, column, table, name, epsilon=epsilon, rho=rho)
+        return _partition.Partition(self, column, table, name, epsilon=epsilon, rho=rho)
 
     def linear(
         self,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from discreet.curator._proof import check_statement
 from discreet.curator._release import fresh_salt
 from discreet.curator._road import Job, Outcome
-from discreet.plan import Aggregate, Groups, Sensitivity
+from discreet.plan import Aggregate, Groups, Lowered, Sensitivity
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
+    from discreet.frame import Table
 
 
 def travel(
@@ -23,6 +24,11 @@ def travel(
     proof = curator._engine.proof(aggregate)  # noqa: SLF001 - same package
     check_statement(proof, aggregate, 0, moves, kind=job.plan.split(" ")[0])
     return curator._road.travel(job, fresh=fresh)  # noqa: SLF001 - same package
+
+
+def lowered(curator: Curator, question: Table) -> Lowered:
+    """Read a question of another package under the curator's own policy, and prove it."""
+    return curator._lowered(curator._question(question).query)  # noqa: SLF001 - same package
 
 
 def asker(curator: Curator) -> list[str | None]:

@@ -84,22 +84,6 @@ class _Place:
             raise LedgerIntegrityError("a stored answer was edited or damaged") from None
 
 
-def partition(
-    curator: Curator,
-    column: str,
-    table: str | None,
-    name: str,
-    *,
-    epsilon: Number | None,
-    rho: Number | None,
-) -> Partition:
-    """Pay for a partition; see :meth:`Curator.partition`."""
-    currency, price = _offer(epsilon, rho)
-    named = _table(curator, None if table is None else plain_str(table, "table"))
-    column, name = plain_str(column, "column"), plain_str(name, "name")
-    return Partition(curator, column, named, currency, price, name)
-
-
 def _offer(epsilon: Number | None, rho: Number | None) -> tuple[Currency, Fraction]:
     """Read what every part has: ε or ρ."""
     if (epsilon is None) == (rho is None):
@@ -110,7 +94,7 @@ def _offer(epsilon: Number | None, rho: Number | None) -> tuple[Currency, Fracti
     return "rho", _exact.epsilon(rho, "rho")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, init=False)
 class Partition:
     """Parts of a table by the public values of a column, paid for together.
 
@@ -126,17 +110,35 @@ class Partition:
     table: str
     currency: Currency
     price: Fraction
-    name: str = ""
+    name: str
 
-    def __post_init__(self) -> None:
-        """Pay. What a part may spend is what was paid, because the price is part of the name."""
-        curator = self._curator
-        if type(self.price) is not Fraction or self.table != _table(curator, self.table):
-            raise ParameterError(
-                "a partition is made by a curator",
-                hint=Hint.call("curator.partition", None, "sex", epsilon="1"),
-            )
+    def __init__(
+        self,
+        curator: Curator,
+        column: str,
+        table: str | None = None,
+        name: str = "",
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+    ) -> None:
+        """Read everything anew, as :meth:`Curator.partition` does: there is no other way in."""
+        currency, price = _offer(epsilon, rho)
+        held = {
+            "_curator": curator,
+            "column": plain_str(column, "column"),
+            "table": _table(curator, None if table is None else plain_str(table, "table")),
+            "currency": currency,
+            "price": price,
+            "name": plain_str(name, "name"),
+        }
+        for field, value in held.items():
+            object.__setattr__(self, field, value)
         _check_fixed(curator, self.table, self.column)
+        self._pay()
+
+    def _pay(self) -> None:
+        """Pay. What a part may spend is what was paid, because the price is part of the name."""
         pure = self.currency == "epsilon"
         loss: p.PrivacyLoss = p.Pure(self.price) if pure else p.Zcdp(self.price)
         delta = Fraction(1, 10**6)
@@ -153,7 +155,7 @@ class Partition:
             once=True,
             text=text,
         )
-        curator._road.travel(job)  # noqa: SLF001 - same package
+        self._curator._road.travel(job)  # noqa: SLF001 - same package
 
     @property
     def values(self) -> tuple[object, ...]:

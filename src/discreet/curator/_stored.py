@@ -81,8 +81,8 @@ def statement(plan: Plan) -> dict[str, object]:
     return {
         "plan": lowered.query.hash,
         "target": plan.target,
-        "rows_of_one_unit": lowered.rows_of_one_unit,
-        "values_of_one_row": lowered.values_of_one_row,
+        "rows_of_one_unit": list(map(list, lowered.rows_of_one_unit)),
+        "values_of_one_row": [None if v is None else list(v) for v in lowered.values_of_one_row],
     }
 
 

@@ -25,7 +25,7 @@ def plans(curator: Curator, united: United, offer: Ask) -> tuple[list[Plan], Cos
         )
     batch = Batch(curator, offer.epsilon, offer.delta)
     for query in dict.fromkeys(united.branches):
-        batch.add(query)
+        batch._add(query)  # noqa: SLF001 - read by the curator itself
     return batch.priced()
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column
@@ -141,12 +142,12 @@ class JoinUnit(Relation):
         return ours, self._theirs(wanted) | {right for _, right in self.on}
 
 
-def _both(left: Mapping[str, Type], right: Mapping[str, Type], prefix: str) -> dict[str, Type]:
+def _both(left: Mapping[str, Type], right: Mapping[str, Type], prefix: str) -> Mapping[str, Type]:
     joined = {prefix + name: t for name, t in right.items()}
     clash = joined.keys() & left.keys()
     if clash:
         raise ParameterError(f"both tables have a column {min(clash)!r}; alias one of them")
-    return {**left, **joined}
+    return MappingProxyType({**left, **joined})
 
 
 def names_rows_of(relation: Relation, column: str) -> str | None:

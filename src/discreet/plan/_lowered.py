@@ -38,14 +38,15 @@ class Lowered:
         return digest((alike, self.parts, self.selector, self.labels))
 
     @cached_property
-    def target(self) -> list[str]:
+    def target(self) -> tuple[str, ...]:
         """Limits and clamps that stand between the table and the numbers."""
-        return target(self.query, self.aggregates)
+        return tuple(target(self.query, self.aggregates))
 
     @cached_property
-    def rows_of_one_unit(self) -> list[list[int | None]]:
+    def rows_of_one_unit(self) -> tuple[tuple[int | None, ...], ...]:
         """Most rows of one unit behind one number, and behind all numbers, of every release."""
-        return [rows_of_one_unit(part, self.aggregates[part.aggregate]) for part in self.outlets]
+        counted = [(part, self.aggregates[part.aggregate]) for part in self.outlets]
+        return tuple([tuple(rows_of_one_unit(*pair)) for pair in counted])
 
     @cached_property
     def outlets(self) -> tuple[Part, ...]:
@@ -53,8 +54,8 @@ class Lowered:
         return tuple([part for part in self.parts for _ in range(part.outlets)])
 
     @cached_property
-    def values_of_one_row(self) -> list[list[str] | None]:
+    def values_of_one_row(self) -> tuple[tuple[str, ...] | None, ...]:
         """Least and greatest number that one row adds to every statistic that adds rows up."""
         named = enumerate(self.query.statistics)
         ends = [None if i in self.alone else s.row_values for i, s in named]
-        return [None if e is None else [str(v) for v in e] for e in ends]
+        return tuple([None if e is None else tuple(map(str, e)) for e in ends])

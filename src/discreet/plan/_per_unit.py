@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
 
 from discreet.errors import ParameterError
 from discreet.plan._expr import Expr, check_columns, columns_of
@@ -127,7 +128,8 @@ class PerUnit(Relation):
     @cached_property
     def schema(self) -> Mapping[str, Type]:
         """Keys and folds."""
-        return {n: e.type for n, e in self.keys} | {n: f.type for n, f in self.folds}
+        folds = {n: f.type for n, f in self.folds}
+        return MappingProxyType({n: e.type for n, e in self.keys} | folds)
 
     def most(self, columns: Names) -> int | None:
         """One row for each value of the keys that are not among the columns."""

@@ -47,7 +47,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from discreet import _canonical
 from discreet import policy as pol
@@ -83,9 +84,13 @@ class Relation:
     parts: ClassVar[tuple[str, ...]] = ("below",)
     """Fields that hold the private relations a node is made of."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies hold the fields; what follows from them is worked out again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # every node is a dataclass
+
     @property
     def schema(self) -> Mapping[str, Type]:
-        """Columns and their types."""
+        """Columns and their types; read-only, as all that previews show of what will run."""
         raise NotImplementedError
 
     @cached_property
@@ -138,7 +143,8 @@ class Scan(Relation):
     @cached_property
     def schema(self) -> Mapping[str, Type]:
         """Columns of the table."""
-        return {name: of_column(c) for name, c in self.table.columns.items()}
+        types = {name: of_column(c) for name, c in self.table.columns.items()}
+        return MappingProxyType(types)
 
     def most(self, columns: Names) -> int | None:  # noqa: ARG002 - known of all rows only
         """One, where a row is a unit; a limit in the policy is not a fact until it is enforced."""
@@ -223,14 +229,16 @@ class Project(Relation):
     @cached_property
     def exprs(self) -> Mapping[str, Expr]:
         """Expression of every column, keys first."""
-        return {f"k{i}": k.expr for i, k in enumerate(self.keys)} | dict(self.columns)
+        keys = {f"k{i}": k.expr for i, k in enumerate(self.keys)}
+        return MappingProxyType(keys | dict(self.columns))
 
     @cached_property
     def schema(self) -> Mapping[str, Type]:
         """Types of the expressions; keys are never NULL."""
         keys = {f"k{i}" for i in range(len(self.keys))}
         types = {name: e.type for name, e in self.exprs.items()}
-        return {name: t.not_null() if name in keys else t for name, t in types.items()}
+        shown = {name: t.not_null() if name in keys else t for name, t in types.items()}
+        return MappingProxyType(shown)
 
     def most(self, columns: Names) -> int | None:
         """As below, for the columns that are carried over as they are."""
@@ -419,7 +427,7 @@ class Aggregate:
     @cached_property
     def group(self) -> Names:
         """Columns of the relation that hold the keys."""
-        return {f"k{i}" for i in range(len(self.keys))}
+        return frozenset(f"k{i}" for i in range(len(self.keys)))
 
     @cached_property
     def share(self) -> int:

@@ -209,10 +209,12 @@ class Table:
         population a row stands for. ``curator.survey`` reads it.
     unprotected
         Numbers of rows that publications may release exactly, without any protection:
-        ``"total"``, or ``"total by area"`` for a column. The owner's word, needed for each.
+        ``"total"``, or ``"total by area"`` for a column. The owner's word, needed for each; of
+        tables in which a row is a unit (``"total"`` also under `max_rows_per_unit` alone).
     fixed
         Columns of which no row is ever given another value; rows may come and go. The owner's
-        word, needed for ``curator.partition``, which outlives changes of the data.
+        word, needed for ``curator.partition``, which outlives changes of the data, and for
+        streams whose ticks are no dates.
     """
 
     name: str

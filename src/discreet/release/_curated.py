@@ -192,9 +192,10 @@ def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, 
     """Refuse exact totals that the owner's policy does not name, or that it does not mean.
 
     The policy names totals of whole tables by a declared column. A condition, a join, an
-    expression or a value that is left out would make another number of it, and many such numbers
-    tell every record. Bins of the column are no such case: ⌊a·x⌋ is a function of x, so a total by
-    bins is a sum of totals that the owner has named, and tells nothing that they do not.
+    expression or a value that is left out would make another number of it, and so may a limit
+    (:func:`_whole`); many such numbers tell every record. Bins of the column are no such case:
+    ⌊a·x⌋ is a function of x, so a total by bins is a sum of totals that the owner has named, and
+    tells nothing that they do not.
     """
     if not isinstance(named, tuple) or any(name not in EXACT for name in named):
         raise ParameterError(
@@ -222,6 +223,30 @@ def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, 
             "join, or values that are left out they would be other numbers than the owner named",
             hint="no where, no join, and null = … for columns that may be NULL",
         )
+    if not _whole(found.query, areas="area-totals" in named):
+        raise PrivacyError(
+            f"rows of {table.name!r} are limited, or belong to units through an owner: which of "
+            "them count depends on protected values, and an exact number of those that count "
+            "would tell about these",
+            hint='a table in which a row is a unit, or "total" under max_rows_per_unit alone',
+        )
+
+
+def _whole(query: Query, *, areas: bool) -> bool:
+    r"""Whether the exact numbers follow from how many rows there are (of each unit, and area).
+
+    Counted are the rows of one scan: all of them, where a row is a unit. A limit of n rows for
+    each unit keeps :math:`\sum_u \min(n_u, n)` of them, whatever stands in them and whichever
+    are chosen; but in which area the chosen rows lie, the other rows and the coins decide too.
+    Limits by groups keep what the groups make of a row's protected values, and an owner's table
+    decides which rows there are.
+    """
+    scan, limits = query.relation, query.limits
+    if type(scan) is not Scan or scan.table.owner is not None:
+        return False
+    if scan.table.unit is None:
+        return True
+    return not areas and limits.groups is None and limits.rows_per_group is None
 
 
 def _declared(key: Key, widths: Mapping[str, Fraction]) -> bool:
@@ -332,10 +357,8 @@ class Proposal:
 
     @classmethod
     def of(cls, bill: Bill, left: str, pay: Callable[..., Sequence[Answer]]) -> Proposal:
-        """Show a copy of what `pay` will run: whoever changes it changes nothing."""
-        (priced,) = bill.parts
-        shown = replace(priced, law=copy.deepcopy(priced.law))
-        return cls(replace(bill, parts=(shown,)), left, pay)
+        """Show a copy of what `pay` will run, arrays and all: changing it changes nothing."""
+        return cls(copy.deepcopy(bill), left, pay)
 
     @property
     def plan(self) -> Plan:

@@ -207,7 +207,8 @@ def _agreed(release: Declaration, table: Declared) -> None:
 
 
 MEANINGS: Final = {
-    "total": "the number of all records. Whoever knows all records but one learns whether "
+    "total": "the number of all records (under max_rows_per_unit, of those that it keeps: so "
+    "many of each unit at most). Whoever knows all records but one learns whether "
     "there is one more",
     "area-totals": "the number of records of each area. Whoever knows all records but one "
     "learns in which area it is",

@@ -4,7 +4,8 @@ Guarantee: that of :mod:`._stream` for one row of the table, under the policy's 
 integers of tick t are computed from the table as it is then: Σ ĉ_{t−s}·x_s over the rows of all
 ticks so far, or sums of closed nodes. A row of tick s that arrives late enters only the later
 ones, which leaves out entries of its column of Ĉ and so lowers its norm. Rows must not be
-given another date afterwards.
+given another date afterwards: a row that moved would be in two columns. So the tick is a date of
+the table itself, or a column of which the owner has said that rows keep it (``fixed``).
 
 Where several rows belong to one person, their number is limited by chance, question by question;
 which rows are kept changes from tick to tick, and a person may enter every tick with a new row.
@@ -39,20 +40,24 @@ import numpy as np
 from discreet import _canonical, frame
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet.curator import Job, asker, execute, travel
+from discreet._text import plain_str, quote
+from discreet.curator import Job, asker, execute, lowered, travel
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
 from discreet.plan import (
     Aggregate,
     Cost,
     Kind,
+    Lowered,
     Sensitivity,
     Total,
     charge,
     digest,
     private_tables,
 )
+from discreet.policy import Date, Table, Timestamp
 from discreet.privacy import Neighbours
+from discreet.release._keyed import spelled
 from discreet.release._stream import Stream
 
 if TYPE_CHECKING:
@@ -60,37 +65,47 @@ if TYPE_CHECKING:
 
 _DAYS: Final = {"day": 1, "week": 7}
 _FREE: Final = Cost(Fraction(0), Fraction(0), Fraction(0), Fraction(0))
-_EPOCH: Final = dt.date(1970, 1, 1)
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
 
 class Feed:
-    """A stream that follows a table; made by :meth:`Stream.follow`."""
+    """A stream that follows a table; see :meth:`Stream.follow`.
+
+    Whatever a caller holds, the stream is made anew from its terms, and the statement, its
+    sensitivity and its steps are read off the curator's own policy.
+    """
 
     def __init__(
         self,
         stream: Stream,
         curator: Curator,
-        aggregate: Aggregate,
+        table: str,
+        column: str,
         *,
-        first: int,
-        width: int,
-        step: Fraction,
-        moves: Sensitivity,
+        start: Any,
+        value: str | None = None,
+        where: str | None = None,
     ) -> None:
-        self._stream = stream
-        self._curator, self._aggregate, self._moves = curator, aggregate, moves
-        self._first, self._width, self._step = first, width, float(step)
-        self._private = private_tables(aggregate.relation)
-        self._table = self._private[0].name
-        entries = curator.ledger.entries
+        held = curator.policy.table(plain_str(table, "table"))
+        self._stream = stream = _fresh(stream, held)
+        name = _tick(held, plain_str(column, "column"))
+        rows = curator.table(held.name)
+        rows = rows if where is None else rows.where(where)
+        what = frame.count() if value is None else frame.sum(value)
+        found = lowered(curator, rows.group_by(tick=name).agg(n=what))
+        self._aggregate, self._moves, step = _bounded(found, stream, held, column)
+        dates = self._aggregate.keys[0].expr.type.kind is Kind.DATE
+        self._width = _DAYS[stream.every] if dates else 1
+        self._curator, self._first, self._step = curator, _code(start), float(step)
+        self._private = private_tables(self._aggregate.relation)
         terms = {
-            **stream.terms(), "aggregate": digest(aggregate), "first": first, "width": width,
-            "asked": asker(curator), "since": _since(curator),
+            **stream.terms(), "aggregate": digest(self._aggregate), "first": self._first,
+            "width": self._width, "asked": asker(curator), "since": _since(curator),
         }  # fmt: skip
         self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
             int(entry.plan.rsplit(" ", 1)[1])
-            for entry in entries
+            for entry in curator.ledger.entries
             if entry.once and entry.plan.startswith(f"{self._name} tick ")
         ]
         # what was paid for before is there again, for nothing
@@ -174,27 +189,18 @@ class Feed:
         return charge([loss], (Fraction(p.Zcdp(price.total).epsilon(delta)), delta))
 
     def __repr__(self) -> str:
-        return f"Feed({self._table}, {self._stream!r})"
+        return f"Feed({self._private[0].name}, {self._stream!r})"
 
 
-def follow(
-    stream: Stream,
-    curator: Curator,
-    table: str,
-    column: str,
-    *,
-    start: Any,
-    value: str | None,
-    where: str | None,
-) -> Feed:
-    """Follow a table; see :meth:`Stream.follow`."""
-    held = curator.policy.table(table)
-    if type(stream) is not Stream:
+def _fresh(given: Stream, held: Table) -> Stream:
+    """Make a stream anew from its terms, if they fit the table."""
+    if type(given) is not Stream:
         raise ParameterError("follow is asked of a stream", hint=Hint("horizon", 365))
-    begun, stream = stream.now, stream.fresh()
+    # asked of the class: an object may hold a function of the same name
+    begun, stream = given.now, Stream.fresh(given)
     if held.unit is not None and not stream.anew:
         raise ParameterError(
-            f"rows of {table!r} belong to units that may have several: which of them are kept "
+            f"rows of {held.name!r} belong to units that may have several: which of them are kept "
             "changes from tick to tick",
             hint=Hint("anew", True),
         )
@@ -204,11 +210,30 @@ def follow(
             "policy's relation",
             hint=Hint("neighbours", str(held.neighbours)),
         )
-    rows = curator.table(held.name)
-    rows = rows if where is None else rows.where(where)
-    what = frame.count() if value is None else frame.sum(value)
-    lowered = curator.preview(rows.group_by(tick=column).agg(n=what), epsilon=1).plan.lowered
-    (main,), (part, *more) = lowered.aggregates[:1], lowered.parts
+    return stream
+
+
+def _tick(held: Table, name: str) -> str:
+    """Spell the column of the ticks; refuse one that rows may have another value of tomorrow."""
+    column = held.columns.get(name)
+    if column is None or not (isinstance(column, Date | Timestamp) or name in held.fixed):
+        raise ParameterError(
+            f"{quote(name[:60])} cannot say at which tick a row of {held.name!r} counts: a row "
+            "that moved would count at two ticks, and be paid for once. A tick is a date of that "
+            "table, by its name, or a column of which the owner says that no row is ever given "
+            "another value",
+            hint="a date column"
+            if column is None
+            else f'fixed = ["{name}"] under [tables.{held.name}] of the policy',
+        )
+    return f"CAST({spelled(name)} AS DATE)" if isinstance(column, Timestamp) else spelled(name)
+
+
+def _bounded(
+    found: Lowered, stream: Stream, held: Table, column: str
+) -> tuple[Aggregate, Sensitivity, Fraction]:
+    """Return what is counted, how far one unit moves it, and its step; refuse what is unbounded."""
+    main, (part, *more), formula = found.aggregates[0], found.parts, found.formulas[0]
     kind = main.keys[0].expr.type.kind
     if more or kind not in (Kind.DATE, Kind.NUMBER) or main.keys[0].codes is None:
         raise ParameterError(
@@ -227,29 +252,19 @@ def follow(
             f"allows for {stream.bound} only",
             hint=Hint("bound", most),
         )
-    width = _DAYS[stream.every] if kind is Kind.DATE else 1
-    formula = lowered.formulas[0]
     assert isinstance(formula, Total)
-    return Feed(
-        stream,
-        curator,
-        main,
-        first=_code(start),
-        width=width,
-        step=formula.step,
-        moves=part.sensitivity,
-    )
+    return main, part.sensitivity, formula.step
 
 
 def _code(when: Any) -> int:
-    """Place of a day or a number on the axis of ticks."""
+    """Place of a day or a number on the axis of ticks: a plain number, which meets private ones."""
     if isinstance(when, int) and not isinstance(when, bool):
-        return when
+        return int.__index__(when)
     try:
-        day = when if isinstance(when, dt.date) else dt.date.fromisoformat(when)
-    except (TypeError, ValueError):
+        day = when if isinstance(when, dt.date) else dt.date.fromisoformat(plain_str(when))
+    except (ParameterError, ValueError):
         raise ParameterError("a tick is a day or a whole number", hint='"2026-01-01"') from None
-    return (day - _EPOCH).days
+    return dt.date.toordinal(day) - _EPOCH
 
 
 def _since(curator: Curator) -> list[int]:

@@ -49,7 +49,7 @@ def keyed(
     """Count a table by columns, some of them in bins."""
     from discreet import frame  # noqa: PLC0415 - only for questions about tables
 
-    named = dict(columns) if isinstance(columns, Mapping) else {n: _quoted(n) for n in columns}
+    named = dict(columns) if isinstance(columns, Mapping) else {n: spelled(n) for n in columns}
     widths = {
         name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
         for name, width in (bins or {}).items()
@@ -59,7 +59,7 @@ def keyed(
             raise ParameterError(f"bins names {name!r}, which is not among the columns")
         named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
     if group is not None:
-        named[group] = _quoted(group)
+        named[group] = spelled(group)
     if table.keys or table.outputs:
         raise ParameterError(
             "the table is grouped already; what a publication counts by is said by columns=",
@@ -73,6 +73,6 @@ def keyed(
     return Keyed(replace(asked[0], keys=keys), widths)
 
 
-def _quoted(column: str) -> str:
+def spelled(column: str) -> str:
     """Spell a column's name as SQL, whatever it looks like."""
     return f'"{column.replace(chr(34), chr(34) * 2)}"'

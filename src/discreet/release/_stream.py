@@ -277,11 +277,10 @@ class Stream:
         neighbours: Neighbours | str = "add-remove",
         anew: bool = False,
     ) -> None:
-        for name, value in (("horizon", horizon), ("bound", bound), ("ticks", ticks)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(
-                    f"{name} must be a whole number, at least 1", hint=Hint(name, 1)
-                )
+        horizon, bound, ticks = (
+            _whole(name, value)
+            for name, value in (("horizon", horizon), ("bound", bound), ("ticks", ticks))
+        )
         if horizon > 1 << 20 or ticks > horizon:
             raise ParameterError("a horizon has at most 2^20 ticks, and no person has more ticks",
                                  hint=Hint("horizon", 365))  # fmt: skip
@@ -289,8 +288,8 @@ class Stream:
             raise ParameterError(
                 "anew protects a person at all ticks, whatever their number", hint=Hint("ticks", 1)
             )
-        self.horizon, self.bound, self.ticks = int(horizon), int(bound), int(ticks)
-        self.every = every
+        self.horizon, self.bound, self.ticks = horizon, bound, ticks
+        self.every = plain_str(every, "every")
         self.price = Price.read(epsilon, delta, rho)
         self.neighbours = Neighbours(neighbours)
         self._private: list[int] = []
@@ -308,10 +307,10 @@ class Stream:
 
     def fresh(self) -> Stream:
         """Return a stream of the same terms: noise and price follow from them, and from no more."""
-        price, every = self.price, plain_str(self.every, "every")
+        price = self.price
         return Stream(
             horizon=self.horizon, epsilon=price.epsilon, delta=price.delta, rho=price.rho,
-            every=every, bound=self.bound, ticks=self.ticks, neighbours=self.neighbours,
+            every=self.every, bound=self.bound, ticks=self.ticks, neighbours=self.neighbours,
             anew=self.anew,
         )  # fmt: skip
 
@@ -390,7 +389,8 @@ class Stream:
             Whose rows are counted. A row is its own unit, or the stream protects whole
             persons (``anew=True``).
         column
-            The column that says at which tick a row counts: a date, or a whole number.
+            The column that says at which tick a row counts, by its name: a date, or a whole
+            number that the policy lists under ``fixed``. Rows must keep it.
         start
             Public first day (or number) of the first tick.
         value
@@ -398,9 +398,9 @@ class Stream:
         where
             Which rows.
         """
-        from discreet.release._feed import follow  # noqa: PLC0415 - only with a curator
+        from discreet.release._feed import Feed  # noqa: PLC0415 - only with a curator
 
-        return follow(self, curator, table, column, start=start, value=value, where=where)
+        return Feed(self, curator, table, column, start=start, value=value, where=where)
 
     def std(self, t: int | None = None) -> float:
         """Return the standard deviation of the estimated sum of the first t ticks."""
@@ -459,6 +459,13 @@ class Stream:
             f"Stream({self.now} of {self.horizon} {self.every}s, {self.price}, one {self.unit}, "
             f"{self.neighbours})"
         )
+
+
+def _whole(name: str, value: object) -> int:
+    """Copy a whole number: what is checked is what counts, whatever its class answers later."""
+    if isinstance(value, int) and not isinstance(value, bool) and (n := int.__index__(value)) > 0:
+        return n
+    raise ParameterError(f"{name} must be a whole number, at least 1", hint=Hint(name, 1))
 
 
 def column_moves(
