@@ -390,7 +390,7 @@ def test_what_a_part_may_spend_is_what_was_paid():
     for name in ("price", "currency", "column", "table"):
         with pytest.raises(AttributeError):
             setattr(parts, name, Fraction(1000))
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(TypeError):
         replace(parts, price=Fraction(1000))
     with pytest.raises(ParameterError, match="belongs to a partition"):
         replace(parts[1], partition=object())

@@ -29,6 +29,7 @@ from discreet import errors, ledger, release
 from discreet import policy as pol
 from discreet._recent import Recent
 from discreet.curator import Batch, _partition
+from discreet.inference._testoftests import plan_parts
 from discreet.plan import Cost, _relation, expr
 from discreet.privacy import Neighbours
 from discreet.release import _curated, _feed
@@ -381,6 +382,11 @@ def test_the_start_of_a_stream_sees_no_private_code(start, monkeypatch):
     )
     stream.follow(curator, "t", "score", start=start).tick()
     assert Spy.seen == set(range(9))
+
+
+def test_the_number_of_parts_that_meets_private_rows_is_a_plain_one():
+    parts, _ = plan_parts(1, Spy(20), "0.1", "0.05")
+    assert (type(parts), parts) == (int, 20)
 
 
 def test_no_function_of_an_object_stands_for_the_noise_of_its_stream():

@@ -110,9 +110,11 @@ def plan_parts(
     if parts is None or alpha0 is None:
         tuned = tuned_parts(epsilon, alpha)
         parts, alpha0 = parts or tuned[0], alpha0 or tuned[1]
-    if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= MOST_PARTS:
+    whole = isinstance(parts, int) and not isinstance(parts, bool)
+    if not whole or not 2 <= int.__index__(parts) <= MOST_PARTS:
         raise ParameterError(f"parts must be between 2 and {MOST_PARTS}", hint=Hint("parts", 20))
-    return parts, _exact.confidence(alpha0, "alpha0")
+    # a plain number: it meets the number of private rows
+    return int.__index__(parts), _exact.confidence(alpha0, "alpha0")
 
 
 class _Table:
