@@ -125,7 +125,7 @@ def answered(curator, text):
 
 def truth(oracle, text):
     try:
-        return oracle.execute(text).fetchall()
+        return oracle.execute(re.sub(r"\bat\b", '"at"', text)).fetchall()  # a keyword of DuckDB's
     except duckdb.Error:
         return None
 
@@ -139,6 +139,8 @@ def _plain(value):
         return str(value.date())
     if isinstance(value, str) and value.endswith("%"):
         return float(value[:-1])
+    if isinstance(value, float) and math.isnan(value):
+        return None
     number = isinstance(value, int | float) or hasattr(value, "as_tuple")
     return float(value) if number else None if value is None else str(value)
 
@@ -602,6 +604,8 @@ def opened(policy):
     own = replace(policy.rehearsed(), budget=POLICY.budget)
     data = DATA if policy is POLICY else release.made_up(own, 60)
     connection = duckdb.connect()
+    connection.execute("CREATE MACRO DOW(x) AS DAYOFWEEK(x)")
+    connection.execute("CREATE MACRO BIN(x, w) AS FLOOR(x / w) * w")
     for name, table in data.items():
         connection.register(name, table)
     return dc.open(data, own, ledger=":memory:"), connection
@@ -641,6 +645,17 @@ def _of_windows(found, wanted):
     return len(kinds[0]) == len(kinds[1]) and all(map(_close, *kinds))
 
 
+def _of_places(found, wanted):
+    """Whether quantiles are DuckDB's, or those of the next of sixty rows."""
+    pairs = zip(*(map(_plain, rows[0]) for rows in (found, wanted)), strict=True)
+    return all(math.isclose(a, b, rel_tol=0.15, abs_tol=1) for a, b in pairs)
+
+
+def _of_frequent(found, wanted):
+    """Whether counts are those of the most frequent keys."""
+    return all(_close(float(a[-1]), float(b[-1])) for a, b in zip(found, wanted, strict=False))
+
+
 QUESTION, HINT = "question", "hint"
 KINDS = [
     # what a refusal says of its hint, how answers are compared, and what DuckDB is asked: the
@@ -662,7 +677,10 @@ KINDS = [
     ),
     (r"possible values, at most", _of_groups, QUESTION),
     # a first step of two: where groups begin, from which the user writes a CASE
-    (r"ask first where the groups begin", same_answer, HINT),
+    (r"ask first where the groups begin", _of_places, HINT),
+    (r"of several places at once", _of_places, HINT),  # each place is a column of its own
+    # keys that few people have are not shown
+    (r"needs a category, got text", _of_frequent, HINT),
     (r"OVER is computed from the rows", _of_windows, QUESTION),
     # a first step of two: the inner number, which the user then writes into the question
     (r"on its own|on their own|reads the same tables", same_answer, HINT),
@@ -694,9 +712,16 @@ def judged(policy, text, error, opened=opened):
     compare, of = next(kind[1:] for kind in KINDS if re.search(kind[0], error.message))
     curator, connection = opened(policy)
     wanted = truth(connection, text if of == QUESTION else asked)
+    try:
+        found = answered(curator, asked)
+    except QueryError as further:  # a slip is mended, and what is left is refused for what it asks
+        return "mended in part" if beside not in (None, further.message) else "another"
+    if wanted is not None:
+        return "same" if compare(found, wanted) else "another"
+    wanted = truth(connection, asked)  # DuckDB cannot read the question
     if wanted is None:
-        return f"{of} not for DuckDB"
-    return "same" if compare(answered(curator, asked), wanted) else "another"
+        return "not for DuckDB"
+    return "read alike" if same_answer(found, wanted) else "another"
 
 
 def test_every_hint_is_read_and_answers_the_question():
@@ -710,7 +735,8 @@ def test_every_hint_is_read_and_answers_the_question():
             fared[how] += 1
             wrong += [(how, text, error.hint)] if how in ("not read", "another") else []
     assert not wrong, "\n".join(map(str, wrong))
-    assert fared["same"] >= 45
+    assert fared["same"] >= 55
+    assert fared["not for DuckDB"] <= 12
     assert fared["sentence"] <= 6
 
 

@@ -189,8 +189,8 @@ def _spelled(rng: random.Random, w: World) -> Habit | None:
 
 
 _PICKS = (
-    ("TOP 2 ", " ORDER BY n DESC"), ("TOP (1) ", " ORDER BY n"), ("TOP 50 PERCENT ", " ORDER BY n"),
-    ("", " ORDER BY n DESC LIMIT 2 OFFSET 1"),
+    ("TOP 2 ", " ORDER BY 1 DESC"), ("TOP (1) ", " ORDER BY n"), ("TOP 50 PERCENT ", " ORDER BY n"),
+    ("", " ORDER BY n LIMIT 2 OFFSET 1"),
     ("", " ORDER BY n OFFSET 1 ROWS FETCH NEXT 2 ROWS ONLY"),
     ("", " QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 2"),
     ("", " QUALIFY COUNT(*) >= AVG(COUNT(*)) OVER ()"),
@@ -198,7 +198,10 @@ _PICKS = (
 
 
 def _picked(rng: random.Random, w: World) -> Habit | None:
-    """Rows of an answer, picked after the noise: whichever they are, all groups are measured."""
+    """Rows of an answer, picked after the noise: whichever they are, all groups are measured.
+
+    The largest few may be chosen before, so none of these asks for them.
+    """
     keys, (head, tail) = _keys(rng, w, 2), rng.choice(_PICKS)
     if not keys:
         return None

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from discreet.errors import QueryError, UnsupportedQueryError
-from discreet.plan import CALLS, KeyValue, Number, OutputExpr, Scope, Window, parts_of, windows_of
+from discreet.plan import (
+    CALLS,
+    KeyValue,
+    Number,
+    OutputExpr,
+    Scope,
+    Window,
+    base,
+    parts_of,
+    windows_of,
+)
 from discreet.sql._text import function_name, identifier, label, only, refuse
 
 if TYPE_CHECKING:
@@ -63,7 +73,7 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
             asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
         hint = asked.sql()
     if name in ("LAG", "LEAD") and select is not None and given != keys:
-        return _between(select, node, given)
+        return _between(select, node, given, base(scope.relation).table.max_rows_per_unit)
     group = None if select is None else select.args.get("group")
     people = [k for k in ([] if group is None else group.expressions) if _is_unit(scope, k)]
     if name == "NTILE" and select is not None and people:
@@ -95,12 +105,17 @@ _APART: Final = frozenset({"day", "month", "quarter", "year", "hour", "minute", 
 """Units in which the gaps of a person add up to the time from the first row to the last."""
 
 
-def _between(inner: exp.Select, node: exp.Window, units: list[exp.Column]) -> UnsupportedQueryError:
+def _between(
+    inner: exp.Select, node: exp.Window, units: list[exp.Column], most: int | None
+) -> UnsupportedQueryError:
     """Refuse the row before, of a person's rows; the mean gap is the whole time by their number."""
     gap, order = node.parent, node.args.get("order")
-    x = order.expressions[0].this if order is not None else exp.null()
+    by = order.expressions if order is not None else []
+    x = by[0].this if len(by) == 1 and not by[0].args.get("desc") else exp.null()
     apart = None
-    if isinstance(gap, exp.Sub) and gap.this == x and gap.expression is node:
+    if node.this.expressions != [x]:
+        pass
+    elif isinstance(gap, exp.Sub) and gap.this == x and gap.expression is node:
         apart = f"MAX({x.sql()}) - MIN({x.sql()})"
     elif gap is not None and function_name(gap) in ("DATEDIFF", "DATE_DIFF"):
         unit = str(gap.expressions[0].name).casefold()
@@ -108,18 +123,25 @@ def _between(inner: exp.Select, node: exp.Window, units: list[exp.Column]) -> Un
             apart = f"DATEDIFF('{unit}', MIN({x.sql()}), MAX({x.sql()}))"
     named = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
     hint = None
-    if apart and isinstance(named, exp.Alias) and _asks_mean(inner, named.alias):
+    if (
+        apart
+        and len(units) == 1
+        and isinstance(named, exp.Alias)
+        and _asks_mean(inner, named.alias)
+    ):
         who, rest = units[0].sql(), exp.select(exp.Star())
         for clause in ("from_", "where"):
             rest.set(clause, inner.args.get(clause) and inner.args[clause].copy())
-        items = f"{who}, {apart} AS apart, COUNT({x.sql()}) - 1 AS gaps"
+        items = f"{who}, {apart} AS apart, COUNT({x.sql()}) AS n"
         rows = rest.sql().removeprefix("SELECT *")
         people = f"SELECT {items}{rows} GROUP BY {who} HAVING COUNT({x.sql()}) > 1"
-        hint = f"SELECT SUM(apart) / SUM(gaps) AS mean_gap FROM ({people}) AS people_here"  # noqa: S608 - a hint
+        # a top of its own: the default of the policy would cut off gaps, and not the time apart
+        gaps = f"SUM(LEAST(n, {10 * (most or 10)}) - 1)"
+        hint = f"SELECT SUM(apart) / {gaps} AS mean_gap FROM ({people}) AS people_here"  # noqa: S608 - a hint
     return UnsupportedQueryError(
         "the row before (LAG) is one of the same person's, and rows do not leave: the gaps of a "
         "person add up to the time from the first row to the last, so the mean gap is the sum of "
-        "these times by the sum of (rows less one)",
+        "these times by the sum of (rows less one, up to some number)",
         hint=hint,
     )
 
