@@ -12,8 +12,10 @@ import pytest
 from discreet import mechanisms as m
 from discreet import noise
 from discreet import plan as pl
+from discreet import policy as pol
 from discreet import privacy as p
 from discreet.errors import ParameterError
+from discreet.ledger._budget import share_of
 from discreet.plan._tails import tail_margin
 from discreet.plan._trees import Levels, _squares
 from discreet.plan._vectors import Box, Numbers
@@ -150,3 +152,13 @@ def test_only_integers_have_an_integer_quotient(wrong):
 )
 def test_what_hands_on_columns_and_does_nothing_else(statement, plain):
     assert bare(read(statement, "duckdb")) is plain
+
+
+def test_shares_of_a_budget_make_one_whole():
+    """Without shares each analyst may spend all of it; with them the rest is for all others."""
+    whole = pol.Budget("1")
+    shared = pol.Budget("1", shares={"ana": "1/4", "ben": "1/2"})
+    names = ("ana", "ben", "eve", None)
+    assert [share_of(whole, n) for n in names] == [1, 1, 1, 1]
+    assert [share_of(shared, n) for n in names] == [
+        Fraction(1, 4), Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]  # fmt: skip
