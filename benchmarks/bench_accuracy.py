@@ -120,6 +120,12 @@ class Row:
     def behind(self) -> bool:
         return any(self.rmse > 1.05 * peer for peer in self.peers.values())
 
+    @property
+    def ratio(self) -> str:
+        """Our error over that of the better peer; where that makes none, a dash."""
+        best = min(self.peers.values())
+        return f"{self.rmse / best:.2f}" if best else "-"
+
 
 # -- ours -------------------------------------------------------------------------------------
 
@@ -449,7 +455,9 @@ def rows(runs: int) -> Iterator[Row]:
 
 
 def _number(x: float | None) -> str:
-    return "-" if x is None else f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
+    if x is None:
+        return "-"
+    return "0" if x < 1e-4 else f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
 
 
 def _plain(found: Iterator[Row]) -> None:
@@ -467,24 +475,23 @@ def _plain(found: Iterator[Row]) -> None:
 
 def _markdown(found: Iterator[Row]) -> None:
     """Three ε in one line: ours, width, peers, bound; and where a peer is ahead."""
-    lines: dict[tuple[str, Table], list[Row]] = defaultdict(list)
+    lines: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in found:
-        lines[row.what, row.table].append(row)
+        lines[row.what, row.table.name, row.table.n].append(row)
     wide = (
         "| statistic | table | n | ours | width | OpenDP | diffprivlib | best known | ours / peer |"
     )
     print(f"{wide}\n|{'---|' * 9}")
-    names = list(dict.fromkeys(what for what, _ in lines))
-    for what, table in sorted(lines, key=lambda key: names.index(key[0])):
-        three = lines[what, table]
+    names = list(dict.fromkeys(what for what, _, _ in lines))
+    for what, name, n in sorted(lines, key=lambda key: names.index(key[0])):
+        three = lines[what, name, n]
         columns = [[r.rmse for r in three], [r.width for r in three]]
         columns += [[r.peers.get(p) for r in three] for p in PEERS] + [[r.best for r in three]]
         shown = [" / ".join(map(_number, c)) if None not in c else "" for c in columns]
-        ratios = [r.rmse / min(r.peers.values()) if r.peers else None for r in three]
-        last = " / ".join(f"{x:.2f}" for x in ratios) if None not in ratios else ""
-        size = f"{table.n:,}".replace(",", " ")
+        last = " / ".join(r.ratio for r in three) if three[0].peers else ""
+        size = f"{n:,}".replace(",", " ")
         mark = "**" if any(r.behind for r in three) else ""
-        cells = [what, table.name, size, *shown, mark + last + mark]
+        cells = [what, name, size, *shown, mark + last + mark]
         print("| " + " | ".join(c.replace(",", " ") if c is not what else c for c in cells) + " |")
 
 
