@@ -14,8 +14,8 @@ their law (permute-and-flip is the largest of scores with exponential noise).
 then, and diffprivlib has neither. "n public" is change-one: OpenDP's mean and variance of known
 size (its own sensitivity, its own noise) and diffprivlib's; asked for both, their users halve ε.
 OpenDP's quantile is drawn by its law, which was compared with 20 000 of its own draws;
-diffprivlib's error is computed from its law. Neither gives an interval; a tenth of our ε pays for
-one.
+diffprivlib's errors of quantiles and means are those of its laws. Neither gives an interval; a
+tenth of our ε pays for one.
 
 *The bound* of a count, sum or mean is the deviation of the best published mechanism to first order
 (a table of 50 rows at ε = 0.1 is beyond it), of a quantile the exponential mechanism with all of
@@ -119,6 +119,12 @@ class Row:
     @property
     def behind(self) -> bool:
         return any(self.rmse > 1.05 * peer for peer in self.peers.values())
+
+    @property
+    def ratio(self) -> str:
+        """Our error over that of the better peer; where that makes none, a dash."""
+        best = min(self.peers.values())
+        return f"{self.rmse / best:.2f}" if best else "-"
 
 
 # -- ours -------------------------------------------------------------------------------------
@@ -231,7 +237,7 @@ def public(table: Table, epsilon: str, runs: int) -> Iterator[Row]:
     best = {"AVG": math.sqrt(2) * high / (eps * n), "VAR": math.sqrt(2) * high**2 / (eps * n)}
     for what, value in truth.items():
         asked = Question(text[what], high, public=True).asked(epsilon, x)
-        found = opendp_sized(what, table, eps, runs) | diffprivlib(what, table, eps)
+        found = opendp_sized(what, table, eps, runs) | diffprivlib(what, table, eps, runs)
         yield Row(
             f"{what}, n public",
             table,
@@ -242,7 +248,7 @@ def public(table: Table, epsilon: str, runs: int) -> Iterator[Row]:
         )
     both = Question(", ".join(text.values()), high, public=True).asked(epsilon, x)
     for what, other in (("AVG", "VAR"), ("VAR", "AVG")):
-        found = opendp_sized(what, table, eps / 2, runs) | diffprivlib(what, table, eps / 2)
+        found = opendp_sized(what, table, eps / 2, runs) | diffprivlib(what, table, eps / 2, runs)
         name = f"{what} beside {other}, n public"
         yield Row(name, table, epsilon, *both.ours(what, truth[what], runs), found)
 
@@ -282,16 +288,18 @@ def opendp_sized(what: str, table: Table, eps: float, runs: int) -> dict[str, fl
     return {"OpenDP": _rms(np.clip(values, 0, most) - truth)}
 
 
-def diffprivlib(what: str, table: Table, eps: float) -> dict[str, float]:
-    """RMSE of diffprivlib's mean or variance."""
+def diffprivlib(what: str, table: Table, eps: float, runs: int) -> dict[str, float]:
+    """RMSE of diffprivlib's mean, by its law (Laplace noise, clamped), or of its variance."""
+    if what == "AVG":
+        off = np.random.default_rng(7).laplace(0, table.high / (eps * table.n), runs)
+        m = float(table.x.mean())
+        return {"diffprivlib": _rms(np.clip(m + off, 0, table.high) - m)}
     try:
         from diffprivlib import tools
     except ImportError:
         return {}
-    asked = tools.mean if what == "AVG" else tools.var
-    truth = float(table.x.mean() if what == "AVG" else table.x.var())
-    x = table.x.astype(float)
-    drawn = [asked(x, epsilon=eps, bounds=(0, table.high)) for _ in range(SLOW)]
+    truth, x = float(table.x.var()), table.x.astype(float)
+    drawn = [tools.var(x, epsilon=eps, bounds=(0, table.high)) for _ in range(SLOW)]
     return {"diffprivlib": _rms(np.array(drawn) - truth)}
 
 
@@ -449,7 +457,9 @@ def rows(runs: int) -> Iterator[Row]:
 
 
 def _number(x: float | None) -> str:
-    return "-" if x is None else f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
+    if x is None:
+        return "-"
+    return "0" if x < 1e-4 else f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
 
 
 def _plain(found: Iterator[Row]) -> None:
@@ -467,24 +477,23 @@ def _plain(found: Iterator[Row]) -> None:
 
 def _markdown(found: Iterator[Row]) -> None:
     """Three ε in one line: ours, width, peers, bound; and where a peer is ahead."""
-    lines: dict[tuple[str, Table], list[Row]] = defaultdict(list)
+    lines: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
     for row in found:
-        lines[row.what, row.table].append(row)
+        lines[row.what, row.table.name, row.table.n].append(row)
     wide = (
         "| statistic | table | n | ours | width | OpenDP | diffprivlib | best known | ours / peer |"
     )
     print(f"{wide}\n|{'---|' * 9}")
-    names = list(dict.fromkeys(what for what, _ in lines))
-    for what, table in sorted(lines, key=lambda key: names.index(key[0])):
-        three = lines[what, table]
+    names = list(dict.fromkeys(what for what, _, _ in lines))
+    for what, name, n in sorted(lines, key=lambda key: names.index(key[0])):
+        three = lines[what, name, n]
         columns = [[r.rmse for r in three], [r.width for r in three]]
         columns += [[r.peers.get(p) for r in three] for p in PEERS] + [[r.best for r in three]]
         shown = [" / ".join(map(_number, c)) if None not in c else "" for c in columns]
-        ratios = [r.rmse / min(r.peers.values()) if r.peers else None for r in three]
-        last = " / ".join(f"{x:.2f}" for x in ratios) if None not in ratios else ""
-        size = f"{table.n:,}".replace(",", " ")
+        last = " / ".join(r.ratio for r in three) if three[0].peers else ""
+        size = f"{n:,}".replace(",", " ")
         mark = "**" if any(r.behind for r in three) else ""
-        cells = [what, table.name, size, *shown, mark + last + mark]
+        cells = [what, name, size, *shown, mark + last + mark]
         print("| " + " | ".join(c.replace(",", " ") if c is not what else c for c in cells) + " |")
 
 
