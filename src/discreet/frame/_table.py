@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from discreet._dataclass import dataclass
 from discreet._text import plain_str
 from discreet.errors import Hint, QueryError
 from discreet.frame._terms import col

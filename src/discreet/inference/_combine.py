@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from scipy.sparse.linalg import lsqr
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative

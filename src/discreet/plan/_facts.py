@@ -28,6 +28,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final, TypeGuard
 
+from discreet._dataclass import dataclass
 from discreet.plan._expr import (
     Case,
     Column,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.policy._check import number, plain, refusal, settle, whole
 

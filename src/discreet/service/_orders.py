@@ -9,11 +9,12 @@ import pickle
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Final
 
 from discreet._canonical import canonical
+from discreet._dataclass import dataclass
 from discreet._log import note
 from discreet.curator import Bill, Counter
 from discreet.errors import LedgerError

@@ -16,8 +16,9 @@ L2² at most :math:`Kw^2`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from discreet._dataclass import dataclass
 from discreet.verify._domain import INF, Number
 
 
