@@ -1,11 +1,12 @@
 """PostgreSQL and Spark: our statements against plain SQL that bounds alike, as ratios of work.
 
-``python -m benchmarks.bench_servers [--rows 1000000] [--postgres URL] [--spark] [--tumult PYTHON]``,
-with an interpreter that has Tumult Analytics (its pins do not suit ours). Both sides run in turns on one table of the server. What counts is the least processor time of the
-server's own process (that of the connection, or of Spark's machine), so that a busy computer does
-not. The plain queries give the same integers before the noise; for three rows per id, plain
-SQL truncates as fairly as we do. Against Tumult whole questions count, and the processor
-time of both processes, Java's included. Needs Linux, and a database of one's own.
+``python -m benchmarks.bench_servers [--rows 1000000] [--postgres URL] [--spark]
+[--tumult PYTHON]``. Both sides run in turns on one table of the server. What counts is the least
+processor time of the server's own process (that of the connection, or of Spark's machine), so
+that a busy computer does not. The plain queries give the same integers before the noise; for
+three rows per id, plain SQL truncates as fairly as we do. Against Tumult Analytics, which needs an
+interpreter of its own, whole questions count, with the processor time of Python and Java. Needs
+Linux, and a database of one's own.
 """
 
 from __future__ import annotations
@@ -137,9 +138,9 @@ def on_spark(folder: str) -> None:
 def whole(folder: str) -> None:
     """Print what whole questions take, as the peer's script does."""
     session, found = session_of(folder), []
+    sql = "SELECT sex, COUNT(*) AS n, SUM(income) AS s FROM people GROUP BY sex"
     for table in ({}, LIMIT):
         curator = dc.open(f"spark://{folder}", policy=policy_of(**table), ledger=":memory:")
-        sql = "SELECT sex, COUNT(*) AS n, SUM(income) AS s FROM people GROUP BY sex"
         found.append(tumult.least(lambda c=curator: c.sql(sql, epsilon="0.1", fresh=True)))
     session.stop()
     print(json.dumps(found))

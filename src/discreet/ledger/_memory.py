@@ -116,13 +116,16 @@ class _Book:
 
 
 class _Committed:
-    """What is committed now; most readers want its head alone, so the rest is copied late."""
+    """What is committed now; most readers want its end alone, so the rest is copied late."""
 
     def __init__(self, book: _Book) -> None:
         self._book, self._end = book, book.committed
 
     def head(self) -> Head | None:
         return self._end
+
+    def line(self, number: int) -> Line | None:
+        return None if self._end is None or number > self._end.number else self._book.line(number)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._copy, name)
