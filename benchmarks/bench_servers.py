@@ -166,7 +166,7 @@ def main() -> None:
     """Print the ratios and what they should stay under."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--postgres")
+    parser.add_argument("--postgres", default=os.environ.get("DISCREET_BENCH_POSTGRES"))
     parser.add_argument("--spark", action="store_true")
     parser.add_argument("--tumult", metavar="PYTHON")
     parser.add_argument("--whole", help=argparse.SUPPRESS)

@@ -117,7 +117,7 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return of if len(names) > 1 else lambda self: (of(self),)
 
 
-def _fence(cls: type) -> dict[str, Any]:
+def _fence(cls: Any) -> dict[str, Any]:
     """Refuse to change fields, and everything in the class itself."""
     names = frozenset(f.name for f in fields(cls))
 
