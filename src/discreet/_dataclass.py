@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, asdict, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+__all__ = ["asdict", "dataclass", "field", "fields", "replace"]
 _STORE: Final = object.__setattr__
 _UNSET: Final = object()
 
@@ -142,6 +143,6 @@ def _setstate(self: Any, state: Any) -> None:
 
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass  # noqa: PLC0414 - handed on
+    from dataclasses import dataclass
 else:
     dataclass = _made

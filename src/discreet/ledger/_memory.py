@@ -6,11 +6,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, cast
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import Hint, LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
 from discreet.ledger._store import Transaction

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any, Final
 
 from discreet import policy as pol
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import Case, IsNull, OneOf
