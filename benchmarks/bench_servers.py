@@ -137,13 +137,13 @@ def on_spark(folder: str) -> None:
 
 def whole(folder: str) -> None:
     """Print what whole questions take, as the peer's script does."""
-    session, found = session_of(folder), []
+    session = session_of(folder)
     sql = "SELECT sex, COUNT(*) AS n, SUM(income) AS s FROM people GROUP BY sex"
     for table in ({}, LIMIT):
         curator = dc.open(f"spark://{folder}", policy=policy_of(**table), ledger=":memory:")
-        found.append(tumult.least(lambda c=curator: c.sql(sql, epsilon="0.1", fresh=True)))
+        spent = tumult.least(lambda c=curator: c.sql(sql, epsilon="0.1", fresh=True))
+        print(json.dumps(spent), flush=True)
     session.stop()
-    print(json.dumps(found))
 
 
 def against_tumult(python: str, folder: str) -> None:
@@ -154,7 +154,7 @@ def against_tumult(python: str, folder: str) -> None:
         [python, tumult.__file__, folder],
     ):
         told = subprocess.run(command, check=True, stdout=-1, stderr=-3, start_new_session=True)
-        sides.append(json.loads(told.stdout.splitlines()[-1]))
+        sides.append([json.loads(line) for line in told.stdout.splitlines()[-2:]])
     for what, ours, theirs in zip(("a row is a person", "3 rows per id"), *sides, strict=True):
         print(
             f"  whole question, {what}: Tumult takes {theirs['work'] / ours['work']:.0f} x our work"
