@@ -32,25 +32,25 @@ ROUNDS = 5
 _FORK = multiprocessing.get_context("fork")
 
 
-def entry(i: int) -> ledger.Entry:
+def entry(i: int, policy: str) -> ledger.Entry:
     """A debit like those of the curator, with a noise record of usual size; no run stays open."""
     cost = Cost(Fraction(1, 1000), Fraction(0), Fraction(1, 2_000_000), Fraction(0))
     return ledger.Entry(
-        policy="bench", fingerprint="f" * 64, analyst="ann", plan=f"{i:064d}", cost=cost,
+        policy=policy, fingerprint="f" * 64, analyst="ann", plan=f"{i:064d}", cost=cost,
         noise="n" * 300, neighbours="add-remove", unit="person_id", tables=("people",),
         source="people.parquet", fresh=True, runs=False,
     )  # fmt: skip
 
 
-def spend_in_ledger(where: Path | str) -> Callable[[int, int], None]:
+def spend_in_ledger(where: Path | str, name: str) -> Callable[[int, int], None]:
     policy = pol.Policy(
-        [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name="bench"
+        [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name=name
     )
     book = ledger.open_ledger(where, policy)
 
     def work(worker: int, n: int) -> None:
         for i in range(n):
-            book.debit(entry(worker * SPENDS + i))
+            book.debit(entry(worker * SPENDS + i, name))
 
     return work
 
@@ -136,7 +136,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-", dir=Path.cwd()))
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     try:
-        ours = spend_in_ledger(folder / "bench.ledger")
+        ours = spend_in_ledger(folder / "bench.ledger", "bench")
         ours(99, 1)
         size = len(ledger.open_ledger(folder / "bench.ledger").lines[-1].body)
         plain = insert_in_sqlite(folder, size)
@@ -149,7 +149,7 @@ def main() -> None:
             print(f"  {processes} process(es)  {rate:8.0f} spends/s   {ratio:5.2f} x plain SQLite")
         by_threads("SQLite", ours, plain)
         if url := os.environ.get("DISCREET_BENCH_POSTGRES"):
-            shared = spend_in_ledger(url)
+            shared = spend_in_ledger(url, "bench in PostgreSQL")
             shared(99, 1)
             by_threads("PostgreSQL", shared, insert_in_postgres(url, size))
     finally:

@@ -205,7 +205,7 @@ def test_files_that_come_later_are_read_too(spark, tmp_path):
     engine = engines.connect(f"spark://{tmp_path}", pol.Policy([table], pol.Budget("1")))
     scan = Scan(table)
     years = Measure(MeasureKind.SUM, ex.Column("age", scan.schema["age"]))
-    asked = aggregate(scan, (), (years,), Limits())
+    asked = aggregate(scan, (), (years,), Limits(rows=1))
     assert engine.execute(asked, SALT) == {(): (3,)}
     pq.write_table(pa.table({"age": [3]}), tmp_path / "b.parquet")
     assert engine.execute(asked, SALT) == {(): (6,)}
