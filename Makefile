@@ -64,8 +64,10 @@ format: $(STAMP) ## rewrite the sources in house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(BSTAMP) ## ratios against peers, in one run on one machine
+bench: $(BSTAMP) $(STAMP) ## ratios against peers, in one run (PostgreSQL: DISCREET_BENCH_POSTGRES is the URL of a database)
 	$(BENCH)/bin/python -m benchmarks
+	$(BIN)/python -m benchmarks.bench_ledger
+	$(BIN)/python -m benchmarks.bench_servers --spark
 
 chaos: $(STAMP)  ## what a ledger survives, as one table (half an hour; COUNTS="--cuts 100 --lines 0")
 	$(ONE) nice -n 12 $(BIN)/python -m chaos $(COUNTS)

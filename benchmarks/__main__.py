@@ -1,4 +1,4 @@
-"""Run every benchmark module of this package but those that have a target of their own."""
+"""Run every benchmark module of this package but those that ``make`` runs by themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import benchmarks
 
 OWN = {
     "bench_growth",
+    "bench_ledger",
     "bench_release",
     "bench_accuracy",
     "bench_keys",

@@ -8,6 +8,8 @@ same Parquet file, in the same run.
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -110,6 +112,61 @@ def overhead(folder: Path) -> tuple[float, float]:
     return 1000 * sum(answers) / len(SHAPES), 1000 * sum(quotes) / len(SHAPES)
 
 
+def batch(folder: Path) -> float:
+    """Work of twenty grouped questions in one batch over that of the slowest of them alone."""
+    path = str(folder / "many.parquet")
+    with duckdb.connect() as connection:
+        connection.execute(f"""
+            COPY (SELECT ['F', 'M', 'X'][1 + (hash(i * 7) % 3)::INTEGER] AS sex,
+                         (hash(i) % 20)::INTEGER AS region, hash(i * 3) % 2 = 0 AS works,
+                         (hash(i * 5) % 116)::INTEGER AS age,
+                         (hash(i * 13) % 20200000) / 100.0::DOUBLE AS income
+                  FROM range({ROWS // 5}) AS r(i)) TO '{path}'
+        """)
+    columns = [
+        pol.Category("sex", ["F", "M", "X"]), pol.Integer("region", 0, 19), pol.Boolean("works"),
+        pol.Integer("age", 0, 115), pol.Real("income", 0, 200_000, "0.01"),
+    ]  # fmt: skip
+    policy = pol.Policy([pol.Table("people", columns)], pol.Budget("1e6"), name="bench batch")
+    asked = dc.open(path, policy=policy, ledger=":memory:")
+    sums = ("COUNT(*)", "SUM(income)", "AVG(income)", "SUM(age)", "VARIANCE(income)")
+    questions = [
+        f"SELECT {keys}, {x} AS x FROM people GROUP BY {keys}"
+        for keys in ("sex", "region", "works", "sex, region")
+        for x in sums
+    ]
+
+    prices = itertools.count(20)
+
+    def together() -> None:
+        # what is asked again at the same price is stored
+        with asked.batch(epsilon=next(prices)) as pending:
+            for question in questions:
+                pending.sql(question)
+
+    whole = min(worked(together) for _ in range(3))
+    alone = (lambda q=q: asked.sql(q, epsilon=1, fresh=True) for q in questions)
+    return whole / max(min(worked(one) for _ in range(3)) for one in alone)
+
+
+def worked(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def imported() -> float:
+    """Processor time of a fresh process that imports the package, beyond an empty one's."""
+
+    def least(code: str) -> float:
+        text = f"{code}; import time; print(time.process_time())"
+        command = [sys.executable, "-c", text]
+        told = (subprocess.run(command, check=True, stdout=subprocess.PIPE) for _ in range(7))
+        return min(float(one.stdout) for one in told)
+
+    return least("import discreet") - least("pass")
+
+
 def main() -> None:
     """Print ratios; more than one means that discreet is faster than the peer."""
     with tempfile.TemporaryDirectory() as name:
@@ -130,6 +187,8 @@ def main() -> None:
                 print(
                     f"curator, {ROWS:,} rows, {label}: {best(peer, 1) / ours:.0f} x OpenDP's speed"
                 )
+        print(f"curator, 20 grouped questions in a batch: {batch(folder):.2f} x the slowest (2)")
+        print(f"curator, import discreet: {imported():.3f} s (0.1)")
         answer, quote = overhead(folder)
         print(f"curator, a new question beyond the engine: {answer:.1f} ms (3)")
         print(f"curator, a new preview: {quote:.1f} ms (4)")

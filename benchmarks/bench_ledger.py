@@ -1,12 +1,11 @@
-"""Durable spends per second, against plain SQLite doing the same single insert.
+"""Durable spends per second, against a plain database doing one durable insert for each.
 
-Both sides run in one go, in turns, on one disk, with one and with eight
-processes, with the same pragmas and rows of the same size. The ledger also reads
-and checks its head, admits exactly, chains hashes and moves two anchors.
+Both sides run in one go, in turns, on one disk, with the same pragmas and rows of the same size.
+The ledger also reads and checks its head, admits exactly, chains hashes and moves two anchors.
 
-Then 64 threads that wait for one ledger, who share transactions and syncs, against the
-same debits one by one. With ``DISCREET_BENCH_POSTGRES`` (the URL of a database of one's own) 1, 8
-and 64 threads spend there, too, against plain inserts by as many connections.
+By one and by eight processes, which wait for each other; then by 1, 8 and 64 threads of one
+process, who share transactions and syncs, against as many connections of the plain database. With
+``DISCREET_BENCH_POSTGRES`` (the URL of a database of one's own) there, too.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ ROUNDS = 5
 _FORK = multiprocessing.get_context("fork")
 
 
-def entry(i: int) -> ledger.Entry:
+def entry(i: int, policy: str) -> ledger.Entry:
     """A debit like those of the curator, with a noise record of usual size; no run stays open."""
     cost = Cost(Fraction(1, 1000), Fraction(0), Fraction(1, 2_000_000), Fraction(0))
     return ledger.Entry(
-        policy="bench", fingerprint="f" * 64, analyst="ann", plan=f"{i:064d}", cost=cost,
+        policy=policy, fingerprint="f" * 64, analyst="ann", plan=f"{i:064d}", cost=cost,
         noise="n" * 300, neighbours="add-remove", unit="person_id", tables=("people",),
         source="people.parquet", fresh=True, runs=False,
     )  # fmt: skip
 
 
-def spend_in_ledger(where: Path | str) -> Callable[[int, int], None]:
+def spend_in_ledger(where: Path | str, name: str) -> Callable[[int, int], None]:
     policy = pol.Policy(
-        [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name="bench"
+        [pol.Table("people", [pol.Integer("age", 0, 115)])], pol.Budget("1000000"), name=name
     )
     book = ledger.open_ledger(where, policy)
 
     def work(worker: int, n: int) -> None:
         for i in range(n):
-            book.debit(entry(worker * SPENDS + i))
+            book.debit(entry(worker * SPENDS + i, name))
 
     return work
 
@@ -97,15 +96,16 @@ def insert_in_postgres(url: str, size: int) -> Callable[[int, int], None]:
     return work
 
 
-def on_postgres(url: str, size: int) -> None:
-    """Print the same for a ledger in PostgreSQL."""
-    ours, plain = spend_in_ledger(url), insert_in_postgres(url, size)
-    ours(99, 1)
+def by_threads(
+    peer: str, ours: Callable[[int, int], None], plain: Callable[[int, int], None]
+) -> None:
+    """Print what threads of one process spend, beside plain inserts by as many."""
     for threads in (1, 8, 64):
         pairs = [(at_once(ours, threads), at_once(plain, threads)) for _ in range(3)]
-        rate = 1 / statistics.median(a for a, _ in pairs)
+        rate, inserts = (1 / statistics.median(side) for side in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
-        print(f"  {threads:2} thread(s)  {rate:8.0f} spends/s   {ratio:5.2f} x plain PostgreSQL")
+        print(f"  {threads:2} thread(s)   {rate:8.0f} spends/s  {inserts:8.0f} inserts/s"
+              f"  {ratio:5.2f} x plain {peer}")  # fmt: skip
 
 
 def timed(work: Callable[[int, int], None], processes: int) -> float:
@@ -136,7 +136,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-", dir=Path.cwd()))
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     try:
-        ours = spend_in_ledger(folder / "bench.ledger")
+        ours = spend_in_ledger(folder / "bench.ledger", "bench")
         ours(99, 1)
         size = len(ledger.open_ledger(folder / "bench.ledger").lines[-1].body)
         plain = insert_in_sqlite(folder, size)
@@ -147,12 +147,11 @@ def main() -> None:
             ratio = statistics.median(a / b for a, b in pairs)
             rate = SPENDS / seconds
             print(f"  {processes} process(es)  {rate:8.0f} spends/s   {ratio:5.2f} x plain SQLite")
-        pairs = [(at_once(ours, 1), at_once(ours, 64)) for _ in range(3)]
-        gain = statistics.median(alone / shared for alone, shared in pairs)
-        rate = 1 / statistics.median(shared for _, shared in pairs)
-        print(f"  64 threads    {rate:8.0f} spends/s   {gain:5.2f} x one by one (target >= 5)")
+        by_threads("SQLite", ours, plain)
         if url := os.environ.get("DISCREET_BENCH_POSTGRES"):
-            on_postgres(url, size)
+            shared = spend_in_ledger(url, "bench in PostgreSQL")
+            shared(99, 1)
+            by_threads("PostgreSQL", shared, insert_in_postgres(url, size))
     finally:
         shutil.rmtree(folder)
 

@@ -1,16 +1,21 @@
 """PostgreSQL and Spark: our statements against plain SQL that bounds alike, as ratios of work.
 
-``python -m benchmarks.bench_servers [--rows 1000000] [--postgres URL] [--spark]``. Both sides run
-in turns on one table of the server. What counts is the least processor time of the
-server's own process (that of the connection, or of Spark's machine), so that a busy computer does
-not. The plain queries give the same integers before the noise; for three rows per id, plain
-SQL truncates as fairly as we do. Needs Linux, and a database of one's own.
+``python -m benchmarks.bench_servers [--rows 1000000] [--postgres URL] [--spark]
+[--tumult PYTHON]``. Both sides run in turns on one table of the server. What counts is the least
+processor time of the server's own process (that of the connection, or of Spark's machine), so
+that a busy computer does not. The plain queries give the same integers before the noise; for
+three rows per id, plain SQL truncates as fairly as we do. Against Tumult Analytics, which needs an
+interpreter of its own, whole questions count, with the processor time of Python and Java. Needs
+Linux, and a database of one's own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +23,9 @@ from typing import Any
 
 import duckdb
 
-from benchmarks.bench_engine import SALT, aggregate, say
+import discreet as dc
+from benchmarks.bench_engine import SALT, aggregate, policy_of, say
+from benchmarks.examples import tumult
 from discreet import engines
 
 LIMIT = {"unit": "id", "max_rows_per_unit": 3}
@@ -71,7 +78,8 @@ def ratio(
 
 def compare(engine: str, source: Any, process: int, run: Callable[[str], object]) -> None:
     """Print the ratios of one server."""
-    for limited, repeats in ((False, 7), (True, 4)):
+    # Java compiles while it runs: the least of a few would be that of its compiler
+    for limited, repeats in ((False, 20 if engine == "spark" else 7), (True, 4)):
         policy, asked = aggregate(**(LIMIT if limited else {}))
         opened = engines.connect(source, policy)
         opened.proof(asked)
@@ -100,38 +108,83 @@ def on_postgres(url: str, rows: int) -> None:
         connection.execute("DROP TABLE people")
 
 
-def on_spark(rows: int) -> None:
-    """Write a folder, and compare on this machine."""
-    with tempfile.TemporaryDirectory() as folder:
-        with duckdb.connect() as connection:
-            connection.execute(f"""
-                COPY (SELECT (hash(i) % {max(rows // 3, 1)})::BIGINT AS id,
-                             ['F', 'M', 'X'][1 + (hash(i * 7) % 3)::INTEGER] AS sex,
-                             (hash(i * 13) % 20200000) / 100.0::DOUBLE AS income
-                      FROM range({rows}) AS r(i)) TO '{folder}/people.parquet'
-            """)
-        session = engines.local_session(
-            **{"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.log.level": "OFF",
-               "spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false"}
-        )  # fmt: skip
-        session.read.parquet(folder).createOrReplaceTempView("people")
-        compare("spark", f"spark://{folder}", session.sparkContext._gateway.proc.pid,
-                lambda sql: session.sql(sql).toArrow())  # fmt: skip
-        session.stop()
+def session_of(folder: str) -> Any:
+    """Start Spark, with a view of the folder."""
+    session = engines.local_session(
+        **{"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.log.level": "OFF",
+           "spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false"}
+    )  # fmt: skip
+    session.read.parquet(folder).createOrReplaceTempView("people")
+    return session
+
+
+def write(folder: str, rows: int) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"""
+            COPY (SELECT (hash(i) % {max(rows // 3, 1)})::BIGINT AS id,
+                         ['F', 'M', 'X'][1 + (hash(i * 7) % 3)::INTEGER] AS sex,
+                         (hash(i * 13) % 20200000) / 100.0::DOUBLE AS income
+                  FROM range({rows}) AS r(i)) TO '{folder}/people.parquet'
+        """)
+
+
+def on_spark(folder: str) -> None:
+    """Compare on this machine."""
+    session = session_of(folder)
+    compare("spark", f"spark://{folder}", session.sparkContext._gateway.proc.pid,
+            lambda sql: session.sql(sql).toArrow())  # fmt: skip
+    session.stop()
+
+
+def whole(folder: str) -> None:
+    """Print what whole questions take, as the peer's script does."""
+    session = session_of(folder)
+    sql = "SELECT sex, COUNT(*) AS n, SUM(income) AS s FROM people GROUP BY sex"
+    for table in ({}, LIMIT):
+        curator = dc.open(f"spark://{folder}", policy=policy_of(**table), ledger=":memory:")
+        spent = tumult.least(lambda c=curator: c.sql(sql, epsilon="0.1", fresh=True))
+        print(json.dumps(spent), flush=True)
+    session.stop()
+
+
+def against_tumult(python: str, folder: str) -> None:
+    """Ask both, each in a session of its own."""
+    sides = []
+    for command in (
+        [sys.executable, "-m", "benchmarks.bench_servers", "--whole", folder],
+        [python, tumult.__file__, folder],
+    ):
+        told = subprocess.run(command, check=True, stdout=-1, stderr=-3, start_new_session=True)
+        sides.append([json.loads(line) for line in told.stdout.splitlines()[-2:]])
+    for what, ours, theirs in zip(("a row is a person", "3 rows per id"), *sides, strict=True):
+        print(
+            f"  whole question, {what}: Tumult takes {theirs['work'] / ours['work']:.0f} x our work"
+            f" ({theirs['work']:.1f} s), {theirs['seconds'] / ours['seconds']:.0f} x our time (10)"
+        )
 
 
 def main() -> None:
     """Print the ratios and what they should stay under."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--postgres")
+    parser.add_argument("--postgres", default=os.environ.get("DISCREET_BENCH_POSTGRES"))
     parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--tumult", metavar="PYTHON")
+    parser.add_argument("--whole", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.whole:
+        whole(given.whole)
+        return
     print(f"servers, {given.rows:,} rows, work against plain SQL that bounds alike (target)")
     if given.postgres:
         on_postgres(given.postgres, given.rows)
-    if given.spark:
-        on_spark(given.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        if given.spark or given.tumult:
+            write(folder, given.rows)
+        if given.spark:
+            on_spark(folder)
+        if given.tumult:
+            against_tumult(given.tumult, folder)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import itertools
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import discreet as dc
@@ -14,7 +15,7 @@ from discreet import audit, engines, plan
 from discreet import policy as pol
 from discreet.audit import _nasty
 from discreet.audit._engine_kit import SALT, _expected, _refused, cases
-from discreet.errors import SchemaError, UnsupportedQueryError
+from discreet.errors import EngineError, SchemaError, UnsupportedQueryError
 from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
@@ -196,3 +197,22 @@ def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
     found = engine.execute(question, SALT)
     assert sum(n for (n,) in found.values()) == 1005
     engine.close()
+
+
+def test_files_that_come_later_are_read_too(spark, tmp_path):
+    table = pol.Table("people", [pol.Integer("age", 0, 115)])
+    pq.write_table(pa.table({"age": [1, 2]}), tmp_path / "a.parquet")
+    engine = engines.connect(f"spark://{tmp_path}", pol.Policy([table], pol.Budget("1")))
+    scan = Scan(table)
+    years = Measure(MeasureKind.SUM, ex.Column("age", scan.schema["age"]))
+    asked = aggregate(scan, (), (years,), Limits(rows=1))
+    assert engine.execute(asked, SALT) == {(): (3,)}
+    pq.write_table(pa.table({"age": [3]}), tmp_path / "b.parquet")
+    assert engine.execute(asked, SALT) == {(): (6,)}
+    # its types stay those that the statement was proved for
+    pq.write_table(pa.table({"age": ["x"]}), tmp_path / "c.parquet")
+    with pytest.raises(EngineError):
+        engine.execute(asked, SALT)
+    views = len(spark.catalog.listTables())
+    engine.close()
+    assert len(spark.catalog.listTables()) == views - 1

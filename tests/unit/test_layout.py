@@ -18,6 +18,7 @@ SRC = Path(discreet.__file__).parent
 
 # The road, left to right; a package may import only from packages to its left.
 ROAD = (
+    "_dataclass",
     "errors",
     "_exact",
     "_canonical",

@@ -26,12 +26,12 @@ values it has otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.plan import Box, Window
 
 Column = NDArray[Any]

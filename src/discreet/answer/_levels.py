@@ -14,7 +14,6 @@ different levels share noise, so nothing here calls them independent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass, replace
 from discreet.answer import _outputs
 from discreet.answer._record import Record
 from discreet.plan import Box, Numbers, OutputExpr, Release, Total, statistics_of

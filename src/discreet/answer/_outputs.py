@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.answer import _folds, _windows
 from discreet.answer._folds import Truth
 from discreet.noise import Law

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, Final, cast
 
+from discreet._dataclass import dataclass, fields
 from discreet.answer._outputs import OPERATIONS
 from discreet.answer._windows import check_window
 from discreet.errors import ParameterError

@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet.answer._outputs import OPERATIONS
 from discreet.answer._record import Record
 from discreet.plan import (

@@ -20,13 +20,13 @@ lies within c of zero becomes less likely with each independent symmetric term.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet.plan import Box, Number, Window, damaged
 
 Column = NDArray[Any]

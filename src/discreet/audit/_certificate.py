@@ -13,13 +13,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 from discreet import policy as pol
 from discreet import sql
+from discreet._dataclass import dataclass
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
 from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world

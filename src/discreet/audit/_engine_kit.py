@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from discreet import plan
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.audit import _nasty
 from discreet.audit._check import Check, Report
 from discreet.audit._nasty import Row

@@ -41,7 +41,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -49,6 +48,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._lazy import special
 from discreet.audit._binomial import clopper_pearson

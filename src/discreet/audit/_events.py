@@ -25,12 +25,12 @@ Mironov 2012 and Lokna et al. 2023 (bits of floating-point noise).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.audit._binomial import wilson
 
 Outputs = NDArray[Any]

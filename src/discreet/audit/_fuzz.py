@@ -17,12 +17,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from discreet import engines, sql
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.audit import _debit, _hostile
 from discreet.audit._habits import habit
 from discreet.audit._oracle import (

@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from discreet import mechanisms as m
 from discreet import noise
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.audit._draws import Mechanism
 from discreet.audit._estimate import Claim, Definition, Estimate, estimate

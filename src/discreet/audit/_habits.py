@@ -11,10 +11,10 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.audit._oracle import (
     Question,
     Tables,

@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -25,6 +24,7 @@ import numpy as np
 
 from discreet import engines, frame, ledger, sql
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.audit._oracle import Tables, World, ends, literal, quoted
 from discreet.curator import Curator, check_statements
 from discreet.errors import DiscreetError, SchemaError, UnprovenStatementError

@@ -11,12 +11,12 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.privacy import Neighbours
 
 Row = dict[str, Any]

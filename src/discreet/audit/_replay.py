@@ -18,7 +18,6 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from discreet import engines, sql
 from discreet import policy as pol
+from discreet._dataclass import dataclass, field, replace
 from discreet.audit._alike import Uncomparable, alike
 from discreet.audit._steps import Replay, Step, step_of
 from discreet.curator import fresh_salt, measure

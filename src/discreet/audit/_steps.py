@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet.mechanisms import Call
 
 _ULP = Fraction(1, 2**51)

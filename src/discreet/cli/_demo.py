@@ -6,13 +6,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from discreet import meaning
+from discreet._dataclass import dataclass, field
 from discreet._exact import show as exactly
 from discreet._print import number
 from discreet.answer import Answer, cell, footer

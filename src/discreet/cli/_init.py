@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet._address import address
+from discreet._dataclass import dataclass
 from discreet._print import plural
 from discreet._text import visible
 from discreet.cli._console import say, stderr, verbatim

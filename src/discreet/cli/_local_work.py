@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from discreet import _exact, local
+from discreet._dataclass import dataclass
 from discreet.cli._charts import check_chart, draw
 from discreet.cli._console import facts, grid, heading, say, show_table, stderr
 from discreet.cli._outcome import Reply, UsageError

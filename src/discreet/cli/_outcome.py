@@ -13,7 +13,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -21,6 +20,7 @@ import typer
 
 from discreet import errors
 from discreet._canonical import plain
+from discreet._dataclass import dataclass
 from discreet._log import log_file, note
 from discreet._text import json_safe
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet._dataclass import dataclass, fields
 from discreet._exact import decimal
 from discreet.cli._console import verbatim
 from discreet.cli._outcome import Reply, UsageError

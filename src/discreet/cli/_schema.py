@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from discreet._address import address, is_for_server
+from discreet._dataclass import dataclass
 from discreet.cli._outcome import UsageError
 
 _HEADER_BYTES: Final = 2**20

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet._dataclass import dataclass
 from discreet.cli._outcome import UsageError
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ data declared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet.curator import _room, _stored
 from discreet.curator._coverage import Coverage, coverage_query

@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import product
@@ -50,6 +49,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from discreet import _exact
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, turning
 from discreet.answer import Answer
 from discreet.curator._offer import read_margins

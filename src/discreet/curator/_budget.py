@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
+from discreet._dataclass import dataclass
 from discreet._print import short, short_down
 from discreet.ledger import Balance
 from discreet.plan import Cost

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import engines
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._text import plain_str
 from discreet.answer import Answer

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from discreet import _exact
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError, QueryError

@@ -6,10 +6,10 @@ All of it stands in the policy, which is public.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any, cast
 
+from discreet._dataclass import dataclass
 from discreet._print import plural
 from discreet._text import visible
 from discreet.policy import Budget, Column, Policy, Table, toml

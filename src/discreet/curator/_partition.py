@@ -33,13 +33,13 @@ References
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._canonical import canonical, digest
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, show
 from discreet._text import plain_str, quote
 from discreet.answer import Answer

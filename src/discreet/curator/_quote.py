@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
 from discreet.plan import Cost, Plan, StatisticValue, Threshold, Total, level_of_each, possible

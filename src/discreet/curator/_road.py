@@ -18,11 +18,11 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Final
 
 from discreet import noise
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet._log import note
 from discreet.engines import conceal_errors

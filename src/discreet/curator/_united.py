@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from discreet._dataclass import dataclass
 from discreet.answer import Answer, Union, price
 from discreet.curator._batch import Batch
 from discreet.curator._quote import Quote

@@ -9,10 +9,10 @@ all that an engine does before the debit. Running is left to the one that has th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet._recent import Recent
 from discreet.engines._dialect import Dialect, DuckDB, Postgres, Spark
 from discreet.engines._protocol import Engine, Fanouts

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from discreet._dataclass import dataclass, field
 from discreet.engines._dialect import Dialect
 from discreet.engines._ingest import floor_div
 from discreet.plan import expr as ex

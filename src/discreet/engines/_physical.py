@@ -8,11 +8,11 @@ name the column, the type that was found and one line that repairs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, replace
 from discreet._text import nearest
 from discreet.errors import SchemaError
 from discreet.privacy import Neighbours

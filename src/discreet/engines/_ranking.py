@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
+from discreet._dataclass import dataclass, field
 from discreet.engines._dialect import Dialect
 from discreet.plan import PRIME, TURNS, Kind, Type
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, field, replace
 from discreet.engines._dialect import Dialect
 from discreet.engines._expressions import Renderer, member
 from discreet.engines._ingest import code, raw

@@ -10,7 +10,9 @@ A statement is written so that it means the same with ``spark.sql.ansi.enabled``
 Two things it takes from the session. Its clock is set to UTC for the time of each statement.
 Whether a backslash escapes in a string is tried when the engine is opened.
 
-Plain are Parquet folders and tables of the catalogue in a file format that stores types. A
+Plain are Parquet folders and tables of the catalogue in a file format that stores types. The
+types of a folder are read once, by a view, as they were when its statements are proved; which
+files it holds is looked up for each statement. A
 view or a data frame may do anything while it is read: it is read behind a fence, and once as
 a whole when opened. Public tables are collected when opened: what was measured of them stays
 true.
@@ -60,6 +62,8 @@ _FAMILIES: Final = families(
 )
 _STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
+_OWN: Final = "`discreet_"
+"""How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
 """One for each session: its clock must not be set back while another engine reads it."""
 
@@ -97,6 +101,10 @@ class SparkEngine(Statements):
     ) -> None:
         self._dialect = _SQL
         self._session = session
+        # views of our own that compute nothing: folders, whose files may become more
+        self._folders = [
+            n for n, computed in tables.values() if n.startswith(_OWN) and not computed
+        ]
         self._timeout = timeout
         self._cleanup = weakref.finalize(self, cleanup)
         self.places = places
@@ -113,6 +121,8 @@ class SparkEngine(Statements):
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with _limited(self._session, self._timeout):
+            for folder in self._folders:
+                self._session.sql(f"REFRESH TABLE {folder}")
             return collected(self._session, sql)
 
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
@@ -171,10 +181,15 @@ def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
         raise SchemaError(
             f"table {name!r} has several columns {twice!r} but for capitals, which Spark ignores"
         )
-    variable = next((n for n in (*found, sql) if "$" in n), None)
+    _fixed(*found, sql)
+    return found
+
+
+def _fixed(*names: str) -> None:
+    """Refuse names that the session might read as others."""
+    variable = next((n for n in names if "$" in n), None)
     if variable is not None:
         raise SchemaError(f"the name {variable!r} has a dollar sign, which Spark may replace")
-    return found
 
 
 def family(native: str) -> Physical:
@@ -240,7 +255,7 @@ def _named(
     text = source if isinstance(source, str) else table.source or table.name
     text = text.removeprefix(SPARK)
     if "/" in text:
-        return f"parquet.{_SQL.quote(text)}", False, None if "://" in text else text
+        return _folder(session, text, stack), False, None if "://" in text else text
     sql = _SQL.quote(*text.split("."))
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
@@ -252,8 +267,22 @@ def _named(
 
 def _viewed(session: Any, frame: Any, stack: ExitStack) -> str:
     """Name a data frame."""
+    return _own(session, frame.createTempView, stack)
+
+
+def _folder(session: Any, path: str, stack: ExitStack) -> str:
+    """Name a folder: by its path, each statement would look for its types anew, for long."""
+    _fixed(path)
+    using = f"USING parquet OPTIONS (path {_SQL.text(path)})"
+    with suppress(Exception):  # reported when its columns are asked for
+        return _own(session, lambda n: session.sql(f"CREATE TEMPORARY VIEW {n} {using}"), stack)
+    return f"parquet.{_SQL.quote(path)}"
+
+
+def _own(session: Any, name_it: Callable[[str], object], stack: ExitStack) -> str:
+    """Give something a name of its own until the end."""
     name = f"discreet_{secrets.token_hex(8)}"
-    frame.createTempView(name)
+    name_it(name)
     stack.callback(_forget, weakref.ref(session), name)
     return _SQL.quote(name)
 

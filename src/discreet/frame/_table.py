@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from discreet._dataclass import dataclass, replace
 from discreet._text import plain_str
 from discreet.errors import Hint, QueryError
 from discreet.frame._terms import col

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from discreet._dataclass import dataclass
 from discreet.plan import FLUENT, Fluent
 
 Given: TypeAlias = "Term | str | int | float | bool | object"

@@ -16,12 +16,12 @@ required.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError

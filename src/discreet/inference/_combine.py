@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ from scipy.sparse.linalg import lsqr
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
+from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative

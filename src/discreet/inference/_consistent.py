@@ -12,13 +12,13 @@ last cell is that number less all others, and drops out of the fit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import ParameterError

@@ -9,7 +9,6 @@ is shown later but by what the noise and the sample do to one answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +17,7 @@ import numpy as np
 
 from discreet import _exact
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure

@@ -10,12 +10,12 @@ noise of a known law. It costs what the fresh answer costs, on top of what was s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number, show
 from discreet.answer import Answer, Record, read
 from discreet.errors import ParameterError

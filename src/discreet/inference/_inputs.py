@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError

@@ -21,7 +21,6 @@ noise serves null distributions and protects nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -30,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 

@@ -43,7 +43,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -52,6 +51,7 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._print import number
 from discreet.answer import Answer

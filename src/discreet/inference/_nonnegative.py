@@ -14,7 +14,6 @@ and takes it from the large cells instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 
 Floats = NDArray[np.float64]

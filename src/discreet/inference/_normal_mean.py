@@ -39,7 +39,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -50,6 +49,7 @@ from scipy import special
 from discreet import _exact
 from discreet import mechanisms as m
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._laws import Floats, Noise

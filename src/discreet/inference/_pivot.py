@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet.inference._laws import Floats, Noise
 
 _LEAST = 1e-6

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -45,6 +44,7 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, bounds
 from discreet.errors import Hint, ParameterError, TaintedNoiseError

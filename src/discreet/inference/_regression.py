@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -46,6 +45,7 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
 from discreet.answer import Answer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -42,6 +41,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, noisy, read_n, resolve, sampled, shared

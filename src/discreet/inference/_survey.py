@@ -33,13 +33,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
 from discreet.answer import Answer

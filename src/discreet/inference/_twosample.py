@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -51,6 +50,7 @@ import numpy as np
 from discreet import _exact
 from discreet import mechanisms as m
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, TaintedNoiseError

@@ -17,13 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, read_law, resolve

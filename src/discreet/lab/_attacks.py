@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.lab._blocks import block_tables, reconstruct_block
 from discreet.lab._release import Release
 from discreet.lab._table import Floats, Ints, Names, Table

@@ -12,12 +12,12 @@ Tables with noise fit nobody exactly; then the people of least misfit are return
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.lab._table import Floats, Names, Table
 

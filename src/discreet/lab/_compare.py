@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from discreet import meaning
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.lab._attacks import ATTACKS, Attack, Knowledge
 from discreet.lab._methods import (

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 
 Graph = list[set[int]]

@@ -14,9 +14,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 
 Ratings: TypeAlias = Mapping[Hashable, tuple[float, float]]

@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.lab._table import Floats
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.lab._table import Floats, Ints, Names, Table
 from discreet.privacy import PrivacyLoss
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 
 Ints = NDArray[np.int64]

@@ -7,12 +7,12 @@ towards the published averages μ̃ more than the public reference explains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.lab._table import Floats
 

@@ -40,12 +40,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from discreet._canonical import canonical, digest
+from discreet._dataclass import dataclass
 from discreet._log import state_directory
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from discreet._canonical import canonical, digest
+from discreet._dataclass import dataclass
 from discreet.errors import BudgetExceededError, LedgerError, LedgerIntegrityError
 from discreet.ledger._budget import check_total
 from discreet.ledger._protocol import Entry

@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
+from discreet._dataclass import dataclass, field
 from discreet.errors import DiscreetError, LedgerBusyError
 from discreet.ledger._store import RolledBackError
 from discreet.ledger._turn import Turn

@@ -6,8 +6,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
 
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import Hint, LedgerIntegrityError
 from discreet.ledger._chain import Head, Line
 from discreet.ledger._store import Transaction
@@ -30,9 +32,8 @@ class _Book:
     outcomes: dict[int, str | None] = field(default_factory=dict)
     settlements: dict[int, int] = field(default_factory=dict)
 
-    def upto_commit(self) -> _Book:
-        """Give a copy of what is committed; it needs no lock, for that only grows."""
-        end = self.committed
+    def upto(self, end: Head | None) -> _Book:
+        """Give a copy of what was committed then; it needs no lock, for that only grows."""
         last = 0 if end is None else end.number
         settled = {debit: n for debit, n in dict(self.settlements).items() if n <= last}
         return replace(
@@ -113,6 +114,26 @@ class _Book:
         self.outcomes[number] = record
 
 
+class _Committed:
+    """What is committed now; most readers want its end alone, so the rest is copied late."""
+
+    def __init__(self, book: _Book) -> None:
+        self._book, self._end = book, book.committed
+
+    def head(self) -> Head | None:
+        return self._end
+
+    def line(self, number: int) -> Line | None:
+        return None if self._end is None or number > self._end.number else self._book.line(number)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._copy, name)
+
+    @cached_property
+    def _copy(self) -> _Book:
+        return self._book.upto(self._end)
+
+
 _BOOKS: dict[str, _Book] = {}
 _LOCK = threading.Lock()
 
@@ -155,7 +176,7 @@ class MemoryStore:
         with _LOCK:
             book = self._book(_Book() if create else None)
             if book.end is not book.committed:
-                book = book.upto_commit()
+                book = book.upto(book.committed)
             yield book
             book.committed = book.end
             # only with its first line: an empty one would look like a ledger that was emptied
@@ -164,7 +185,7 @@ class MemoryStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Begin a transaction that sees one committed state."""
-        yield self._book(None).upto_commit()
+        yield cast("Transaction", _Committed(self._book(None)))
 
     def _book(self, new: _Book | None) -> _Book:
         book = _BOOKS.get(self.policy) or new

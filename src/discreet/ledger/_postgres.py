@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet._address import address
+from discreet._dataclass import dataclass
 from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head, gone

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 from discreet import privacy
+from discreet._dataclass import dataclass, field, replace
 from discreet._exact import turning
 from discreet._print import plural
 from discreet.plan import Cost

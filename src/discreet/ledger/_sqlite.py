@@ -19,11 +19,11 @@ import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from discreet._dataclass import dataclass
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 from discreet.ledger._chain import KINDS, RESTORE, gone
 from discreet.ledger._state import FORMAT, newer

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
 from discreet._canonical import canonical, digest
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
 from discreet.plan import Cost
 from discreet.policy import Budget

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from discreet._canonical import digest
+from discreet._dataclass import dataclass
 from discreet._log import note
 from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
 from discreet.ledger._chain import (

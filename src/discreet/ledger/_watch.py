@@ -14,11 +14,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from discreet._canonical import canonical
+from discreet._dataclass import asdict, dataclass
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
 from discreet.ledger._witness import Afar

@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet._address import address
 from discreet._canonical import canonical
+from discreet._dataclass import asdict, dataclass
 from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used

@@ -13,13 +13,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from discreet import privacy as p_
+from discreet._dataclass import dataclass
 from discreet.errors import DiscreetError, ForeignReportError, Hint, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import Counts

@@ -41,7 +41,6 @@ report, ε = ln 3, the others hold 1, 1, 0; the loss is ln(13/6) = 0.773 and not
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -51,6 +50,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet import privacy as p_
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, show
 from discreet._lazy import special
 from discreet.errors import Hint, NotProvedError, ParameterError

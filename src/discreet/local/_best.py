@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local._categorical import KaryResponse, OptimizedUnary, SymmetricUnary

@@ -25,13 +25,13 @@ Erlingsson, Pihur, Korolova, "RAPPOR", CCS 2014, §4. Fanti, Pihur, Erlingsson,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError

@@ -21,7 +21,6 @@ Row x itself instead of x+1 would give item 0 the whole block: hence row ≥ 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _draws, _intervals

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.local import _bits, _draws
 from discreet.local import _rationals as rat

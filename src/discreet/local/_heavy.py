@@ -22,13 +22,13 @@ Wang, Li, Jha, "Locally differentially private heavy hitter identification", TDS
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws

@@ -37,12 +37,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass, replace
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 

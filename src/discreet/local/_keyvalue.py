@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -29,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _bits, _draws

@@ -9,9 +9,9 @@ privacy for the honest is leverage for the dishonest (Cheu, Smith, Ullman, S&P 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.local._categorical import (
     KaryResponse,

@@ -38,7 +38,6 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -47,6 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _rationals as rat

@@ -15,7 +15,6 @@ distribution (many small upward errors): sums are always taken from raw leaves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass, field, replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _bits

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p_
+from discreet._dataclass import dataclass
 from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import HASH, Counts, stray_bits, unpack
@@ -63,7 +63,7 @@ class LocalProtocol(ABC):
     spec_id: bytes
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        super(LocalProtocol, cls).__init_subclass__(**kwargs)
+        super(LocalProtocol, cls).__init_subclass__(**kwargs)  # noqa: UP008 - slots make it anew
         if "name" in cls.__dict__:
             _KINDS[cls.name] = cls
 

@@ -8,9 +8,9 @@ accepts, which is not part of a protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from discreet._dataclass import dataclass
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rappor import Rappor
 from discreet.local._sketch import CountMeanSketch, HadamardSketch

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -43,6 +42,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p_
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _decode, _draws

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -39,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _bits, _draws

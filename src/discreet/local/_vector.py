@@ -15,7 +15,6 @@ k minimises this in the worst case; the usual rule ⌊ε/2.5⌋ costs up to 1.9 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import ParameterError
 from discreet.local import _draws

@@ -16,7 +16,6 @@ distribution, with Chernoff bounds for their noise; they hold for every n and sh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.local import _draws
 from discreet.local import _rationals as rat

@@ -24,13 +24,13 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.errors import ForeignReportError, ParameterError, TaintedNoiseError
 
 if TYPE_CHECKING:

@@ -30,13 +30,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number, decimal
 from discreet.errors import Hint, ParameterError
 from discreet.meaning._odds import Privacy, chance, pure_epsilon, read_group

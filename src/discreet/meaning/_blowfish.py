@@ -32,7 +32,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -41,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, field
 from discreet._exact import Number, ceil_float, decimal, exact
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.meaning._odds import factor_of, pure_epsilon

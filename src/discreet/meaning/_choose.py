@@ -30,10 +30,10 @@ and are refused.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.meaning._odds import Against, chance, pure_epsilon, read_group, steps

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -50,6 +49,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, decimal, positive, show
 from discreet.errors import Hint, NotProvedError, ParameterError, RelationError
 from discreet.meaning._words import number

@@ -27,9 +27,9 @@ ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet.errors import ParameterError
 from discreet.meaning._odds import factor_of, pure_epsilon

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, decimal
 from discreet.errors import ParameterError, TaintedNoiseError
 from discreet.meaning._attacker import Attacker, grouped, read_loss

@@ -28,12 +28,12 @@ that is no integer although the query was called one is rounded like any other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from discreet import _exact, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice

@@ -12,9 +12,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
+
+from discreet._dataclass import dataclass
 
 Norm = Literal["l1", "l2", "linf", "keys", "records"]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice

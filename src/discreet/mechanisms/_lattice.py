@@ -35,7 +35,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -44,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 

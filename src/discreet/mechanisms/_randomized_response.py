@@ -23,7 +23,6 @@ The interval is μ̂ ± Φ⁻¹(1−α/2)·√(v/n), approximate (central limit 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p_
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice, _refine

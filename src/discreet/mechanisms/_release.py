@@ -9,13 +9,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import ParameterError, PrivacyError
 from discreet.privacy import PrivacyLoss

@@ -29,7 +29,6 @@ the value, do not scale the noise with c, or add none to the values: see the aud
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from operator import attrgetter
@@ -41,6 +40,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import BudgetExceededError, ParameterError, PrivacyError
 from discreet.mechanisms import _lattice

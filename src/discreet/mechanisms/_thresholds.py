@@ -24,13 +24,13 @@ and the usual interval would cover small counts too rarely.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, Literal
 
 from discreet import _exact, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import _lattice

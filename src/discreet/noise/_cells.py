@@ -51,13 +51,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.noise import _entropy
 from discreet.noise._compare import below_scaled_exp, exp_bounds, less_than, log2
 from discreet.noise._uniform import FLOOR, MARGIN, bernoulli_exp, uniform_below

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +44,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number, exact, show
 from discreet.errors import Hint, ParameterError
 from discreet.noise import _cells

@@ -31,12 +31,12 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.noise._deterministic import mark
 from discreet.noise._laws import (

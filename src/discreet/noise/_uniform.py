@@ -15,12 +15,12 @@ probability proportional to :math:`e^{e_i}` exactly. Since every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number, exact, show
 from discreet.errors import Hint, ParameterError
 from discreet.noise import _entropy

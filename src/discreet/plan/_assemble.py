@@ -7,11 +7,11 @@ way it was asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, product
 from typing import Final
 
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan._build import Operand, Word, as_number, quote, typed
 from discreet.plan._expr import Expr, columns_of, plain_column

@@ -21,11 +21,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias, cast
 
 from discreet import _text
+from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import _normal

@@ -27,13 +27,13 @@ the argument is the same, and :math:`\sum_g(a_g+b_g)^2 \le 4\max(\sum a_g^2, \su
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from discreet import mechanisms as m
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.errors import NotProvedError
 
 if TYPE_CHECKING:

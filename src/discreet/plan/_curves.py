@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet.errors import ParameterError, UnsupportedQueryError
 from discreet.plan import _build as build

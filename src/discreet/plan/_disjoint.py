@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
+from discreet._dataclass import dataclass
 from discreet.plan._expr import (
     AsNumber,
     Case,

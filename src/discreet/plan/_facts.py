@@ -23,11 +23,11 @@ its other columns are (see :mod:`discreet.plan._spans`): no row with such a code
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Final, TypeGuard
 
+from discreet._dataclass import dataclass, replace
 from discreet.plan._expr import (
     Case,
     Column,

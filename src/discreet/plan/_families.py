@@ -15,10 +15,10 @@ and the norms of the proof in ``_joint`` hold, signs included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 
+from discreet._dataclass import dataclass
 from discreet.plan._expr import Expr
 from discreet.plan._joint import Form
 from discreet.plan._means import Dispersion, Quotient, WeightedSum

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from discreet._dataclass import dataclass
 from discreet.plan._formula import Formula, Total
 from discreet.plan._means import Quotient, WeightedSum
 from discreet.plan._query import Apply, Number, OutputExpr, Query, StatisticValue

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+from discreet._dataclass import dataclass
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
 from discreet.plan import _calendar as calendar

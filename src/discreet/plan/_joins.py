@@ -20,10 +20,10 @@ of each, and so p·r. Both limits are nodes that choose among the unit's own row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column
 from discreet.plan._per_unit import PerUnit

@@ -55,11 +55,11 @@ privacy", ICML 2024, for the pair; Bernstein's basis of degree two for the varia
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.plan._parts import (
     Cells,
     Draw,

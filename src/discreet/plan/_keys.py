@@ -44,7 +44,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isqrt
 from typing import Any, ClassVar, Final, Self
@@ -52,6 +51,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, field, replace
 from discreet._print import number
 from discreet.errors import Hint, ParameterError
 from discreet.plan._expr import Clamp, Column, Not, OneOf

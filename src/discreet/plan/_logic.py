@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Any, Final
 from typing import Literal as Choice
 
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.plan._nodes import Binary, Constant, Expr, Unary, Writer, need, shown
 from discreet.plan._types import Code, Kind, Type

@@ -8,13 +8,13 @@ one part.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import lcm
 from typing import Final, NamedTuple
 
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
 from discreet.plan._expr import (
     Arithmetic,

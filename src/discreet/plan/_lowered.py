@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from discreet._dataclass import dataclass
 from discreet.plan._formula import Formula
 from discreet.plan._normal import identity
 from discreet.plan._parts import Part

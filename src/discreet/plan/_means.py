@@ -30,11 +30,11 @@ E. Fieller, "Some problems in interval estimation", JRSS B 1954. R. Berger, D. B
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet.plan._formula import ONE_VALUE, Combination, Formula, Powers, Releases, read
 from discreet.plan._parts import Floats, Law, Priced

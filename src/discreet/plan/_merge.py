@@ -29,10 +29,10 @@ values or units do not add up and are not merged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
 from discreet.plan._logic import Coalesce
 from discreet.plan._nodes import Constant

@@ -37,7 +37,6 @@ by interval arithmetic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any, ClassVar, Final, Self
@@ -45,6 +44,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass, replace
 from discreet.plan._expr import Arithmetic, AsNumber, Constant, Expr, Rescale, Square
 from discreet.plan._formula import Formula, Releases, read
 from discreet.plan._parts import (

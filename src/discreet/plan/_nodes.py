@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
 from typing import Any, ClassVar, Protocol
 
+from discreet._dataclass import dataclass, field
 from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._types import LIMIT, Code, Kind, Type

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -12,6 +11,7 @@ from operator import add, mul, sub
 from typing import Any, Final
 from typing import Literal as Choice
 
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 from discreet.plan._nodes import (
     Binary,

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, field
 from discreet._exact import show
 from discreet.errors import NotProvedError, ParameterError
 from discreet.noise import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace

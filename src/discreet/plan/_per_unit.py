@@ -17,11 +17,11 @@ NULL is a value of a key: it makes a group of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 from discreet.plan._expr import Expr, check_columns, columns_of
 from discreet.plan._relation import Names, Relation, base

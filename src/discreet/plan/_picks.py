@@ -10,11 +10,11 @@ Groups of a question are chosen so by :mod:`discreet.plan._top`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._parts import (
     Cells,

@@ -38,12 +38,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Literal as Choice
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet.errors import Hint, ParameterError
 from discreet.plan._formula import Total

@@ -73,7 +73,6 @@ the lower four tenths of its ties. It is ahead on some tables, and over many beh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, inf, log
@@ -81,6 +80,7 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._parts import (
     Cells,

@@ -8,13 +8,13 @@ afterwards from noisy integers is decided by the planner. Everything under
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import Any, Final
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import Case, IsNull, OneOf

@@ -13,11 +13,11 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._relation import (

@@ -13,10 +13,10 @@ PostgreSQL).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from discreet._dataclass import dataclass
 from discreet.errors import QueryError
 
 LONGEST_PATTERN: Final = 200

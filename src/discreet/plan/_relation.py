@@ -43,7 +43,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from math import prod
@@ -52,6 +51,7 @@ from typing import Any, ClassVar
 
 from discreet import _canonical
 from discreet import policy as pol
+from discreet._dataclass import dataclass, fields, replace
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column, Expr, check_columns, columns_of
 from discreet.plan._types import Kind, Type, of_column

@@ -15,11 +15,11 @@ minds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Final
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, field, replace
 from discreet._exact import show
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, nearest, quote, unknown

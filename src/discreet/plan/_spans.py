@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
 from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
+from discreet._dataclass import dataclass
 from discreet.plan._curves import Curve
 from discreet.plan._expr import (
     Abs,

@@ -34,7 +34,6 @@ smoothing with B-splines and penalties", Statistical Science 1996.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -42,6 +41,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.plan._expr import Abs, Arithmetic, AsNumber, Clamp, Constant, Expr, Rescale, Square
 from discreet.plan._formula import Formula, Releases, read
 from discreet.plan._moments import Tensors

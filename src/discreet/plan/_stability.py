@@ -62,11 +62,11 @@ rows there and of the codes; counting units by at most one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, isqrt
 
 from discreet import mechanisms as m
+from discreet._dataclass import dataclass
 from discreet.plan._relation import Aggregate, Measure, MeasureKind, Project, Scan, combinations
 from discreet.plan._types import Kind
 from discreet.privacy import Neighbours

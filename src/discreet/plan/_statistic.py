@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from discreet._dataclass import dataclass, field
 from discreet.errors import ParameterError
 from discreet.plan._expr import Expr
 from discreet.plan._families import Moment

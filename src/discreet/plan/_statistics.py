@@ -7,10 +7,10 @@ which values it suits, what it measures (parts) and how the answer follows from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._expr import Expr

@@ -10,10 +10,10 @@ points; nothing is normalised.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.plan._nodes import Unary, Writer, need, quoted
 from discreet.plan._regex import read as read_pattern

@@ -41,12 +41,12 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._formula import Total
 from discreet.plan._joint import Joint

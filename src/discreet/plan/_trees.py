@@ -20,7 +20,6 @@ meet in one node of any level, and moves it by the sensitivity of the leaves at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
@@ -28,6 +27,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet._lazy import optimize, special
 from discreet.plan._parts import (
     Cells,

@@ -22,12 +22,12 @@ follow from the bounds exactly.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final, TypeAlias
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ParameterError
 
 Code: TypeAlias = int | str | None

@@ -19,7 +19,6 @@ the bucket's count is a second draw with a loss of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy as np
 from discreet import mechanisms as m
 from discreet import noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.plan._parts import (
     Cells,

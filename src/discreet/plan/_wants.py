@@ -7,9 +7,9 @@ them no row reaches together (``_disjoint``), off which one the number of rows i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from discreet._dataclass import dataclass, field
 from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import AsNumber, Expr
 from discreet.plan._families import Moment

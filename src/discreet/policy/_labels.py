@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
+from discreet._dataclass import dataclass
 from discreet._text import quote
 from discreet.policy._check import FloatText, flag, refusal, settle, whole
 from discreet.policy._check import name as read_name

@@ -12,10 +12,10 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from discreet._dataclass import dataclass, field, fields
 from discreet._text import printable, quote
 from discreet.errors import PolicyError
 from discreet.policy import _toml

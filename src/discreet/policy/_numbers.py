@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, cast
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number, show
 from discreet._text import quote
 from discreet.policy._check import choice, number, plain, refusal, settle, whole

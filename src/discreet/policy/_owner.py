@@ -22,9 +22,9 @@ What a row says that k units claim is protected as a group of k.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from discreet._dataclass import dataclass, replace
 from discreet._text import quote
 from discreet.policy._check import Frozen, nearest, refusal, settle, text
 from discreet.policy._columns import Column

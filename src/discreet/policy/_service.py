@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from fractions import Fraction
 
+from discreet._dataclass import dataclass, fields
 from discreet._exact import Number
 from discreet.policy._check import number, plain, refusal, settle, whole
 

@@ -38,11 +38,11 @@ carry a δ of their own and converts ρ with the rest: (1−δ_a)·δ_ρ(ε) + �
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number, decimal, floor_float, show
 from discreet.errors import BudgetExceededError, Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian

@@ -42,13 +42,13 @@ positive integers with Σmᵢ² ≤ Δ² and at most d members. In one dimension
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from discreet import _exact, noise
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, decimal, exact, show
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError

@@ -26,13 +26,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, ceil_float
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace

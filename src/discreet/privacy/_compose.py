@@ -27,13 +27,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, floor_float
 from discreet._lazy import special
 from discreet.errors import Hint, NotProvedError, ParameterError

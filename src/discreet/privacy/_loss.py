@@ -28,13 +28,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from discreet._dataclass import dataclass, fields
 from discreet._exact import Number, ceil_float, decimal, floor_float, show, turning
 from discreet.errors import Hint, ParameterError, RelationError
 from discreet.privacy._relation import Label, Neighbours, read_neighbours

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -37,6 +36,7 @@ from typing import ClassVar
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, decimal, floor_float, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._convert import (

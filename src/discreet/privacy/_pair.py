@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet._exact import ceil_float
 from discreet._lazy import special
 from discreet.privacy._loss import ULP, Array

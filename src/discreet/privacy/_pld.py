@@ -34,12 +34,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from discreet._dataclass import dataclass
 from discreet._exact import ceil_float, turning
 from discreet._lazy import fft, special
 from discreet.privacy._loss import ULP, Array

@@ -24,10 +24,10 @@ that agree on everything named.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError, RelationError
 
 if TYPE_CHECKING:

@@ -50,12 +50,12 @@ by a factor of ten.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
 import numpy as np
 
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, ceil_float, decimal, show
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.privacy._additive import Gaussian, mills

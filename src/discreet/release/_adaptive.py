@@ -20,13 +20,13 @@ isotonic regression are post-processing (:mod:`._tree`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.release import _tree
 from discreet.release._counts import fitting

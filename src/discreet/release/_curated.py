@@ -13,13 +13,13 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from discreet import _canonical, _exact
+from discreet._dataclass import dataclass, field, replace
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.plan import (

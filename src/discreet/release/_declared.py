@@ -10,13 +10,13 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from discreet import _canonical, _exact
+from discreet._dataclass import dataclass, field
 from discreet.errors import ParameterError, PrivacyError
 from discreet.release._curated import Proposal
 from discreet.release._domain import BETWEEN, Domain

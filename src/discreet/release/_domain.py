@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.release._factors import Axis
 from discreet.release._workload import Boxes, Marginals, Products, Workload

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours

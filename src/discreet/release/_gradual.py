@@ -31,7 +31,6 @@ What is refined (Xiao, Bender, Hay, Gehrke 2011): the marginal whose refinement 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -40,6 +39,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass, field
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts

@@ -24,13 +24,13 @@ well. The result has whole, non-negative counts that add up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism

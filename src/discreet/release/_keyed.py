@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from discreet import _exact
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet.errors import Hint, ParameterError
 from discreet.plan import Query

@@ -40,7 +40,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -50,6 +49,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened

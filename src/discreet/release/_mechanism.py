@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST
 from discreet.release._price import Price

@@ -25,12 +25,12 @@ the matrix mechanism).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.release import _factors
 from discreet.release._mechanism import Job, Strategy

@@ -30,7 +30,6 @@ eighth of their length: a public restriction. Reference: Li, Hay, Miklau, Wang 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release import _tree

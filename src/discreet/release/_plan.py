@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from discreet import privacy as p
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours

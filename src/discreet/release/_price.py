@@ -12,7 +12,6 @@ conversion stays below (ε, δ).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet._exact import Number, show
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, fitting

@@ -23,12 +23,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass, field
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.plan import (
     Box,

@@ -21,13 +21,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import sensitivity
 from discreet.privacy import Neighbours

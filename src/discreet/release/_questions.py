@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from discreet import mechanisms, noise
 from discreet import privacy as p
+from discreet._dataclass import dataclass
 from discreet.errors import PrivacyError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from discreet import __version__
+from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet.policy import Policy
 from discreet.release._declared import Declaration

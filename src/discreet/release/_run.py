@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, replace
 from discreet._print import short_down
 from discreet.curator import execute, open_curator
 from discreet.errors import BudgetExceededError, ParameterError

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
 from discreet import _exact
+from discreet._dataclass import dataclass
 from discreet._log import note
 from discreet.errors import DiscreetError, Hint
 from discreet.release import About

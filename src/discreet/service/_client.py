@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 from discreet import errors
 from discreet import policy as pol
 from discreet import sql as front
+from discreet._dataclass import dataclass, field
 from discreet._exact import Number, show
 from discreet._log import state_directory
 from discreet._text import plain_str

@@ -13,11 +13,11 @@ import datetime as dt
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
 from enum import StrEnum
 from hmac import compare_digest
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet._text import plain_str, quote
 from discreet.errors import ParameterError
 from discreet.service._home import Home

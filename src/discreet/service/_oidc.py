@@ -14,11 +14,11 @@ import secrets
 import time
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.service._errors import ForbiddenError, UnknownCallerError
 from discreet.service._home import Home

@@ -9,11 +9,11 @@ import pickle
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
 from discreet._canonical import canonical
+from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.curator import Bill, Counter
 from discreet.errors import LedgerError

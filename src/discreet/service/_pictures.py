@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet._text import visible
 from discreet.answer import Answer

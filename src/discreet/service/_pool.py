@@ -18,11 +18,11 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
 from discreet.service._worker import DONE, FAILED, Ready, Setup

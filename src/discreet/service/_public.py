@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet.errors import LedgerError
 from discreet.ledger import ChainedLedger, Line, exact_in

@@ -11,10 +11,10 @@ import datetime as dt
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from discreet._canonical import canonical, digest
+from discreet._dataclass import dataclass
 from discreet.ledger import ChainedLedger
 from discreet.policy import Policy
 from discreet.service._errors import GoneError, StateError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet._text import quote
 from discreet.service._errors import STATUSES, RequestError
 

@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import uvicorn
 
 from discreet import engines
 from discreet import policy as pol
+from discreet._dataclass import dataclass
 from discreet._exact import decimal, show
 from discreet.curator import Counter, open_curator
 from discreet.errors import ParameterError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Final
 
+from discreet._dataclass import dataclass
 from discreet.service._errors import ForbiddenError
 from discreet.service._home import Home
 from discreet.service._keys import Actor, Keys

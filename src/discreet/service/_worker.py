@@ -12,11 +12,11 @@ import pickle
 import queue
 import sys
 import threading
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from discreet import engines
+from discreet._dataclass import dataclass
 from discreet._log import note
 from discreet.curator import Bill, run_bill
 from discreet.errors import DiscreetError

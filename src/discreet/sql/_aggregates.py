@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
+from discreet._dataclass import dataclass, field
 from discreet._text import written
 from discreet.errors import DiscreetError, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import (

@@ -21,12 +21,12 @@ contribution_bounds_per_group   COUNT: limits rows per group. Else clamps, where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
+from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet.errors import QueryError
 from discreet.plan import Assembly, Operand, build, expr

@@ -8,11 +8,11 @@ rows are the finest comes first, and each row then finds its owner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, replace
 from discreet._text import written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Scan, Scope, base, build, expr, names_rows_of

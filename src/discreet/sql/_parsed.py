@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+from discreet._dataclass import dataclass
 from discreet.plan import Query
 
 Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]

@@ -7,12 +7,12 @@ counts, sums and extremes of the unit's own rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
+from discreet._dataclass import dataclass, field
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Expr, Fold, FoldKind, Null, Operand, Word, build, expr
 from discreet.sql._rows import Rows, arity

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
+from discreet._dataclass import dataclass
 from discreet._text import plain_str, written
 from discreet.errors import ParameterError, QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import (

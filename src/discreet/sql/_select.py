@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._dataclass import dataclass, field, replace
 from discreet._text import plain_str, written
 from discreet.errors import (
     DiscreetError,

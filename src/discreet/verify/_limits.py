@@ -27,10 +27,10 @@ units: no later limit undoes that (``mixed``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from discreet._dataclass import dataclass
 from discreet.verify._domain import INF, INTEGERS, Number, Value, column
 from discreet.verify._functions import Functions
 from discreet.verify._read import From, Join, Node, Select, Unproven

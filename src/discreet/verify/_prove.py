@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from discreet._dataclass import dataclass
 from discreet.errors import UnprovenStatementError
 from discreet.verify._limits import Statement, Table
 from discreet.verify._read import Unproven, read

@@ -13,9 +13,10 @@ expression is found again by identity wherever the expression stands.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
+
+from discreet._dataclass import dataclass
 
 PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""

@@ -16,8 +16,7 @@ L2² at most :math:`Kw^2`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from discreet._dataclass import dataclass, replace
 from discreet.verify._domain import INF, Number
 
 
