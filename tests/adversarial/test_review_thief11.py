@@ -137,7 +137,10 @@ def test_rows_of_units_smuggle_no_expression_either():
     curator = dc.open(ROWS, policy=own, ledger=":memory:")
     inner = curator.table("people").per_unit(ill="MAX(age) = 3", area="MAX(age)")
     assert not thief(curator, inner, ("ill", "area"))
-    assert thief(curator, "people")  # whereas whole rows by the declared column may
+    # nor by the declared column: which of a person's rows are kept decides in which cell they are
+    assert not thief(curator, "people")
+    plain = dc.open(ROWS, policy=policy("total by ill"), ledger=":memory:")
+    assert thief(plain, "people")  # whereas all rows by the declared column may
 
 
 def test_bins_of_a_named_column_are_sums_of_what_the_owner_named():
