@@ -484,7 +484,7 @@ PLAIN = [  # refused, by what it is, and without a statement that would be anoth
         "SELECT COUNT(DISTINCT n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY 1)",
         "of an answer",
     ),
-    ("SELECT FORMAT_DATE('%Q', visit_date) AS q, COUNT(*) FROM visits GROUP BY q", "%q"),
+    ("SELECT FORMAT_DATE('%U', visit_date) AS q, COUNT(*) FROM visits GROUP BY q", "%q"),
     ("SELECT DATE_FORMAT(visit_date, 'E') AS d, COUNT(*) FROM visits GROUP BY 1", "%a"),
     ("SELECT DATE_FORMAT(visit_date, '%m/%d') AS d, COUNT(*) FROM visits GROUP BY 1", "%Y-%m-%d"),
     ("SELECT COUNT(*) FROM visits WHERE visit_date LIKE '%.03.2024'", "LIKE needs text"),

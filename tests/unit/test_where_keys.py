@@ -61,7 +61,7 @@ WIDE = [
     ("DATE_TRUNC('hour', seen)", "ISODOW(seen) > 5 AND MONTH(seen) = 12"),
     ("DATE_TRUNC('month', seen)", "QUARTER(seen) = 1 AND HOUR(seen) = 8"),
     ("HOUR(seen)", "HOUR(seen) BETWEEN 8 AND 17"),
-    ("BIN(code, 7)", "code % 7 = 3 AND code < 9000"),
+    ("code % 14", "code % 7 = 3"),
     ("HOUR(seen)", "STRFTIME(seen, '%H') LIKE '0%' AND DAY(seen) <= 7"),
     ("BIN(code, 1000)", "code + 1 <= 20000"),
     ("BIN(code, 1000)", "ABS(code - 25000) < 5000"),
