@@ -285,7 +285,8 @@ def _named(
     for row in rows if table.key is not None else ():
         text = isinstance(table.columns.get(str(table.key)), pol.Text)
         place = rng.randrange(3)
-        row[str(table.key)] = f"{unit} {place}" if text else 3 * (unit or 0) + place
+        number = 3 * (7 if unit is None else unit) + place  # nobody's rows are nobody else's
+        row[str(table.key)] = f"{unit} {place}" if text else number
     return rows
 
 
