@@ -251,6 +251,20 @@ def test_the_answer_says_what_was_done_and_is_stored():
     assert two.cached
     assert two.to_dicts() == every.to_dicts()[:2]
     assert curator.budget.spent["epsilon"] == 2
+    # paid for anew, they are chosen first
+    assert "the 2 largest of 12" in curator.sql(f"{whole} LIMIT 2", epsilon=1, fresh=True).covers
+
+
+def test_an_answer_of_all_groups_does_not_displace_a_stored_one():
+    data = rows()
+    table = pa.table({name: [r[name] for r in data] for name in ("id", "g", "x", "y")})
+    curator = dc.open(table, policy=policy(), ledger=":memory:")
+    answer = curator.sql(TOP, epsilon=1)
+    curator.sql(TOP.replace(" LIMIT 2", ""), epsilon=1)
+    again = curator.sql(TOP, epsilon=1)
+    assert again.cached
+    assert again.to_dicts() == answer.to_dicts()
+    assert "the 2 largest of 12 groups" in repr(curator.preview(TOP, epsilon=1))
 
 
 def test_at_equal_price_the_chosen_groups_are_better_and_their_counts_far_more_exact():

@@ -67,14 +67,14 @@ class Counter:
         """The ledger that is debited."""
         return self._curator.ledger
 
-    def bill(self, query: str, analyst: str, **offer: Any) -> Bill:
+    def bill(self, query: str, analyst: str, *, fresh: bool = False, **offer: Any) -> Bill:
         """Read and price one question; the parameters are those of :meth:`Curator.preview`."""
         own = self._for(analyst)
         parsed, ask = own._offered(query, **offer)  # noqa: SLF001 - same package
         if isinstance(parsed, United):
             plans, cost = _united.plans(own, parsed, ask)
             return Bill(tuple(plans), cost, united=parsed)
-        plan = own._plan(parsed.query, ask)  # noqa: SLF001 - as above
+        plan = own._plan(parsed.query, ask, fresh=fresh)  # noqa: SLF001 - as above
         return Bill((plan,), plan.cost, ask)
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:

@@ -513,7 +513,7 @@ class Curator(Terms, Fits):
     ) -> Answer:
         query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
         now = self._standing
-        plan = replace(self._plan(query, offer, now), notes=notes)
+        plan = replace(self._plan(query, offer, now, fresh=fresh), notes=notes)
         try:
             return self._run([plan], plan.cost, now.least, key=key, fresh=fresh)[0]
         except BudgetExceededError as refused:
@@ -533,7 +533,9 @@ class Curator(Terms, Fits):
         parsed = self._read(question)
         return parsed, read_offer(parsed, epsilon, delta, rho, within, confidence=confidence)
 
-    def _plan(self, query: Query, offer: Ask, now: Standing | None = None) -> Plan:
+    def _plan(
+        self, query: Query, offer: Ask, now: Standing | None = None, *, fresh: bool = False
+    ) -> Plan:
         now = now or self._standing
         least = now.least
         if offer.epsilon is not None and offer.epsilon < least.epsilon:
@@ -541,7 +543,7 @@ class Curator(Terms, Fits):
             offer = replace(offer, epsilon=least.epsilon)
         plan = _room.in_currency(now.balances, self._lowered(query), offer)
         plan = replace(plan, least=least)
-        return _stored.known_whole(plan, self._road_at(least)) or plan
+        return plan if fresh else _stored.known(plan, self._road_at(least))
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.

@@ -73,7 +73,7 @@ class Quote:
         for formula in lowered.formulas:
             if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
                 continue
-            law = self.plan.parts[formula.vector].noise
+            law = self.plan.outlets[formula.vector].noise
             if law is not None:
                 rows = 2 * law.interval(self.confidence).high
                 said.append(f"a group of fewer than about {rows:g} would be mostly noise")

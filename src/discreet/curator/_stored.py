@@ -118,12 +118,15 @@ def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
     )
 
 
-def known_whole(plan: Plan, road: Road) -> Plan | None:
-    """Where groups would be chosen first: the plan by which all were measured before, if any."""
-    if plan.instead is None:
-        return None
+def known(plan: Plan, road: Road) -> Plan:
+    """Where groups would be chosen first: the plan by which all were measured, if that is stored.
+
+    Not where the question's own answer is: who asks again gets the same numbers.
+    """
+    if plan.instead is None or road.knows(job([plan], plan.cost, str)):
+        return plan
     whole = replace(plan.instead, least=plan.least)
-    return whole if road.knows(job([whole], whole.cost, str)) else None
+    return whole if road.knows(job([whole], whole.cost, str)) else plan
 
 
 def _in_words(queries: Sequence[Query]) -> str:

@@ -211,7 +211,7 @@ def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:
         price = (body.get("epsilon"), body.get("delta"))
         return counter.batch(questions, analyst, *price, nulls=body.get("nulls", False))
     offer = {k: v for k, v in body.items() if k in OFFER}
-    return counter.bill(body["sql"], analyst, **offer)
+    return counter.bill(body["sql"], analyst, fresh=bool(body.get("fresh")), **offer)
 
 
 def now() -> str:

@@ -301,7 +301,8 @@ class Rules:
                 sign, left, right = node.args
                 one = self._compared(sign, (left, right), scope, known, outcome)
                 two = self._compared(_FLIPPED[sign], (right, left), scope, known, outcome)
-                return meet(one, two)
+                sure = NOTHING if outcome == "other" else _present((left, right))
+                return meet(meet(one, two), sure)
         return NOTHING
 
     def _never_null(self, node: Node, scope: Scope, known: Facts) -> Facts:
@@ -434,6 +435,20 @@ def _bare(node: Node) -> bool:
 
 def _one(node: Node, **what: Any) -> Facts:
     return Facts({node: Fact(**what)})
+
+
+def _present(nodes: Iterable[Node]) -> Facts:
+    """Columns that have a value where a comparison, or an operator, of them is not NULL."""
+    found = Facts()
+    for node in nodes:
+        match node.kind:
+            case "column":
+                found[node] = Fact(known=True)
+            case "binary":
+                found.update(_present(node.args[1:]))
+            case "negative":
+                found.update(_present(node.args))
+    return found
 
 
 def deps(values: Iterable[Value]) -> frozenset[int]:
