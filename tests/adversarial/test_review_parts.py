@@ -35,6 +35,7 @@ from discreet.plan._moments import Tensor
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles
+from discreet.plan._top import Few, Top
 from discreet.plan._trees import Tree
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.release._publishing import Publishing
@@ -244,9 +245,10 @@ def test_every_kind_of_part_is_replayed():
     def kinds(cls):
         return {cls, *(k for s in cls.__subclasses__() for k in kinds(s))}
 
-    # publications are replayed in test_release_curated, with a mutant of their own;
-    # a tree takes the place of quantiles when they are priced (test_quantiles)
-    assert kinds(Part) - {Part, Publishing, Tree} == set(KINDS)
+    # publications are replayed in test_release_curated, with a mutant of their own; when they are
+    # priced, a tree takes the place of quantiles (test_quantiles), and the largest groups and
+    # their numbers that of vectors (test_plan_top, with mutants)
+    assert kinds(Part) - {Part, Publishing, Tree, Top, Few} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)

@@ -21,8 +21,8 @@ POLICY = {
     "tables": {
         "people": {
             "columns": {
-                "sex": {"type": "category", "values": ["F", "M"]},
-                "ward": {"type": "category", "values": list("abcde")},
+                "sex": {"type": "category", "values": ["F", "M"], "null": "F"},
+                "ward": {"type": "category", "values": list("abcde"), "null": "a"},
                 "age": {"type": "integer", "min": 0, "max": 60},
                 "city": {"type": "text"},
             }

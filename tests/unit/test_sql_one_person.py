@@ -251,10 +251,12 @@ def test_a_date_is_compared_with_a_moment_as_its_midnight():
         assert dict(found.exact).get((), 0) == truth[0][0], test
 
 
-@pytest.mark.parametrize("call", ["LAG(age)", "ROW_NUMBER()"])
-def test_an_order_of_one_persons_rows_has_no_hint_about_something_else(call):
+@pytest.mark.parametrize(
+    ("call", "why"), [("LAG(age)", "the row before"), ("ROW_NUMBER()", "OVER")]
+)
+def test_an_order_of_one_persons_rows_has_no_hint_about_something_else(call, why):
     over = f"{call} OVER (PARTITION BY pid ORDER BY age)"
-    with pytest.raises(UnsupportedQueryError, match="OVER") as refused:
+    with pytest.raises(UnsupportedQueryError, match=why) as refused:
         sql.parse(f"SELECT COUNT(*) AS n FROM (SELECT {over} AS k FROM pat) AS s", POLICY)
     assert refused.value.hint is None
 
