@@ -44,12 +44,14 @@ from discreet.sql._hints import (
     check_catalogue,
     inner_question,
     joined_otherwise,
+    levels_apart,
     own_hints,
     tested_later,
 )
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
+from discreet.sql._pivot import pivot_question
 from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
@@ -132,6 +134,8 @@ def parse_any(
 
     def read(words: str) -> Parsed | United:
         root = tree(words)
+        if isinstance(root, exp.Pivot):
+            root = pivot_question(root, policy)
         if isinstance(root, exp.Union):
             from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
 
@@ -513,7 +517,13 @@ class Select:
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
         having, qualify = args.get("having"), args.get("qualify")
-        order = args.get("order")
+        order, group = args.get("order"), args.get("group")
+        if len(assembly.levels) > 1 and group is not None:
+            try:
+                assembly.check_levels()
+            except UnsupportedQueryError as error:
+                apart = levels_apart(self.node, levels(group))
+                raise error.with_hint(apart or error.hint) from None
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),

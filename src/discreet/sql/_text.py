@@ -106,7 +106,7 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
         dialect = _dialect()
         words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
-        if first not in ("SELECT", "WITH", "FROM", "(", ";"):
+        if first not in ("SELECT", "WITH", "FROM", "PIVOT", "(", ";"):
             raise refuse(build.quote(first), _with_select(text, words))
         statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
