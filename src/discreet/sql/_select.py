@@ -38,13 +38,12 @@ from discreet.sql._aggregates import (
     names_number,
 )
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._grouping import check_length, each_place, levels
+from discreet.sql._grouping import check_length, check_totals, each_place, levels
 from discreet.sql._hints import (
     about_people,
     check_catalogue,
     inner_question,
     joined_otherwise,
-    levels_apart,
     own_hints,
     tested_later,
 )
@@ -56,7 +55,7 @@ from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
-from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._text import identifier, label, limit_of, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -517,13 +516,8 @@ class Select:
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
         having, qualify = args.get("having"), args.get("qualify")
-        order, group = args.get("order"), args.get("group")
-        if len(assembly.levels) > 1 and group is not None:
-            try:
-                assembly.check_levels()
-            except UnsupportedQueryError as error:
-                apart = levels_apart(self.node, levels(group))
-                raise error.with_hint(apart or error.hint) from None
+        order = args.get("order")
+        check_totals(assembly, self.node)
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
@@ -574,18 +568,6 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
-
-
-def limit_of(node: exp.Expr | None) -> int | None:
-    """How many rows LIMIT keeps."""
-    if node is None:
-        return None
-    only(node, "expression", hint="LIMIT 10")
-    value = node.expression
-    text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
-    if not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise QueryError("LIMIT takes a whole number of at least 1")
-    return int(text)
 
 
 def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
