@@ -32,7 +32,7 @@ from discreet.plan import (
 )
 from discreet.plan._types import Type
 from discreet.plan._vectors import Keys
-from discreet.sql import Parsed, _rows, _select, _shapes, _text
+from discreet.sql import Parsed, _pivot, _rows, _select, _shapes, _text
 
 
 def _all_codes(self):
@@ -115,7 +115,7 @@ def _one_mark(select, unit, keys, calls, original=_shapes._mark_people):
     original(select, unit, keys, [(call, calls[0][1]) for call, _ in calls])
 
 
-def _whole_pivot(pivot, original=_shapes.pivoted):
+def _whole_pivot(pivot, original=_pivot.pivoted):
     made = original(pivot)
     for item in [] if made is None else made.values():
         item.set("this", item.this.this)
@@ -126,7 +126,7 @@ HOLES = {
     "people without a row elsewhere": (_shapes, "_without", _present),
     "first rows that are last": (_shapes, "first_rows", _last_rows),
     "one test in place of several": (_shapes, "_mark_people", _one_mark),
-    "PIVOT that forgets its values": (_shapes, "pivoted", _whole_pivot),
+    "PIVOT that forgets its values": (_pivot, "pivoted", _whole_pivot),
     "A1 constants beyond 64 bits": (_logic.OneOf, "_infer", _all_codes),
     "A1 edges beyond 64 bits": (_numbers.Bucket, "_infer", _all_edges),
     "A1 labels that a decimal cannot hold": (_dialect.DuckDB, "place", _plain_labels),

@@ -656,6 +656,13 @@ def _of_frequent(found, wanted):
     return all(_close(float(a[-1]), float(b[-1])) for a, b in zip(found, wanted, strict=False))
 
 
+def _of_levels(found, wanted):
+    """Whether groups and totals, which have no key, are all there."""
+    rows = [sorted((tuple(map(_plain, r)) for r in some), key=str) for some in (found, wanted)]
+    pairs = zip(*rows, strict=False)
+    return len(rows[0]) == len(rows[1]) and all(all(map(_close, *pair)) for pair in pairs)
+
+
 QUESTION, HINT = "question", "hint"
 KINDS = [
     # what a refusal says of its hint, how answers are compared, and what DuckDB is asked: the
@@ -676,6 +683,7 @@ KINDS = [
         QUESTION,
     ),
     (r"possible values, at most", _of_groups, QUESTION),
+    (r"of several groups together", _of_levels, QUESTION),
     # a first step of two: where groups begin, from which the user writes a CASE
     (r"ask first where the groups begin", _of_places, HINT),
     (r"of several places at once", _of_places, HINT),  # each place is a column of its own

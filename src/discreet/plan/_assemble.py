@@ -125,7 +125,7 @@ class Assembly:
         if len(levels) == 1 and set(levels[0]) == {key.name for key in self.keys}:
             levels = ()
         if levels:
-            self._check_levels()
+            self.check_levels()
         elif (test := self._possible()) is not None:
             having = test if having is None else Apply("and", (test, having))
         vague = tuple(k.name for k in self.keys if self.scope.vague(k.expr))
@@ -182,7 +182,7 @@ class Assembly:
                 met = (v for v in rows if test.evaluate(dict(zip(names, v, strict=True))) == 1)
                 yield keys, frozenset(met)
 
-    def _check_levels(self) -> None:
+    def check_levels(self) -> None:
         """Refuse totals of what does not add up."""
         for key in self.keys:
             if key.codes is None:
@@ -195,7 +195,7 @@ class Assembly:
             if not asked.adds_up:
                 raise UnsupportedQueryError(
                     f"{asked} of several groups together does not follow from that of each group",
-                    hint="ask for each level: SELECT … GROUP BY … UNION ALL SELECT …",
+                    hint="ask for each level on its own",
                 )
 
 

@@ -598,7 +598,9 @@ def _number_hint(where: str, expr: Expr) -> str | None:
     labels = expr.type.labels
     if labels:
         label = f"'{labels[0]}'" if isinstance(labels[0], str) else labels[0]
-        return f"{where}({name_of(expr)} = {label}) for a share, or GROUP BY {name_of(expr)}"
+        test = f"{where}({name_of(expr)} = {label})"
+        said = {"AVG": "for a share", "SUM": "for a number of rows"}.get(where)
+        return None if said is None else f"{test} {said}, or GROUP BY {name_of(expr)}"
     if expr.type.moment:
         first = str(expr.type.value(expr.type.lo))[:10]
         days = f"DATEDIFF('day', DATE '{first}', {name_of(expr)})"

@@ -25,6 +25,7 @@ from discreet.plan._expr import Bucket, Divide, Expr, common_step
 from discreet.plan._types import Kind
 
 _MOST_BUCKETS: Final = 10_000
+_MOST_COLUMNS: Final = 8
 Take = Literal["value", "moment", "text", "format", "unit", "number", "whole", "word", "values"]
 """What an argument is: an operand, a constant of some kind, or all that are left."""
 
@@ -86,20 +87,51 @@ _READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
 
 
 def _limited(values: Sequence[Operand], *, least: bool) -> Operand:
-    """LEAST or GREATEST of one number and constants: a public bound, also in the place of NULL."""
+    """LEAST or GREATEST: constants are public bounds, also in the place of NULL."""
     name = "LEAST" if least else "GREATEST"
     bounds = [v for o in values if (v := build.constant_value(o)) is not None]
-    free = [o for o in values if build.constant_value(o) is None]
-    if len(free) != 1 or not bounds:
-        raise UnsupportedQueryError(
-            f"{name} of several columns is not supported", hint=f"{name}(income, 100000)"
-        )
+    free = [o for o in values if build.constant_value(o) is None and not isinstance(o, Null)]
+    first = free[0] if len(free) == 1 else _outermost(free, name, least=least) if free else Null()
+    if not bounds:
+        return first
     end = min(bounds) if least else max(bounds)
+    if not free:
+        return build.number(end)
     low, high = (None, end) if least else (end, None)
-    clamped = build.clamp(free[0], low, high, name)
+    clamped = build.clamp(first, low, high, name)
     if not clamped.type.nullable:
         return clamped
     return build.coalesce([clamped, build.number(end)])
+
+
+def _outermost(operands: Sequence[Operand], name: str, *, least: bool) -> Expr:
+    """LEAST or GREATEST of several columns of one kind; NULL is passed over."""
+    if len(operands) > _MOST_COLUMNS:
+        raise UnsupportedQueryError(f"{name} takes at most {_MOST_COLUMNS} columns")
+    exprs = build.unify(operands, name)
+    kinds = {e.type.kind for e in exprs}
+    if len(kinds) > 1 or not kinds <= {Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP}:
+        raise UnsupportedQueryError(f"{name} takes numbers, or dates, or timestamps alone")
+
+    def beats(mine: Expr, other: Expr) -> Operand:
+        test = build.compare("<=" if least else ">=", mine, other)
+        return build.disjunction([build.is_null(other), test]) if other.type.nullable else test
+
+    branches: list[tuple[Operand, Operand]] = []
+    for mine in exprs[:-1]:
+        present = [build.negate(build.is_null(mine))] if mine.type.nullable else []
+        tests = [*present, *(beats(mine, other) for other in exprs if other is not mine)]
+        branches.append((build.conjunction(tests), mine))
+    # NULL in the last place is that of a row without any of them
+    found = build.case(branches, exprs[-1])
+    sure = [e for e in exprs if not e.type.nullable]
+    if not sure:
+        return found
+    if found.type.kind is Kind.NUMBER:  # one that is always there bounds all others
+        ends = [(e.type.hi if least else e.type.lo) * e.type.step for e in sure]
+        low, high = (None, min(ends)) if least else (max(ends), None)
+        found = build.clamp(found, low, high, name)
+    return build.coalesce([found, sure[0]]) if found.type.nullable else found
 
 
 def _nullif(x: Operand, other: Operand) -> Operand:

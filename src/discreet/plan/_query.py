@@ -146,6 +146,8 @@ class Query:
             raise ParameterError(
                 f"two output columns are called {min(twice)!r}", hint="give one an alias: AS n2"
             )
+        if "" in names:
+            raise ParameterError("an output column has an empty name", hint="give it one: AS n")
         if not self.statistics:
             raise ParameterError(
                 "the query asks for no statistic", hint="SELECT COUNT(*) AS n FROM …"

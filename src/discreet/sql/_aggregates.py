@@ -287,7 +287,9 @@ class Outputs:
         word = unit[0].name if unit else "month" if name == "MONTHS_BETWEEN" else "day"
         if word != "day":
             days = f"DATEDIFF('day', {first.sql()}, {last.sql()})"
-            raise refuse(f"{name} of aggregates by {word} ({days} is)")
+            raise UnsupportedQueryError(
+                f"{name} of aggregates by {word} is not supported; by day it is: {days}"
+            )
         return self.binary(exp.Sub(this=last.copy(), expression=first.copy()))
 
     def chain(self, node: exp.Expr) -> OutputExpr:
@@ -423,10 +425,12 @@ class _Call:
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
         arity(self.name, self.args, 2)
-        other = build.typed(self._filtered(self._given(self.args[1])), self.name)
-        if other.type.kind is not Kind.BOOLEAN:
-            other = build.as_number(other, self.name)
-        return statistic(kind, self._value(), other=other, **fixed)
+        one, other = (
+            e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.name)
+            for o in (self._value(), self._filtered(self._given(self.args[1])))
+            for e in (build.typed(o, self.name),)
+        )
+        return statistic(kind, one, other=other, **fixed)
 
     def _tallied(self, value: Operand) -> str | None:
         """The most frequent texts, as a question of its own: their list is private."""

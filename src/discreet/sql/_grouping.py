@@ -9,7 +9,8 @@ from typing import Final
 from sqlglot import exp
 
 from discreet.errors import QueryError, UnsupportedQueryError
-from discreet.plan import Expr, Kind
+from discreet.plan import Assembly, Expr, Kind
+from discreet.sql._hints import levels_apart
 from discreet.sql._text import at_most, only
 
 _MOST: Final = 64
@@ -31,6 +32,17 @@ def levels(group: exp.Group) -> list[Level]:
             else:  # GROUP BY a, b WITH ROLLUP
                 written = [kind(expressions=written)]
     return _crossed([_choices(node) for node in written])
+
+
+def check_totals(assembly: Assembly, select: exp.Select) -> None:
+    """Refuse totals of what does not add up, with a question for each level."""
+    if len(assembly.levels) < 2:
+        return
+    try:
+        assembly.check_levels()
+    except UnsupportedQueryError as error:
+        apart = levels_apart(select, levels(select.args["group"]))
+        raise error.with_hint(apart or error.hint) from None
 
 
 def _crossed(parts: list[list[Level]]) -> list[Level]:

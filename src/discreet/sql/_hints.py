@@ -201,6 +201,28 @@ def joined_otherwise(join: exp.Join) -> str | None:
     return asked.where(exp.Not(this=test) if join.args["kind"] == "ANTI" else test).sql()
 
 
+def levels_apart(select: exp.Select, levels: Sequence[Sequence[exp.Expr]]) -> str | None:
+    """A question with totals, as a question for each level with UNION ALL between them."""
+    said = [n for e in select.expressions for n in e.walk() if function_name(n) == "GROUPING"]
+    if said or select.parent is not None or select.args.get("with_") or select.args.get("hint"):
+        return None
+    every = [resolved(select, k) for level in levels for k in level]
+    asked: list[exp.Select] = []
+    for level in levels:
+        own, keys = select.copy(), [resolved(select, k) for k in level]
+        for item in own.expressions:
+            value = item.unalias()
+            if value in every and value not in keys:
+                item.replace(exp.alias_(exp.null(), item.alias_or_name))
+        own.set("group", exp.Group(expressions=keys) if keys else None)
+        own.set("order", None)
+        own.set("limit", None)
+        asked.append(own)
+    text = " UNION ALL ".join(s.sql() for s in asked)
+    after = [c.sql() for n in ("order", "limit") if (c := select.args.get(n)) is not None]
+    return " ".join([text, *after])
+
+
 def on_its_own(unit: exp.Expr) -> str | None:
     """The people who pass the test of a FILTER, as a question of their own."""
     kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)

@@ -35,7 +35,7 @@ def pasted(
     Where a refusal is named, one for another reason counts as read.
     """
     words = hint.split(maxsplit=1)
-    if words and words[0].upper() in ("SELECT", "WITH"):
+    if words and words[0].upper() in ("SELECT", "WITH", "PIVOT"):
         return hint if _keeps(_raw(text), _raw(hint)) and _works(hint, read, beside) else None
     root = _raw(text)
     made = _clause(hint) or _items(hint)

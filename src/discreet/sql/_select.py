@@ -38,7 +38,7 @@ from discreet.sql._aggregates import (
     names_number,
 )
 from discreet.sql._bounds import Bounds, Options, read_options
-from discreet.sql._grouping import check_length, each_place, levels
+from discreet.sql._grouping import check_length, check_totals, each_place, levels
 from discreet.sql._hints import (
     about_people,
     check_catalogue,
@@ -50,11 +50,12 @@ from discreet.sql._hints import (
 from discreet.sql._joins import arranged, join_private, open_text, public_pairs
 from discreet.sql._parsed import Fanout, Parsed, United
 from discreet.sql._people import People
+from discreet.sql._pivot import pivot_question
 from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
-from discreet.sql._text import identifier, label, only, refuse, tree
+from discreet.sql._text import identifier, label, limit_of, only, refuse, tree
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -132,6 +133,8 @@ def parse_any(
 
     def read(words: str) -> Parsed | United:
         root = tree(words)
+        if isinstance(root, exp.Pivot):
+            root = pivot_question(root, policy)
         if isinstance(root, exp.Union):
             from discreet.sql._union import unite  # noqa: PLC0415 - it reads its branches with this
 
@@ -514,6 +517,7 @@ class Select:
             )
         having, qualify = args.get("having"), args.get("qualify")
         order = args.get("order")
+        check_totals(assembly, self.node)
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
             order=() if order is None else self._order(outputs, order),
@@ -564,18 +568,6 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
-
-
-def limit_of(node: exp.Expr | None) -> int | None:
-    """How many rows LIMIT keeps."""
-    if node is None:
-        return None
-    only(node, "expression", hint="LIMIT 10")
-    value = node.expression
-    text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
-    if not text.isdigit() or len(text) > 9 or int(text) < 1:
-        raise QueryError("LIMIT takes a whole number of at least 1")
-    return int(text)
 
 
 def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:

@@ -1,9 +1,8 @@
 """Shapes of whole questions in other databases, written as ours.
 
-``FROM dbo.visits WITH (NOLOCK)`` names a table of the policy. PIVOT is an aggregate with FILTER
-for each value. DISTINCT of windows over rows is GROUP BY. OFFSET leaves out first rows of the
-answer. A share of people, written with a subquery for the people below the line, is one question
-about all of them.
+``FROM dbo.visits WITH (NOLOCK)`` names a table of the policy. DISTINCT of windows over rows is
+GROUP BY. OFFSET leaves out first rows of the answer. A share of people, written with a subquery
+for the people below the line, is one question about all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.plan import CALLS
 from discreet.sql._first import first_rows, first_values
+from discreet.sql._pivot import unpivot
 from discreet.sql._text import function_name
 from discreet.sql._wrap import resolved
 
@@ -40,7 +40,7 @@ def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
         first_rows(select, units, policy)
         _spread(select)
         _without(select, units)
-        _unpivot(select)
+        unpivot(select)
         _group(select)
         _skip(select)
         if exp.Distinct in kinds:
@@ -66,51 +66,7 @@ def _name(table: exp.Table, policy: pol.Policy) -> None:
         table.set("hints", None)
 
 
-# --- PIVOT, DISTINCT, OFFSET -------------------------------------------------------------------
-
-
-def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
-    """Aggregates with FILTER that PIVOT means, by the names of its columns."""
-    fields = list(pivot.args.get("fields") or [])
-    if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
-        return None
-    made: dict[str, exp.Expr] = {}
-    for choice in fields[0].expressions:
-        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
-        name = str(choice.args["alias"].name if value is not choice else value.name)
-        if isinstance(value, exp.Column):  # T-SQL writes values as names
-            value = exp.Literal.string(value.name)
-        for call in pivot.expressions:
-            test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
-            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
-            stem = f"{name}_{call.alias}" if isinstance(call, exp.Alias) else name
-            made[stem] = exp.alias_(kept, stem, quoted=not stem.isidentifier())
-    return made
-
-
-def _unpivot(select: exp.Select) -> None:
-    """Group by the columns of a subquery that PIVOT does not use."""
-    start = select.args.get("from_")
-    source = None if start is None else start.this
-    pivots = [] if source is None else source.args.get("pivots") or []
-    inner = source.this if isinstance(source, exp.Subquery) else None
-    made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
-    if source is None or made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
-        return
-    used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
-    keys = {
-        n: exp.column(n) for e in inner.expressions if (n := e.alias_or_name).casefold() not in used
-    }
-    known = {n.casefold(): e for n, e in (keys | made).items()}
-    shown = list(known.values()) if select.is_star else [
-        known.get(e.name.casefold()) for e in select.expressions if isinstance(e, exp.Column)
-    ]  # fmt: skip
-    if None in shown or (not select.is_star and len(shown) < len(select.expressions)):
-        return
-    select.set("expressions", [e.copy() for e in shown if e is not None])
-    if keys:
-        select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
-    source.set("pivots", None)
+# --- DISTINCT, OFFSET --------------------------------------------------------------------------
 
 
 def _tally(select: exp.Select) -> None:

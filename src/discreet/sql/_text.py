@@ -106,7 +106,7 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
         dialect = _dialect()
         words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
-        if first not in ("SELECT", "WITH", "FROM", "(", ";"):
+        if first not in ("SELECT", "WITH", "FROM", "PIVOT", "(", ";"):
             raise refuse(build.quote(first), _with_select(text, words))
         statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
@@ -276,3 +276,15 @@ def function_name(node: exp.Expr) -> str | None:
 def identifier(node: exp.Expr | None) -> str | None:
     """Text of an optional identifier."""
     return None if node is None else str(node.name)
+
+
+def limit_of(node: exp.Expr | None) -> int | None:
+    """How many rows LIMIT keeps."""
+    if node is None:
+        return None
+    only(node, "expression", hint="LIMIT 10")
+    value = node.expression
+    text = str(value.this) if isinstance(value, exp.Literal) and not value.is_string else ""
+    if not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise QueryError("LIMIT takes a whole number of at least 1")
+    return int(text)

@@ -10,8 +10,8 @@ from discreet import policy as pol
 from discreet.errors import QueryError
 from discreet.plan import build
 from discreet.sql._parsed import Fanout, United
-from discreet.sql._select import limit_of, lower
-from discreet.sql._text import label, only, refuse
+from discreet.sql._select import lower
+from discreet.sql._text import label, limit_of, only, refuse
 
 _MOST: Final = 16
 """Questions of one union."""

@@ -8,17 +8,19 @@ aggregates over the answer's rows become windows over all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import QueryError
-from discreet.plan import CALLS
+from discreet.plan import CALLS, build
 from discreet.sql._text import function_name, only, refuse
 
 _FOLDS: Final = frozenset({"SUM", "AVG", "MIN", "MAX", "COUNT"})
-_OUTER: Final = ("expressions", "from_", "where", "order", "limit", "with_", "qualify", "hint")
+_OUTER: Final = ("expressions", "from_", "where", "group", "having", "order", "limit", "with_",
+                 "qualify", "hint")  # fmt: skip
 _INNER: Final = ("expressions", "from_", "joins", "where", "group", "having", "order", "limit",
                  "qualify", "hint", "with_")  # fmt: skip
 
@@ -85,6 +87,8 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     only(root, *_OUTER, hint="ORDER BY 1")
     only(inner, *_INNER)
     items = _items(inner)
+    if root.args.get("group"):
+        root = _regrouped(root, inner, items)
     merged = inner.copy()
     if group := merged.args.get("group"):
         group.set("expressions", [resolved(inner, n) for n in group.expressions])
@@ -92,7 +96,7 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     folded = any(isinstance(n, exp.Window) and n.meta.get("fold") for e in shown for n in e.walk())
     merged.set("expressions", shown)
     if having := merged.args.get("having"):
-        having.set("this", _with(having.this, items))
+        having.set("this", _named(having.this, items))
     for clause in ("where", "qualify"):
         if test := root.args.get(clause):
             _add_test(merged, _with(test.this, items))
@@ -113,6 +117,66 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     return merged
 
 
+def _regrouped(root: exp.Select, inner: exp.Select, items: dict[str, exp.Expr]) -> exp.Select:
+    """Write GROUP BY of an answer's rows as windows, of which one row of each group stays.
+
+    Keys of the outer SELECT are keys of the inner one, so the groups are partitions of rows.
+    """
+    only(root.args["group"], "expressions")
+    if inner.args.get("limit") or root.args.get("qualify") or root.find(exp.Window):
+        raise refuse("GROUP BY of the rows of an answer beside LIMIT inside it, or a window")
+    group = inner.args.get("group")
+    if group is None or {k for k, v in group.args.items() if v} != {"expressions"}:
+        raise refuse("GROUP BY of the rows of an answer that has totals, or no keys")
+    known = [resolved(inner, n) for n in group.expressions]
+    names = [n for n, item in items.items() if item.this in known]
+    keys = [resolved(root, n) for n in root.args["group"].expressions]
+    if not all(isinstance(k, exp.Column) and k.name.casefold() in names for k in keys):
+        raise refuse("GROUP BY of the rows of an answer, by anything but its keys,")
+    if len({str(items[n].this) for n in names}) < len(known):
+        raise refuse("GROUP BY of the rows of an answer that does not show all its keys")
+    made, own = root.copy(), {k.name.casefold() for k in keys}
+    rest = [exp.Ordered(this=exp.column(n, quoted=True)) for n in names if n not in own]
+
+    def fold(node: exp.Expr) -> exp.Expr:
+        folded = _fold(node)
+        if folded is not node:
+            folded.set("partition_by", [k.copy() for k in keys])
+        return folded
+
+    aliases = {e.alias.casefold() for e in made.expressions if e.alias}
+    made.set("expressions", [e.transform(fold) for e in made.expressions])
+    _check_folded(made.expressions, own)
+    having, order = made.args.get("having"), made.args.get("order")
+    if having is not None:
+        having.set("this", having.this.transform(fold))
+        _check_folded([having.this], own)
+    for item in () if order is None else order.expressions:
+        if not (isinstance(item.this, exp.Column) and item.this.name.casefold() in aliases):
+            item.set("this", item.this.transform(fold))
+            _check_folded([item.this], own)
+    tests = [] if having is None else [having.this]
+    if rest:
+        first = exp.Anonymous(this="ROW_NUMBER", expressions=[])
+        over = exp.Window(this=first, partition_by=keys, order=exp.Order(expressions=rest))
+        tests.append(exp.EQ(this=over, expression=exp.Literal.number(1)))
+    made.set("qualify", exp.Qualify(this=exp.and_(*tests)) if tests else None)
+    made.set("group", None)
+    made.set("having", None)
+    return made
+
+
+def _check_folded(nodes: Sequence[exp.Expr], keys: set[str]) -> None:
+    """Refuse a column that neither is a key nor stands in an aggregate."""
+    for column in (c for n in nodes for c in n.find_all(exp.Column)):
+        if column.name.casefold() not in keys and column.find_ancestor(exp.Window) is None:
+            name = column.name
+            raise QueryError(
+                f"{build.quote(name)} is neither in GROUP BY nor in an aggregate",
+                hint=f"SUM({name})",
+            )
+
+
 def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
     if isinstance(item, exp.Star):
         return [i.copy() for i in items.values()]
@@ -127,31 +191,44 @@ def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
 
 def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
     """Put what inner names stand for in their places; fold rows of the answer by windows."""
+    return _named(node.copy().transform(_fold, mark=True), items, inside=True)
+
+
+def _named(node: exp.Expr, items: dict[str, exp.Expr], *, inside: bool = False) -> exp.Expr:
+    """Put what names of outputs stand for in their places; in aggregates, only if `inside`."""
 
     def change(n: exp.Expr) -> exp.Expr:
-        if isinstance(n, exp.Column):
+        if isinstance(n, exp.Column) and (inside or not _in_call(n)):
             found = items.get(n.name.casefold())
             return n if found is None else exp.paren(found.this.copy(), copy=False)
         return n
 
-    def fold(n: exp.Expr) -> exp.Expr:
-        inside = isinstance(n.parent, exp.Window)
-        if (function_name(n) or "") in CALLS and not inside:
-            if function_name(n) not in _FOLDS or isinstance(n.parent, exp.Filter):
-                raise refuse(f"{function_name(n)} of the rows of an answer")
-            args = n.expressions
-            if any(isinstance(a, exp.Distinct) for a in args):
-                raise refuse("DISTINCT over the rows of an answer")
-            if function_name(n) == "COUNT" and not isinstance(args[0].unnest(), exp.Case):
-                args = [exp.Star()]
-            call = exp.Anonymous(this=n.this, expressions=[a.copy() for a in args])
-            made = exp.Window(this=call)
-            made.meta["fold"] = True
-            return made
-        return n
+    return node.transform(change)
 
-    folded = node.copy().transform(fold)
-    return folded.transform(change)
+
+def _in_call(node: exp.Expr) -> bool:
+    """Whether a node is part of what an aggregate reads."""
+    above = node.parent
+    while above is not None and (function_name(above) or "") not in CALLS:
+        above = above.parent
+    return above is not None
+
+
+def _fold(n: exp.Expr, *, mark: bool = False) -> exp.Expr:
+    """Write an aggregate over rows of the answer as a window; marked, it leaves one row of all."""
+    if (function_name(n) or "") not in CALLS or isinstance(n.parent, exp.Window):
+        return n
+    if function_name(n) not in _FOLDS or isinstance(n.parent, exp.Filter):
+        raise refuse(f"{function_name(n)} of the rows of an answer")
+    args = n.expressions
+    if any(isinstance(a, exp.Distinct) for a in args):
+        raise refuse("DISTINCT over the rows of an answer")
+    if function_name(n) == "COUNT" and not isinstance(args[0].unnest(), exp.Case):
+        args = [exp.Star()]
+    call = exp.Anonymous(this=n.this, expressions=[a.copy() for a in args])
+    made = exp.Window(this=call)
+    made.meta["fold"] = mark
+    return made
 
 
 def _add_test(merged: exp.Select, test: exp.Expr) -> None:
@@ -173,8 +250,12 @@ def _set_order(
         return
     if (order := outer["order"]) is not None:
         order = order.copy()
+        aliases = [e.alias.casefold() for e in root.expressions]
         for item in order.expressions:
-            if not isinstance(item.this, exp.Literal):
+            name = item.this.name.casefold() if isinstance(item.this, exp.Column) else ""
+            if name and name in aliases and not root.is_star:  # an output comes before a column
+                item.set("this", exp.Literal.number(aliases.index(name) + 1))
+            elif not isinstance(item.this, exp.Literal):
                 item.set("this", _with(item.this, items))
         merged.set("order", order)
     if outer["limit"] is not None:

@@ -1,0 +1,142 @@
+"""PIVOT: an aggregate with FILTER for each value.
+
+Columns have the names that DuckDB gives them. ``PIVOT visits ON sex`` without values has a column
+for each value that the policy lists, whichever are in the data.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from discreet import policy as pol
+from discreet._text import written
+from discreet.errors import QueryError, UnsupportedQueryError
+from discreet.plan import build
+from discreet.sql._text import only, refuse
+
+
+def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
+    """Aggregates with FILTER that PIVOT means, by the names of its columns."""
+    fields = list(pivot.args.get("fields") or [])
+    if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
+        return None
+    made: dict[str, exp.Expr] = {}
+    for choice in fields[0].expressions:
+        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
+        name = str(choice.args["alias"].name) if value is not choice else _value_name(value)
+        if isinstance(value, exp.Column):  # T-SQL writes values as names
+            value = exp.Literal.string(value.name)
+        for call in pivot.expressions:
+            test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
+            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
+            several = len(pivot.expressions) > 1
+            stem = f"{name}_{_call_name(call)}" if call.alias or several else name
+            if stem in made:
+                raise QueryError(
+                    f"two columns of PIVOT are called {build.quote(stem)}: give values and "
+                    "aggregates names of their own, as in FOR x IN (1 AS one)"
+                )
+            made[stem] = exp.alias_(kept, stem, quoted=not stem.isidentifier())
+    return made
+
+
+def _value_name(value: exp.Expr) -> str:
+    """What DuckDB calls the column of a value."""
+    if isinstance(value, exp.Boolean):
+        return "true" if value.this else "false"
+    return f"-{value.name}" if isinstance(value, exp.Neg) else str(value.name)
+
+
+def _call_name(call: exp.Expr) -> str:
+    """What DuckDB adds to the names of columns of one aggregate among several."""
+    if call.alias:
+        return str(call.alias)
+    args = ", ".join(a.sql() for a in call.expressions)
+    return "count_star()" if args == "*" else f"{str(call.name).lower()}({args})"
+
+
+def pivot_question(pivot: exp.Pivot, policy: pol.Policy) -> exp.Select:
+    """Write ``PIVOT visits ON sex USING COUNT(*) GROUP BY ward`` as a SELECT."""
+    only(pivot, "this", "expressions", "using", "group")
+    if not isinstance(pivot.this, exp.Table) or len(pivot.expressions) != 1:
+        raise refuse("PIVOT of anything but one table ON one column")
+    on, group = pivot.expressions[0], pivot.args.get("group")
+    calls = pivot.args.get("using") or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
+    if group is None:
+        raise UnsupportedQueryError(
+            "PIVOT without GROUP BY has a row for all values of all other columns together: name "
+            "those that matter",
+            hint=_by_first(pivot, policy),
+        )
+    if isinstance(on, exp.Column):
+        on = exp.In(this=on.copy(), expressions=_listed(pivot.this, on, policy))
+    made = pivoted(exp.Pivot(expressions=calls, fields=[on]))
+    if made is None:
+        raise refuse(f"PIVOT ON {on.sql()}")
+    select = exp.select(*(k.copy() for k in group.expressions), *made.values())
+    return select.from_(pivot.this.copy()).group_by(*(k.copy() for k in group.expressions))
+
+
+def _columns_of(table: exp.Expr, policy: pol.Policy) -> dict[str, pol.Column]:
+    name = str(table.name).casefold()
+    found = [t.columns for n, t in policy.tables.items() if n.casefold() == name]
+    if not found:
+        raise build.unknown("table", str(table.name), list(policy.tables))
+    return dict(found[0])
+
+
+def _by_first(pivot: exp.Pivot, policy: pol.Policy) -> str | None:
+    """The same with GROUP BY of the first column with listed values that it does not use."""
+    used = {c.name.casefold() for c in pivot.find_all(exp.Column)}
+    free = [
+        n for n, c in _columns_of(pivot.this, policy).items()
+        if isinstance(c, pol.Category | pol.Boolean) and n.casefold() not in used
+    ]  # fmt: skip
+    own = pivot.copy()
+    own.set("group", exp.Group(expressions=[exp.column(written(free[0]))]) if free else None)
+    return own.sql(dialect="duckdb") if free else None
+
+
+def _listed(table: exp.Expr, on: exp.Column, policy: pol.Policy) -> list[exp.Expr]:
+    """All values of a column, as the policy lists them, in the order of DuckDB."""
+    columns = {n.casefold(): c for n, c in _columns_of(table, policy).items()}
+    column = columns.get(on.name.casefold())
+    if column is None:
+        raise build.unknown("column", str(on.name), [c.name for c in columns.values()])
+    values: list[str | int | bool] = []
+    if isinstance(column, pol.Boolean):
+        values = [False, True]
+    elif isinstance(column, pol.Category):
+        values = [*column.values, *([] if column.other is None else [column.other])]
+    if not values:
+        raise UnsupportedQueryError(
+            f"PIVOT ON {on.sql()}: the policy does not list the values of "
+            f"{build.quote(column.name)}; write those that matter, as in ON x IN (1, 2)"
+        )
+    return [exp.convert(v) for v in sorted(dict.fromkeys(values), key=lambda v: (str(type(v)), v))]
+
+
+def unpivot(select: exp.Select) -> None:
+    """Group by the columns of a subquery that PIVOT does not use."""
+    start = select.args.get("from_")
+    source = None if start is None else start.this
+    pivots = [] if source is None else source.args.get("pivots") or []
+    inner = source.this if isinstance(source, exp.Subquery) else None
+    made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
+    if source is None or made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
+        return
+    used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
+    keys = {
+        n: exp.column(n) for e in inner.expressions if (n := e.alias_or_name).casefold() not in used
+    }
+    known = {n.casefold(): e for n, e in (keys | made).items()}
+    shown = [*keys.values(), *made.values()] if select.is_star else [
+        made.get(e.name, known.get(e.name.casefold()))
+        for e in select.expressions if isinstance(e, exp.Column)
+    ]  # fmt: skip
+    if None in shown or (not select.is_star and len(shown) < len(select.expressions)):
+        return
+    select.set("expressions", [e.copy() for e in shown if e is not None])
+    if keys:
+        select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
+    source.set("pivots", None)
