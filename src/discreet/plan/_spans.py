@@ -32,7 +32,6 @@ from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
 from discreet._dataclass import dataclass
-from discreet.plan._curves import Curve
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
@@ -55,6 +54,7 @@ from discreet.plan._expr import (
     Rescale,
     Square,
 )
+from discreet.plan._rising import Curve
 from discreet.plan._types import Code, Kind, Type
 
 STEPS: Final = 40_000
