@@ -10,7 +10,7 @@ one to the other, once, so that both front ends mean the same thing:
 * multiplying or dividing by a constant stretches the grid and is exact; dividing
   by a column is rounded to a power of two about a millionth of the quotient's
   range (:func:`quotient_step`), and NULL by zero;
-* ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` pass over NULL;
+* ``ROUND`` rounds halves away from zero; ``LEAST`` and ``GREATEST`` pass over NULL;
 * CASE with text results makes a category, labels in order of appearance.
 
 Everything is decided from public facts: the policy and the question.
@@ -470,7 +470,7 @@ def minus(operand: Operand) -> Expr:
 
 
 def rounded(operand: Operand, digits: int = 0) -> Expr:
-    """Round half up to decimal digits (negative: tens, hundreds)."""
+    """Round half away from zero to decimal digits (negative: tens, hundreds)."""
     if not -18 <= digits <= 18:
         raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
     return _onto(as_number(operand, "ROUND"), Fraction(10) ** -digits, "round")

@@ -74,7 +74,8 @@ class Shape:
     def meets(self, v: Fraction, y: Fraction) -> bool:
         """Whether the value at v is y exactly."""
         if self.name in ("LN", "EXP"):
-            return (v, y) == ((1, 0) if self.name == "LN" else (0, 1))
+            one, zero = (v, y) if self.name == "LN" else (y, v)
+            return one == 1 and zero == 0
         base, power, value = (self.by, y, v) if self.name == "LOG" else (v, self.by, y)
         top, root = power.as_integer_ratio()
         return max(abs(top), root) <= _ROOTS and base**top == value**root
@@ -146,7 +147,7 @@ class Curve(Unary):
         """A comparison of the shape with y, as one of the argument's code."""
         first, beyond = self.crossing(y), self.crossing(y, above=True)
         if op in ("=", "<>"):
-            return op, first + (Fraction(1, 2) if first == beyond else 0)
+            return op, first + Fraction(first == beyond, 2)  # between two codes: nowhere
         return "<" if op in ("<", "<=") else ">=", Fraction(beyond if op in ("<=", ">") else first)
 
     def levels(self, step: Fraction, mode: Mode) -> Curve | None:
