@@ -47,7 +47,10 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "FLOOR": ("AVG(FLOOR(income / 1000))", "rounded down"),
     "TRUNC": ("AVG(TRUNC(income, -3))", "cut towards zero, to decimal digits if given"),
     "CEIL": ("AVG(CEIL(income / 1000))", "rounded up"),
-    "ROUND": ("AVG(ROUND(income, -2))", "rounded, to decimal digits if given"),
+    "ROUND": (
+        "AVG(ROUND(income, -2))",
+        "rounded (halves away from zero), to decimal digits if given",
+    ),
     "COALESCE": ("AVG(COALESCE(age, 40))", "first argument that is not NULL"),
     "NULLIF": ("AVG(NULLIF(income, 0))", "NULL where both are equal"),
     "LEAST": (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import pytest
 
-from discreet import sql
+from discreet import plan, sql
 from discreet.errors import DiscreetError
 from discreet.policy import Budget, Integer, Policy, Real, Table
 
@@ -82,3 +83,110 @@ def test_a_refused_range_comes_with_a_bound_that_works():
     with pytest.raises(DiscreetError) as refused:
         expr("EXP(r)")
     assert expr(refused.value.hint).type.hi > 0
+
+
+def codes_of(column):
+    t, step = TABLE.columns[column], STEP[column]
+    low, high = int(t.min / step), int(t.max / step)
+    near = {int(v / step) + d for v in (0, 1, 2, 4, 9, 49, 365, 1000) for d in (-1, 0, 1)}
+    spread = {low + (high - low) * i // 29 for i in range(30)}
+    return [c for c in sorted({low, high, *near, *spread}) if low <= c <= high]
+
+
+def truth_of(text, x, y):
+    """The sign of a curve less a number, to 50 digits; 10^-40 counts as nothing."""
+    mpmath.mp.dps = 50
+    v = mpmath.mpf(x.numerator) / x.denominator
+    name, *by = text
+    value = {
+        "LN": mpmath.log,
+        "EXP": mpmath.exp,
+        "LOG": lambda v: mpmath.log(v) / mpmath.log(by[0] if by else 10),
+        "POWER": lambda v: v ** mpmath.mpf(by[0] if by else 0.5),
+    }[name](v)
+    apart = value - mpmath.mpf(y.numerator) / y.denominator
+    return 0 if abs(apart) < mpmath.mpf(10) ** -40 else int(mpmath.sign(apart))
+
+
+EXACT = [
+    ("LN(r)", ("LN",), ["5.9", "0", "-3", "40", "-1000000"]),
+    ("LOG10(r)", ("LOG",), ["3", "-2", "2.5", "0", "4"]),
+    ("LOG2(a)", ("LOG", 2), ["2", "0", "6", "-1", "1.5"]),
+    ("LOG(4, r)", ("LOG", 4), ["0.5", "-0.5", "7"]),
+    ("EXP(s)", ("EXP",), ["1", "10", "0", "-2", "1000000"]),
+    ("SQRT(a)", ("POWER",), ["7", "0", "-1", "9.1", "100"]),
+    ("SQRT(r)", ("POWER",), ["7", "0.1", "2.5"]),
+    ("POWER(a, 1.5)", ("POWER", 1.5), ["8", "27", "28"]),
+]
+SIGNS = {
+    "<": (-1,), "<=": (-1, 0), "=": (0,), "<>": (-1, 1), ">=": (0, 1), ">": (1,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", SIGNS)
+@pytest.mark.parametrize(("text", "curve", "numbers"), EXACT, ids=[e[0] for e in EXACT])
+def test_a_comparison_with_a_constant_is_exact(op, text, curve, numbers):
+    """Not on the grid: a curve in steps would be wrong next to the number."""
+    for number in numbers:
+        test = expr(
+            f"CASE WHEN {text} {op} {number} THEN 1 WHEN NOT {text} {op} {number} THEN 0 END"
+        )
+        (column,) = (c.name for c in test.columns)
+        for code in codes_of(column):
+            x = code * Fraction(STEP[column])
+            found = test.evaluate({column: code})
+            if curve[0] != "EXP" and x < (curve[0] in ("LN", "LOG")) * Fraction(1, 100):
+                assert found is None
+            else:
+                assert found == (truth_of(curve, x, Fraction(number)) in SIGNS[op]), (number, x)
+
+
+ROUNDED = [
+    ("FLOOR(LOG10(r))", ("LOG",), (0, 1), 1),
+    ("CEIL(LOG10(r))", ("LOG",), (-1, 0), 1),
+    ("ROUND(LN(r))", ("LN",), (-0.5, 0.5), 1),
+    ("ROUND(LN(r), 1)", ("LN",), (-0.5, 0.5), Fraction(1, 10)),
+    ("ROUND(LOG(4, r))", ("LOG", 4), (-0.5, 0.5), 1),
+    ("FLOOR(SQRT(a))", ("POWER",), (0, 1), 1),
+    ("CEIL(SQRT(a))", ("POWER",), (-1, 0), 1),
+    ("ROUND(SQRT(r))", ("POWER",), (-0.5, 0.5), 1),
+    ("FLOOR(EXP(s))", ("EXP",), (0, 1), 1),
+    ("FLOOR(LOG2(a))", ("LOG", 2), (0, 1), 1),
+]
+
+
+@pytest.mark.parametrize(("text", "curve", "ends", "step"), ROUNDED, ids=[r[0] for r in ROUNDED])
+def test_rounding_a_curve_rounds_once(text, curve, ends, step):
+    """FLOOR(LOG10(999.9)) is 2; halves go away from zero; each level is taken by some code."""
+    made = expr(text)
+    (column,) = (c.name for c in made.columns)
+    found = set()
+    for code in codes_of(column):
+        x = code * Fraction(STEP[column])
+        level = made.evaluate({column: code})
+        found.add(level)
+        if level is None:
+            continue
+        low, high = (truth_of(curve, x, (level + Fraction(e)) * step) for e in ends)
+        assert low >= 0 >= high, (x, level)
+        if text.startswith("FLOOR"):
+            assert high < 0
+        elif text.startswith("CEIL"):
+            assert low > 0
+        else:
+            assert low > 0 or level > 0
+            assert high < 0 or level < 0
+    assert {made.type.lo, made.type.hi} <= found
+    assert made.type.step == step
+
+
+def footer(text):
+    query = sql.parse(text, POLICY).query
+    return [line for line in plan.lower(query).target if "steps" in line]
+
+
+def test_the_answer_states_the_step_of_a_curve_that_it_rounds():
+    assert footer("SELECT COUNT(*) FROM t WHERE EXP(s) > 100") == []
+    assert footer("SELECT FLOOR(SQRT(a)) AS b, COUNT(*) FROM t GROUP BY 1") == []
+    found = footer("SELECT COUNT(*) FROM t WHERE EXP(s) * 2 > a")
+    assert found == ["exp(s) in steps of 0.05"]

@@ -370,3 +370,65 @@ def test_a_date_beside_a_constant_time_is_its_midnight(time, instead):
     asked = [f"SELECT COUNT(*) AS n FROM people WHERE day {t}" for t in (time, instead)]
     one, two = (sql.parse(text, POLICY).query for text in asked)
     assert one == two
+
+
+SPANS = """
+[budget]
+epsilon = "1e20"
+[tables.t.columns]
+day = {type = "date", min = 2023-03-15, max = 2024-12-31}
+eve = {type = "date", min = 2022-11-15, max = 2025-06-30}
+seen = {type = "timestamp", min = 2023-03-15T00:00:00, max = 2024-12-01T00:00:00, step = "1"}
+"""
+GAPS = [
+    ("day", "DATE '2025-01-10'"),
+    ("DATE '2023-10-10'", "day"),
+    ("day", "eve"),
+    ("seen", "DATE '2025-02-10'"),
+    ("TIMESTAMP '2024-02-10 12:00:00'", "seen"),
+    ("day", "seen"),
+    ("DATE_TRUNC('quarter', DATE '2024-08-20')", "day"),
+    ("LAST_DAY(DATE '2022-02-20')", "eve"),
+]
+
+
+@pytest.fixture(scope="module")
+def spans():
+    """Dates and times of 700 rows, each on a day that every month has, curated and bare."""
+    monday, times = dt.date(2023, 3, 15), dt.datetime(2023, 3, 15, 3)  # noqa: DTZ001 - UTC
+    rows = pa.table(
+        {
+            "day": [(monday + dt.timedelta(i * 7 % 500)).replace(day=15) for i in range(700)],
+            "eve": [dt.date(2022, 11, 20) + dt.timedelta(i * 11 % 900) for i in range(700)],
+            "seen": [(times + dt.timedelta(hours=i * 7 % 9_000)).replace(day=15 + i % 10)
+                     for i in range(700)],
+        }
+    )  # fmt: skip
+    db = duckdb.connect()
+    db.register("t", rows)
+    return dc.open(rows, policy=SPANS, ledger=":memory:"), db
+
+
+@pytest.mark.parametrize("gap", GAPS, ids=" to ".join)
+@pytest.mark.parametrize(
+    ("units", "epsilon"),
+    [(["second", "minute", "hour"], "1e12"), (["day", "week", "month", "quarter", "year"], "1e9")],
+    ids=["clock", "calendar"],
+)
+def test_sums_of_spans_are_proved_and_those_of_duckdb(spans, units, epsilon, gap):
+    """The text limits what one row adds as far as it is priced, whichever side is constant.
+
+    The scale of the noise is below 0.001 units: it moves a sum with a probability below exp(-1000).
+    """
+    curator, db = spans
+    ends = ", ".join(f"CAST({end} AS TIMESTAMP)" for end in gap)
+    for name, other in (("DATEDIFF", "DATEDIFF"), ("TIMESTAMPDIFF", "DATE_SUB")):
+        asked = [f"{name}('{unit}', {gap[0]}, {gap[1]})" for unit in units]
+        truth = [f"{other}('{u}', {ends})" for u in units]
+        lists = [
+            ", ".join(f"SUM({x}) AS s{i}, AVG({x}) AS a{i}" for i, x in enumerate(each))
+            for each in (asked, truth)
+        ]
+        (row,) = curator.sql(f"SELECT {lists[0]} FROM t", epsilon=epsilon).to_dicts()
+        exact = db.sql(f"SELECT {lists[1]} FROM t").fetchall()[0]
+        assert list(row.values()) == pytest.approx(list(map(float, exact)), rel=1e-9, abs=1e-4)

@@ -194,9 +194,9 @@ def test_the_oracle_is_not_asleep(oracle):
     assert found != ours("a - b")
 
 
-def test_rounding_is_half_up_and_buckets_are_half_open():
+def test_rounding_takes_halves_away_from_zero_and_buckets_are_half_open():
     assert ours("ROUND(r)") == [1, -2, 1, None, 2]  # −1.75 → −2, 0.5 → 1
-    assert ours("ROUND(r, 1)") == [1.3, -1.7, 0.5, None, 2]  # 1.25 → 1.3, −1.75 → −1.7
+    assert ours("ROUND(r, 1)") == [1.3, -1.8, 0.5, None, 2]  # 1.25 → 1.3, −1.75 → −1.8
     assert ours("ROUND(a, -1)") == [10, 0, 0, None, 10]
     assert ours("ROUND(a, 2)") == [5, -4, 0, None, 9]
     assert ours("WIDTH_BUCKET(a, 0, 9, 3)") == [2, 0, 1, None, 4]

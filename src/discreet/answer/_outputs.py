@@ -313,7 +313,17 @@ def _absolute_box(a: Box) -> Box:
 
 
 def _rounded(a: Column, digits: Column | None = None) -> Column:
-    return np.round(a, 0 if digits is None or not digits.size else int(digits[0]))
+    """Round halves away from zero, as SQL does."""
+    places = 0 if digits is None or not digits.size else int(digits[0])
+    unit = 10.0 ** abs(places)
+    with np.errstate(over="ignore"):
+        scaled = a * unit if places >= 0 else a / unit
+    whole = np.trunc(scaled)
+    # what is infinite, or has no digits left to round, stays as it is
+    with np.errstate(invalid="ignore"):
+        whole = whole + np.where(np.abs(scaled - whole) >= 0.5, np.sign(scaled), 0.0)
+    found = whole / unit if places >= 0 else whole * unit
+    return np.where(np.abs(scaled) < 2.0**52, found, a)
 
 
 def _rounded_box(a: Box, digits: Box | None = None) -> Box:

@@ -10,7 +10,7 @@ one to the other, once, so that both front ends mean the same thing:
 * multiplying or dividing by a constant stretches the grid and is exact; dividing
   by a column is rounded to a power of two about a millionth of the quotient's
   range (:func:`quotient_step`), and NULL by zero;
-* ``ROUND`` rounds halves up; ``LEAST`` and ``GREATEST`` pass over NULL;
+* ``ROUND`` rounds halves away from zero; ``LEAST`` and ``GREATEST`` pass over NULL;
 * CASE with text results makes a category, labels in order of appearance.
 
 Everything is decided from public facts: the policy and the question.
@@ -55,6 +55,7 @@ from discreet.plan._expr import (
 from discreet.plan._logic import COMPARE, MIRROR
 from discreet.plan._normal import junction, negation
 from discreet.plan._numbers import ARITHMETIC
+from discreet.plan._rising import Mode, curve_of
 from discreet.plan._types import EPOCH, EPOCH_TIME, Kind, Type, timestamp_code
 
 MAX_RELABELLED: Final = 256
@@ -260,6 +261,9 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
     if isinstance(right, Constant) and right.code is not None:
         pair = left.type.kind, right.type.kind
         midnight = pair == (Kind.DATE, Kind.TIMESTAMP)
+        if (curve := curve_of(left)) is not None:
+            op, place = curve.compared(op, right.code * right.type.step)
+            return _instead(left, _compare_place(op, curve.arg, place))
         if midnight or pair[0] is pair[1]:
             unit = Fraction(86_400) if midnight else left.type.step
             return _compare_place(op, left, right.code * right.type.step / unit)
@@ -283,6 +287,11 @@ def _compare_place(op: Comparison, left: Expr, place: Fraction) -> Expr:
     elif not (COMPARE[op](t.lo, code) or COMPARE[op](t.hi, code)):
         op, code = ("<", t.lo) if op in ("<", "<=") else (">", t.hi)
     return Compare(op, left, Constant.like(code, t))
+
+
+def _instead(expr: Expr, exact: Expr) -> Expr:
+    """Put what is exact in the place of a curve, which may be NULL where it has no value."""
+    return when(expr.branches[0][0], exact) if isinstance(expr, Case) else exact
 
 
 def _bare(operand: Operand) -> bool:
@@ -461,27 +470,30 @@ def minus(operand: Operand) -> Expr:
 
 
 def rounded(operand: Operand, digits: int = 0) -> Expr:
-    """Round half up to decimal digits (negative: tens, hundreds)."""
+    """Round half away from zero to decimal digits (negative: tens, hundreds)."""
     if not -18 <= digits <= 18:
         raise QueryError("ROUND takes between -18 and 18 digits", hint="ROUND(x, 2)")
-    return _onto(as_number(operand, "ROUND"), Fraction(10) ** -digits, floor=False)
+    return _onto(as_number(operand, "ROUND"), Fraction(10) ** -digits, "round")
 
 
 def floor(operand: Operand) -> Expr:
     """Round down to a whole number."""
-    return _onto(as_number(operand, "FLOOR"), Fraction(1), floor=True)
+    return _onto(as_number(operand, "FLOOR"), Fraction(1), "floor")
 
 
 def ceiling(operand: Operand) -> Expr:
     """Round up to a whole number."""
-    expr = as_number(operand, "CEIL")
-    return expr if expr.type.step.denominator == 1 else minus(floor(minus(expr)))
+    return _onto(as_number(operand, "CEIL"), Fraction(1), "ceiling")
 
 
-def _onto(expr: Expr, step: Fraction, *, floor: bool) -> Expr:
+def _onto(expr: Expr, step: Fraction, mode: Mode) -> Expr:
+    if (curve := curve_of(expr)) is not None and (exact := curve.levels(step, mode)) is not None:
+        return _instead(expr, exact)
     if (expr.type.step / step).denominator == 1:
         return expr  # already on that grid
-    return Rescale(expr, step, "floor" if floor else "round")
+    if mode == "ceiling":
+        return minus(Rescale(minus(expr), step, "floor"))
+    return Rescale(expr, step, mode)
 
 
 def absolute(operand: Operand) -> Expr:

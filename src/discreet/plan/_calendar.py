@@ -83,6 +83,12 @@ def as_date(operand: Operand) -> Expr:
     return expr if expr.type.kind is Kind.DATE else Moment(days(expr), Kind.DATE)
 
 
+def _folded(expr: Expr) -> Expr:
+    """A calendar value of a constant as a constant: a clamp does not narrow what is constant."""
+    code = None if expr.columns else expr.evaluate({})
+    return Constant.like(code, expr.type) if isinstance(code, int) else expr
+
+
 def _plus(expr: Expr, number: int) -> Expr:
     return build.arithmetic("+", expr, build.number(Fraction(number)))
 
@@ -134,7 +140,8 @@ def truncated(word: str, operand: Operand) -> Expr:
         return as_date(expr)
     low, high = (_first(day, unit) for day in _edges(expr.type))
     begin, end = (low - EPOCH).days, (high - EPOCH).days
-    return Moment(Clamp(_began(expr, unit), begin, end), Kind.DATE, _listed(low, high, unit))
+    first = Clamp(_began(expr, unit), begin, end)
+    return _folded(Moment(first, Kind.DATE, _listed(low, high, unit)))
 
 
 def _listed(low: dt.date, high: dt.date, unit: str) -> tuple[int, ...]:
@@ -156,7 +163,8 @@ def index(unit: str, expr: Expr) -> Expr:
             years = build.arithmetic("*", DatePart("year", expr), build.number(Fraction(each)))
             part = DatePart("month" if unit == "month" else "quarter", expr)
             low, high = (_place(day, unit) for day in _edges(expr.type))
-            return Clamp(_plus(build.typed(Arithmetic("+", years, part), unit), -1), low, high)
+            place = _plus(build.typed(Arithmetic("+", years, part), unit), -1)
+            return _folded(Clamp(place, low, high))
         case "week":  # 1969-12-29 was a Monday
             return Rescale(build.scaled(_plus(days(expr), 3), Fraction(1, 7)), Fraction(1), "floor")
         case "day":
@@ -227,7 +235,8 @@ def last_day(operand: Operand) -> Expr:
     if high - low > _MOST_MONTHS or high >= 119_987:
         raise UnsupportedQueryError("LAST_DAY needs a column that spans at most a few centuries")
     lasts = [(_first_of(m + 1) - EPOCH).days - 1 for m in range(low, high + 1)]
-    return Moment(table(index("month", expr), lasts, "last day"), Kind.DATE, tuple(lasts))
+    last = table(index("month", expr), lasts, "last day")
+    return _folded(Moment(last, Kind.DATE, tuple(lasts)))
 
 
 def elapsed(left: Expr, right: Expr) -> Expr:

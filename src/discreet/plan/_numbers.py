@@ -132,13 +132,17 @@ class Divide(Binary):
         return _clamped(w, w.hold(quotient), self.type.lo, self.type.hi)
 
 
+def _plus(w: Writer, x: str, f: int, g: int) -> str:
+    return f"({x} * {w.integer(f)} + {w.integer(g)})"
+
+
 def _sum(w: Writer, x: str, f: int, y: str, g: int) -> str:
     return f"({x} * {w.integer(f)} + {y} * {w.integer(g)})"
 
 
 @dataclass(frozen=True)
 class Rescale(Unary):
-    """A number rounded to another step (half up, or down for ``floor``)."""
+    """A number rounded to another step (half away from zero, or down for ``floor``)."""
 
     step: Fraction
     mode: Choice["round", "floor"] = "round"
@@ -162,7 +166,10 @@ class Rescale(Unary):
 
     def _round(self, code: int) -> int:
         f, g = self.ratio
-        return code * f // g if self.mode == "floor" else _round_div(code * f, g)
+        if self.mode == "floor":
+            return code * f // g
+        size = _round_div(abs(code) * f, g)
+        return size if code >= 0 else -size
 
     def _apply(self, *codes: Any) -> Code:
         return self._round(codes[0])
@@ -173,8 +180,12 @@ class Rescale(Unary):
             return scaled(w, self.arg, f)
         if self.mode == "floor":
             return w.floor(scaled(w, self.arg, f), g, (t.lo * f, t.hi * f))
-        twice = f"({scaled(w, self.arg, 2 * f)} + {w.integer(g)})"
-        return w.floor(twice, 2 * g, (2 * f * t.lo + g, 2 * f * t.hi + g))
+        x = w.bind(self.arg)
+        up = w.quotient(_plus(w, x, 2 * f, g), w.integer(2 * g))
+        down = w.quotient(_plus(w, x, 2 * f, -g), w.integer(2 * g))  # cut off towards zero
+        if t.lo >= 0 or t.hi <= 0:
+            return up if t.lo >= 0 else down
+        return f"CASE WHEN {x} < {w.integer(0)} THEN {down} ELSE {up} END"
 
 
 def _magnitudes(t: Type) -> tuple[int, int]:

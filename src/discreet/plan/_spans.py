@@ -32,7 +32,6 @@ from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
 from discreet._dataclass import dataclass
-from discreet.plan._curves import Curve
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
@@ -55,6 +54,7 @@ from discreet.plan._expr import (
     Rescale,
     Square,
 )
+from discreet.plan._rising import Curve
 from discreet.plan._types import Code, Kind, Type
 
 STEPS: Final = 40_000
@@ -365,7 +365,7 @@ def cycle(expr: Expr, name: str, codes: Spans) -> tuple[int, int] | None:
             return period, grown[0] * f + (grown[1] * g if op == "+" else -grown[1] * g)
         case Arithmetic("*", left, Constant(int(times))) if left.columns:
             return period, grown[0] * times
-        case Rescale():
+        case Rescale() if expr.mode == "floor" or expr.arg.type.lo >= 0:
             f, g = expr.ratio
             times = g // gcd(grown[0] * f, g)
             return period * times, grown[0] * times * f // g

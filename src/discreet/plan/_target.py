@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from discreet._exact import show
 from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Divide, Expr, OneOf, columns_of
 from discreet.plan._facts import no_rows, no_values
@@ -34,6 +35,7 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
+from discreet.plan._rising import Curve, Shape
 from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ def _exprs(query: Query) -> list[Expr]:
 
 
 def _differs(query: Query) -> Iterator[str]:
-    """What databases differ in: how days and weeks are counted, what / of whole numbers is."""
+    """What databases differ in (days, weeks, / of whole numbers), and steps of curves."""
     stack = _exprs(query)
     while stack:
         match stack.pop():
@@ -193,6 +195,9 @@ def _differs(query: Query) -> Iterator[str]:
             case Divide(left, right) if left.type.step == right.type.step == 1:
                 yield "/ of whole numbers keeps its fraction (// does not)"
                 stack += [left, right]
+            case Curve(arg, step=step, name=name, shape=Shape()):
+                yield f"{name}({arg.describe()}) in steps of {show(step)}"
+                stack.append(arg)
             case e:
                 stack += e.children
 
