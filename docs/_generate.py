@@ -55,9 +55,9 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "NULLIF": ("AVG(NULLIF(income, 0))", "NULL where both are equal"),
     "LEAST": (
         "SUM(LEAST(income, 100000))",
-        "at most a constant: a tighter public bound, less noise; NULL is passed over",
+        "least argument; a constant makes a tighter bound and less noise; NULL is passed over",
     ),
-    "GREATEST": ("SUM(GREATEST(age, 18))", "at least a constant; NULL is passed over"),
+    "GREATEST": ("SUM(GREATEST(age, 18))", "greatest argument; NULL is passed over"),
     "POWER": ("AVG(POWER(age, 2))", "whole powers 1 to 8, or a constant fraction"),
     "SQRT": ("AVG(SQRT(income))", "square root"),
     "LN": ("AVG(LN(income + 1))", "natural logarithm"),
