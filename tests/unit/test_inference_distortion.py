@@ -27,7 +27,7 @@ SHAPES = {
     "GREATEST(COUNT(*), 0)": lambda v: np.maximum(v, 0),
     "LEAST(COUNT(*), 6)": lambda v: np.minimum(v, 6),
     "ABS(COUNT(*) - 4)": lambda v: np.abs(v - 4),
-    "ROUND(COUNT(*) / 10.0)": lambda v: np.round(v / 10),
+    "ROUND(COUNT(*) / 10.0)": lambda v: np.sign(v) * np.floor(np.abs(v) / 10 + 0.5),
     "COUNT(*) + 1": lambda v: v + 1,
 }
 

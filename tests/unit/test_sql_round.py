@@ -14,7 +14,7 @@ from discreet import plan, sql
 from discreet.plan import _spans, expr
 from discreet.policy import Budget, Policy, Real, Table
 
-POLICY = Policy([Table("t", [Real("x", -10, 10, step="0.05")])], Budget("1e9"))
+POLICY = Policy([Table("t", [Real("x", -10, 10, step="0.05")])], Budget("1e9"), name="halves")
 VALUES = [Decimal(code) / 20 for code in range(-200, 201)]
 
 
