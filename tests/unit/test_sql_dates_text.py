@@ -294,6 +294,7 @@ MOMENTS = Policy(
         )
     ],
     budget=Budget("10000"),
+    name="moments",
 )
 THE_DAY, THE_TIME = dt.date(2024, 2, 29), dt.datetime(2024, 3, 1, 7, 30, 5)  # noqa: DTZ001 - naive UTC, as answers are
 
@@ -373,6 +374,8 @@ def test_a_date_beside_a_constant_time_is_its_midnight(time, instead):
 
 
 SPANS = """
+[policy]
+name = "spans"
 [budget]
 epsilon = "1e20"
 [tables.t.columns]
