@@ -25,6 +25,7 @@ from discreet.audit._debit import undercharged
 from discreet.curator import measure
 from discreet.engines import Reference
 from discreet.plan._top import Few, Top, largest_first
+from discreet.service import _ticks as ticks
 
 SALT = pl.Salt(b"0123456789abcdef")
 KEYS = [f"k{i}" for i in range(12)]
@@ -297,3 +298,11 @@ def test_few_cells_never_count_for_more_than_all():
         assert few.l1 == 2 * min(k, 8)
         assert few.l2_squared == 4 * min(k, 8)
         assert few.linf == 2
+
+
+def test_a_service_expects_the_time_of_every_choice():
+    """Its ticks are fixed before a run: what they leave out would make runs late, and tell."""
+    one, three = (first(lowered(TOP.replace("LIMIT 2", f"LIMIT {k}"))) for k in (1, 3))
+    works = [ticks.bound((plan,), 1000, 1.0, 0) for plan in (one, three)]
+    passes = ticks._SAFETY * ticks._CELL * 12 * 3
+    assert works[1] - works[0] == pytest.approx(2 * passes)

@@ -103,6 +103,11 @@ class Top(Part):
         """None: what it lets out are the cells of the answer."""
         return 0
 
+    @property
+    def leaves(self) -> int:
+        """How many passes over all cells its time is, at most: each choice looks at all of them."""
+        return 3 * self.most
+
     def facts(self, law: Any) -> list[str]:
         """Which rows there are."""
         del law
