@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -88,6 +89,21 @@ def test_a_draft_with_a_unit_can_be_used_at_once():
     policy = pol.load("people.toml")
     assert policy.table("people").max_rows_per_unit == 3
     assert policy.budget.delta == pol.Budget("2", delta="1e-6").delta
+
+
+def test_check_names_what_a_draft_leaves_blank():
+    parquet()
+    draft("people.parquet", "--unit", "person_id", "--max-rows", "3")
+    told = json.loads(CliRunner().invoke(app, ["check", "--json"]).stdout)["result"]
+    names = ["age", "pay", "illness", "born", "seen", "home town"]
+    assert told["blanks"] == names
+    shown = " ".join(CliRunner().invoke(app, ["check"]).stdout.split())
+    assert "6 columns of the draft are still to be filled in" in shown
+    assert ", ".join(names) in shown
+    filled = Path("people.toml").read_text("utf-8").replace("# age", "age").replace("…", "1", 2)
+    Path("people.toml").write_text(filled.replace("max = 1", "max = 99", 1), "utf-8")
+    told = json.loads(CliRunner().invoke(app, ["check", "--json"]).stdout)["result"]
+    assert told["blanks"] == names[1:]
 
 
 def test_values_are_never_read_from_parquet_files(monkeypatch):

@@ -92,6 +92,14 @@ def test_pivot_has_the_columns_of_duckdb(curator, text):
     assert is_same(curator, text)
 
 
+def test_values_in_brackets_are_values(curator):
+    plain = "SELECT * FROM (SELECT kind, sign FROM t) PIVOT (COUNT(*) FOR sign IN (-1, 1))"
+    bracketed = plain.replace("(-1, 1)", "([-1], [1])")
+    asked = [curator.sql(text, epsilon=1) for text in (plain, bracketed)]
+    assert asked[1].to_dicts() == asked[0].to_dicts()
+    assert asked[1].cached  # the same measurement
+
+
 def test_a_name_that_forgets_a_sign_is_caught(curator, monkeypatch):
     monkeypatch.setattr(_pivot, "_value_name", lambda value: str(value.name))
     with pytest.raises(QueryError, match="two columns of PIVOT are called"):

@@ -299,3 +299,24 @@ def test_a_long_name_that_may_be_a_text_is_not_repeated():
 def test_what_stands_after_a_point_is_a_name(column):
     assert isinstance(refusal(f"SELECT SUM({column}) AS s FROM people"), QueryError)
     assert isinstance(refusal(f"SELECT COUNT(*) AS n FROM people WHERE {column} > 3"), QueryError)
+
+
+@pytest.mark.parametrize(
+    ("text", "manner"),
+    [
+        ("=COUNTIF(A:A, 1)", "a formula of a spreadsheet"),
+        ("people.groupby('sex').income.mean()", "a line of Python"),
+        ("df['income'].mean()", "a line of Python"),
+        ("df[df.age > 3].shape", "a line of Python"),
+        ("n = 3", "a line of Python"),
+    ],
+)
+def test_other_manners_are_told_from_sql(text, manner):
+    refused = refusal(text)
+    assert manner in str(refused)
+    assert sql.parse(refused.hint, POLICY)
+
+
+@pytest.mark.parametrize("text", ["select(count(*)) from people", "from people select count(*)"])
+def test_sql_of_few_blanks_is_no_other_manner(text):
+    assert sql.parse(text, POLICY)

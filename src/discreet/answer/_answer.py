@@ -434,7 +434,7 @@ class Answer:
                     while own in taken:  # somebody's column has that name
                         own += "_"
                     taken.add(own)
-                    columns[own] = [row[name][place] for row in ends]
+                    columns[own] = [_show.scalar(row[name][place]) for row in ends]
         return columns
 
     def to_arrow(self, confidence: Number | None = 0.95) -> pa.Table:

@@ -26,9 +26,11 @@ UNDETERMINED = "not determined at this ε"
 
 
 def scalar(value: Any) -> Any:
-    """Turn a NumPy scalar into a Python one; whole numbers become ints."""
+    """Turn a NumPy scalar into a Python one; whole numbers become ints, NaN is NULL: None."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value
@@ -48,13 +50,13 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         shown = "NULL" if value is None else str(value)
         return shown if low is high is None else f"{shown} [{low or '?'}, {high or '?'}]"
     if exact:
-        return "NULL" if value is None or math.isnan(value) else f"{number(float(value))} (exact)"
+        return "NULL" if value is None else f"{number(float(value))} (exact)"
     if math.isnan(low) or math.isnan(high):
         return "NULL"
     if low == -math.inf and high == math.inf:
         return UNDETERMINED
     margin = (high - low) / 2
-    if math.isnan(value):
+    if value is None:
         # no estimate; where a range is known it is said
         return f"NULL [{number(low)}, {number(high)}]"
     if not math.isfinite(margin):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet._exact import decimal, show
-from discreet._print import number
+from discreet._print import number, plural
+from discreet._text import visible
 from discreet.answer import Answer, cell
 from discreet.cli._console import facts, grid, heading, say, show_table, working
 from discreet.cli._outcome import Reply
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
     from discreet.curator import Curator
 
+_BLANK: Final = re.compile(r"^#[ \t]*([^=\n]+?)[ \t]*=[ \t]*\{[^\n]*…", re.MULTILINE)
+"""A column of a draft that is still a comment."""
+_LISTED: Final = 8
 _MOST_SHARES: Final = 60
 _MOSTLY: Final = 0.8
 """Share of missing values from which a form that is not read is the likely cause."""
@@ -43,6 +48,7 @@ def run(path: Path | None, source: str | None, *, schema: bool, spend: str | Non
     elif schema:
         with working("comparing with the schema…"), curator(where, spend=False) as opened:
             left, budget = repr(opened.budget), _on_record(opened)
+    blanks = _blanks(where.path, {t.unit for t in policy.tables.values()})
     data: dict[str, Any] = {
         "file": str(where.path),
         "identity": policy.identity,
@@ -54,8 +60,30 @@ def run(path: Path | None, source: str | None, *, schema: bool, spend: str | Non
         "delta": delta_words(budget.delta, policy.service.rows),
         "policy": policy.to_mapping(),
         "shares": {name: answer.to_dicts() for name, answer in shares.items()},
+        "blanks": blanks,
     }
-    return Reply(data, lambda console: _show(console, where, policy, budget, left, shares=shares))
+
+    def show_all(console: Console) -> None:
+        _show(console, where, policy, budget, left, shares=shares)
+        if blanks:
+            say(console, _unfilled(blanks), "yellow")
+
+    return Reply(data, show_all)
+
+
+def _blanks(path: Path, units: set[str | None]) -> list[str]:
+    """Columns that a draft names in comments with blanks, but for units: nobody can ask of them."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    names = [name.strip().strip('"') for name in _BLANK.findall(text)]
+    return [visible(name) for name in names if name not in units]
+
+
+def _unfilled(blanks: list[str]) -> str:
+    listed = ", ".join(blanks[:_LISTED]) + (", …" if len(blanks) > _LISTED else "")
+    return (
+        f"{plural(len(blanks), 'column')} of the draft {'is' if len(blanks) == 1 else 'are'} still "
+        f"to be filled in, and nobody can ask about them yet: {listed}"
+    )
 
 
 def _shares(opened: Curator, spend: str) -> dict[str, Answer]:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Final
 
 from discreet._text import visible
-from discreet.answer import Answer, as_data, cell
+from discreet.answer import Answer, as_data, cell, scalar
 from discreet.curator import read_outcome
 from discreet.errors import LedgerError
 from discreet.service._errors import GoneError, RequestError
@@ -96,7 +96,7 @@ def to_csv(answer: Answer, confidence: str) -> bytes:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([safe(name) for name in header])
     for row, bounds in zip(rows, ends, strict=True):
-        limits = [bounds[n][i] for n in noisy for i in (0, 1)]
+        limits = [scalar(bounds[n][i]) for n in noisy for i in (0, 1)]
         writer.writerow([safe(value) for value in (*row.values(), *limits)])
     return out.getvalue().encode()
 
@@ -120,13 +120,18 @@ def to_arrow(answer: Answer, confidence: str) -> bytes:
     columns: dict[str, list[Any]] = {n: [r[n] for r in rows] for n in answer.columns}
     for name in answer.columns:
         if ends and isinstance(ends[0][name], tuple):
-            columns[f"{name} from"] = [float(e[name][0]) for e in ends]
-            columns[f"{name} to"] = [float(e[name][1]) for e in ends]
+            columns[f"{name} from"] = [_end(e[name][0]) for e in ends]
+            columns[f"{name} to"] = [_end(e[name][1]) for e in ends]
     table = pa.table(columns)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _end(value: Any) -> Any:
+    """One end of an interval: a number or a moment, and NULL where there is none."""
+    return float(value) if isinstance(scalar(value), int | float) else scalar(value)
 
 
 def to_html(answer: Answer, confidence: str) -> bytes:

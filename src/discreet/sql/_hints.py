@@ -67,6 +67,8 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         raise error.with_hint(own) from None
 
 
+_OTHER: Final = re.compile(r"\s*(=|\w+\s*(?:\.\s*\w+|\[[^\]]*\])\s*[.\[(=]|\w+\s*=[^=])")
+"""How formulas of spreadsheets and lines of pandas begin."""
 _LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW", "SUMMARIZE"})
 
 
@@ -91,8 +93,16 @@ def _summary(words: Sequence[str], policy: pol.Policy) -> UnsupportedQueryError:
 
 def check_catalogue(text: str, policy: pol.Policy) -> None:
     """Answer DESCRIBE and SHOW in the refusal: tables and columns are public, and free to know."""
-    words = plain_str(text, "a question", QueryError)[:200].replace(";", " ").split()
+    start = plain_str(text, "a question", QueryError)[:200]
+    words = start.replace(";", " ").split()
     first = words[0].upper() if words else ""
+    if found := _OTHER.match(start):
+        manner = "a formula of a spreadsheet" if found[1] == "=" else "a line of Python"
+        raise UnsupportedQueryError(
+            f"this is {manner}; a question is SQL, and begins with SELECT (in Python, "
+            "curator.table has methods)",
+            hint="SELECT COUNT(*) AS n FROM people",
+        )
     if first == "EXPLAIN":
         raise UnsupportedQueryError(
             "EXPLAIN is not supported: a preview of the question says what it costs and how "

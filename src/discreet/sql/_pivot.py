@@ -22,8 +22,11 @@ def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
         return None
     made: dict[str, exp.Expr] = {}
     for choice in fields[0].expressions:
-        value = choice.this if isinstance(choice, exp.PivotAlias) else choice
-        name = str(choice.args["alias"].name) if value is not choice else _value_name(value)
+        named = isinstance(choice, exp.PivotAlias)
+        value = choice.this if named else choice
+        if isinstance(value, exp.Array) and len(value.expressions) == 1:  # T-SQL's [2023]
+            value = value.expressions[0]
+        name = str(choice.args["alias"].name) if named else _value_name(value)
         if isinstance(value, exp.Column):  # T-SQL writes values as names
             value = exp.Literal.string(value.name)
         for call in pivot.expressions:
