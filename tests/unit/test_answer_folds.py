@@ -102,7 +102,7 @@ def test_an_aggregate_over_no_rows_is_a_row(curator):
     answer = curator.sql(text, epsilon=1)
     (row,) = answer.to_dicts()
     assert row["v"] == 0
-    assert np.isnan(row["s"])
+    assert row["s"] is None
     assert answer.interval()[0]["v"] == (0, 0)
     assert "NULL" in str(answer)
 

@@ -7,6 +7,7 @@ from discreet.answer._chart import FORMS, Chart, check_renderer
 from discreet.answer._levels import Rows
 from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read
+from discreet.answer._rehearse import rehearse
 from discreet.answer._show import as_data, cell, footer, price, scalar
 from discreet.answer._union import Union
 
@@ -26,5 +27,6 @@ __all__ = [
     "footer",
     "price",
     "read",
+    "rehearse",
     "scalar",
 ]

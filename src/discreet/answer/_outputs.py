@@ -90,8 +90,12 @@ def evaluate(out: OutputExpr, source: Source) -> Column:
             args = [evaluate(a, source) for a in out.args]
             own = _windows.value(out, args, list(_frames(out, source)), source.cells)
             return _spread(own, out, source)
+        case Apply("not", (Apply(op, args),)) if op in _OPPOSITES:
+            return evaluate(_negated(op, args), source)
         case Apply(op, args):
             values = [evaluate(a, source) for a in args]
+            if OPERATIONS[op].box is not None:
+                values = [_numbers(v) for v in values]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return np.broadcast_to(OPERATIONS[op].value(*values), (source.cells,))
     raise AssertionError(out)
@@ -214,10 +218,37 @@ def _is_null(out: OutputExpr) -> bool:
 def _exact(values: Column) -> Box | None:
     """Public numbers as boxes of width zero."""
     if values.dtype == object:
-        if not all(isinstance(v, int | float) for v in values):
+        there = [v for v in values if v is not None]
+        if not there or not all(isinstance(v, int | float) for v in there):
             return None
-        values = values.astype(np.float64)
+    values = _numbers(values)
     return Box(values, values)
+
+
+def _numbers(values: Column) -> Column:
+    """Keys as numbers: truth values are 0 and 1, NULL is NaN."""
+    if values.dtype != object:
+        return values
+    return np.array([np.nan if v is None else float(v) for v in values])
+
+
+def _missing(values: Column) -> Column:
+    if values.dtype == object:
+        return np.array([v is None for v in values], dtype=bool)
+    return np.isnan(values) if values.dtype == np.float64 else np.zeros(values.shape, dtype=bool)
+
+
+_OPPOSITES: Final = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "=": "<>", "<>": "=",
+                     "and": "or", "or": "and", "not": ""}  # fmt: skip
+
+
+def _negated(op: str, args: tuple[OutputExpr, ...]) -> OutputExpr:
+    """What holds where a test is false; where NULL decides, neither holds."""
+    if op == "not":
+        return args[0]
+    if op in ("and", "or"):
+        args = tuple(Apply("not", (arg,)) for arg in args)
+    return Apply(_OPPOSITES[op], args)
 
 
 def _window(window: Window, source: Source, level: float) -> Box | None:
@@ -307,6 +338,32 @@ def _quotient(a: Column, b: Column) -> Column:
     return np.where(b == 0, np.nan, a / np.where(b == 0, 1, b))
 
 
+def _whole_quotient(a: Column, b: Column) -> Column:
+    return np.trunc(_quotient(a, b))
+
+
+def _whole_quotient_box(a: Box, b: Box) -> Box:
+    quotient = _divide(a, b)
+    return Box(np.trunc(quotient.low), np.trunc(quotient.high))
+
+
+def _remainder(a: Column, b: Column) -> Column:
+    """What is left of `a`, with its sign, as SQL has it."""
+    return np.where(b == 0, np.nan, np.fmod(a, np.where(b == 0, 1, b)))
+
+
+def _remainder_box(a: Box, b: Box) -> Box:
+    """All that a remainder may be, or its two ends where both come from one multiple."""
+    times = _whole_quotient_box(a, b)
+    most = np.maximum(np.abs(b.low), np.abs(b.high))
+    wide = Box(np.where(a.low < 0, -most, 0.0), np.where(a.high > 0, most, 0.0))
+    one = (times.low == times.high) & (b.low == b.high) & (b.low != 0)
+    taken = np.where(one, times.low, 0.0) * b.low
+    never = b.low * b.high <= 0  # it may be NULL
+    low = np.where(one, a.low - taken, np.where(never, -np.inf, wide.low))
+    return Box(low, np.where(one, a.high - taken, np.where(never, np.inf, wide.high)))
+
+
 def _absolute_box(a: Box) -> Box:
     low, high = np.abs(a.low), np.abs(a.high)
     return Box(np.where(a.low * a.high <= 0, 0.0, np.minimum(low, high)), np.maximum(low, high))
@@ -364,7 +421,17 @@ def _chosen(test: Column, yes: Column, no: Column) -> Column:
 
 
 def _test(compare: np.ufunc) -> Callable[..., Column]:
-    return lambda a, b: np.asarray(compare(a, b), dtype=bool)
+    """A comparison, which does not hold where a side is NULL."""
+
+    def test(a: Column, b: Column) -> Column:
+        there = ~(_missing(a) | _missing(b))
+        left, right = np.broadcast_arrays(a, b)
+        found = np.zeros(left.shape, dtype=bool)
+        there = np.broadcast_to(there, left.shape)
+        found[there] = compare(left[there], right[there])
+        return found
+
+    return test
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +453,8 @@ OPERATIONS: Final = {
     "-": Operation(1, 2, _minus, _minus_box),
     "*": Operation(2, 2, np.multiply, lambda a, b: corners(np.multiply, a, b)),
     "/": Operation(2, 2, _quotient, _divide),
+    "//": Operation(2, 2, _whole_quotient, _whole_quotient_box),
+    "%": Operation(2, 2, _remainder, _remainder_box),
     "abs": Operation(1, 1, np.abs, _absolute_box),
     "round": Operation(1, 2, _rounded, _rounded_box),
     "sqrt": _rising(_root),
@@ -401,7 +470,7 @@ OPERATIONS: Final = {
     ),
     "nullif": Operation(2, 2, lambda a, b: np.where(a == b, np.nan, a), lambda a, _: a),
     "case": Operation(3, 3, _chosen),
-    "not": Operation(1, 1, np.logical_not),
+    "not": Operation(1, 1, lambda a: ~(_missing(a) | a.astype(bool))),
     "and": Operation(1, 10_000, lambda *values: np.logical_and.reduce(values)),
     "or": Operation(1, 10_000, lambda *values: np.logical_or.reduce(values)),
     "<": Operation(2, 2, _test(np.less)),

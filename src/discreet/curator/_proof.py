@@ -2,7 +2,8 @@
 
 The proof is read off the text that will run, by a package that knows neither plan
 nor policy (:mod:`discreet.verify`). A sensitivity that rests on a limit which the
-statement does not enforce is therefore refused here, whatever the plan believes.
+statement does not enforce is therefore refused here, whatever the plan believes. What follows
+the noise is tried on made-up numbers (:mod:`discreet.answer`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
+from discreet.answer import rehearse
 from discreet.engines import Engine
 from discreet.errors import UnprovenStatementError, UnsupportedQueryError
 from discreet.plan import Aggregate, Lowered, Merged, Sensitivity
@@ -17,7 +19,8 @@ from discreet.verify import Proof, Reading
 
 
 def check_statements(engine: Engine, lowered: Lowered) -> None:
-    """Refuse a question whose statements could fail or limit less than its parts declare."""
+    """Refuse a question that could fail, or whose statements limit less than its parts declare."""
+    rehearse(lowered)
     # each is asked for once: what a statement is remembered by takes long to compare
     used = {part.aggregate for part in lowered.parts if part.inputs}
     proofs = {i: engine.proof(lowered.aggregates[i]) for i in used}

@@ -437,16 +437,28 @@ def _joinable(left: Expr, right: str, public: Scan) -> tuple[str, str]:
     """Refuse a join whose codes would not mean the same value on both sides."""
     if not isinstance(left, Column):
         raise UnsupportedQueryError("a join needs a plain column on the private side")
-    return _comparable(left, Column(right, public.schema[right]))
+    pair = _comparable(left, Column(right, public.schema[right]))
+    other = getattr(public.table.columns[right], "other", None)
+    if other in left.type.labels:
+        raise UnsupportedQueryError(
+            f"{quote(right)} of the public table {quote(public.table.name)} has other = "
+            f"{other!r}: values that are not listed would be taken for equal, whatever they are",
+            hint=f"in the policy, leave other = {other!r} out of {public.table.name}.{right}",
+        )
+    return pair
 
 
 def _comparable(left: Column, right: Column) -> tuple[str, str]:
     a, b = left.type, right.type
-    if (a.kind, a.step, a.labels) != (b.kind, b.step, b.labels):
+    # one list may go on where the other ends: equal codes still are equal values
+    common = min(len(a.labels), len(b.labels))
+    listed = (common > 0 or not a.labels + b.labels) and a.labels[:common] == b.labels[:common]
+    if (a.kind, a.step) != (b.kind, b.step) or not listed:
         raise UnsupportedQueryError(
             f"{quote(left.name)} and {quote(right.name)} are declared differently, so they "
             "cannot be compared in a join",
-            hint="declare both columns with the same type, values and step",
+            hint="in the policy, declare both columns with the same type, values and step "
+            "(other = … is left out in the public table)",
         )
     return left.name, right.name
 

@@ -21,7 +21,7 @@ from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Divide, Expr, OneOf, columns_of
 from discreet.plan._facts import no_rows, no_values
 from discreet.plan._formula import Formula
-from discreet.plan._joins import JoinUnit
+from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._parts import Part
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._query import OutputExpr, Query, StatisticValue, Window, parts_of, windows_of
@@ -207,9 +207,11 @@ def _clamps(query: Query) -> Iterator[str]:
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
         yield f"{cap.arg.describe()} counted up to {_shown(cap.type.value(cap.hi))} per {unit}"
-    used = frozenset[str]().union(*(columns_of(e) for e in exprs))
+    joins = [n for n in query.relation.nodes if isinstance(n, JoinPublic | JoinUnit)]
+    compared = {name for n in joins for a, b in n.on for name in (a, n.prefix + b)}
+    used = frozenset(compared).union(*(columns_of(e) for e in exprs))
     # a join renames the columns of its other side
-    prefixes = {"", *(n.prefix for n in query.relation.nodes if isinstance(n, JoinUnit))}
+    prefixes = {"", *(n.prefix for n in joins)}
     for scan in (n for n in query.relation.nodes if isinstance(n, Scan)):
         for name, t in scan.schema.items():
             if any(prefix + name in used for prefix in prefixes):

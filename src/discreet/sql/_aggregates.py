@@ -46,6 +46,7 @@ from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
 
 LISTED: Final = "list of values"
+_ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "round")
 _BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _SCALARS: Final = {
@@ -206,7 +207,7 @@ class Outputs:
             kinds = {self.kind(a) for a in out.args[1:]} - {"null"}
             return kinds.pop() if len(kinds) == 1 else "number"
         if isinstance(out, Apply):
-            numbers = {"+", "-", "*", "/", "round", *(op for op, _, _ in _SCALARS.values())}
+            numbers = {*_ARITHMETIC, *(op for op, _, _ in _SCALARS.values())}
             return "number" if out.op in numbers else "truth"
         if isinstance(out, Text):
             return "text"
