@@ -6,6 +6,8 @@ each transaction of ours and read back: what does not hold is not believed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,16 +34,38 @@ MEANING: Final = {
     "jit": "off",  # compiling costs more than these statements
 }
 """What changes how text is sent, literals are read, values printed or rows left out."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def pinned(connection: psycopg.Connection[Any], **more: str) -> bool:
+def pinned(
+    connection: psycopg.Connection[Any],
+    more: Mapping[str, str] = _NONE,
+    *,
+    begin: str = "",
+    unread: Mapping[str, str] = _NONE,
+) -> bool:
     """Set the meaning until the transaction ends; whether it then holds.
 
-    Plain bytes, no parameters: how those are sent depends on the settings.
+    One message of plain bytes, without parameters: how those are sent depends on the settings.
+
+    Parameters
+    ----------
+    connection
+        A connection in a transaction, or on which `begin` begins one.
+    more
+        Further settings.
+    begin
+        Statement that goes first.
+    unread
+        Settings that the server may spell otherwise; they are set and not read back.
     """
-    settings = MEANING | more
-    written = (f"pg_catalog.set_config('{n}', '{v}', true)" for n, v in settings.items())
-    connection.execute(f"SELECT {', '.join(written)}".encode())
-    read = (f"pg_catalog.current_setting('{n}')" for n in settings)
-    (found,) = connection.execute(f"SELECT {', '.join(read)}".encode()).fetchall()
+    settings = {**MEANING, **more}
+    values = {**settings, **unread}.items()
+    written = ", ".join(f"pg_catalog.set_config('{n}', '{v}', true)" for n, v in values)
+    read = ", ".join(f"pg_catalog.current_setting('{n}')" for n in settings)
+    steps = [*filter(None, [begin]), f"SELECT {written}", f"SELECT {read}"]
+    cursor = connection.execute("; ".join(steps).encode(), prepare=False)
+    while cursor.nextset():
+        pass
+    (found,) = cursor.fetchall()
     return tuple(found) == tuple(settings.values())

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from discreet import engines, noise
 from discreet import policy as pol
@@ -460,15 +460,10 @@ class Curator(Terms, Fits):
         return Budget(*self._balances, self.analyst)
 
     def close(self) -> None:
-        """Let go of the engine's resources; no further question is answered."""
+        """Let go of engine and ledger connections; no further question is answered."""
         self._closed = True
         self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().close()
 
     def __repr__(self) -> str:
         return f"Curator({', '.join(self.policy.tables)}; {self._left()})"

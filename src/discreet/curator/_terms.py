@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from discreet._text import plain_str
 from discreet.errors import ParameterError
+from discreet.ledger import ChainedLedger
 
 if TYPE_CHECKING:
     from discreet import policy as pol
@@ -33,6 +34,17 @@ class Terms:
     def analyst(self) -> str | None:
         """Who asks; decides which share of the budget is charged."""
         return self._analyst
+
+    def close(self) -> None:
+        """Let go of the connections that the ledger keeps for its next use."""
+        if isinstance(self._ledger, ChainedLedger):
+            self._ledger.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse to replace what callers see: terms, and the methods that rest on them."""

@@ -212,7 +212,7 @@ class PostgresEngine(Statements):
             yield
 
     def _pin(self, connection: psycopg.Connection[Any], **more: str) -> None:
-        if not pinned(connection, **more):
+        if not pinned(connection, more):
             raise SchemaError("this PostgreSQL connection does not let its settings be changed")
 
     def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:

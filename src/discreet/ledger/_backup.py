@@ -49,10 +49,10 @@ from discreet._print import plural
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
-from discreet.ledger._chain import Head, Line, check_links, reached
+from discreet.ledger._chain import Head, Line, check_links, foreign, reached
 from discreet.ledger._decisions import owns
 from discreet.ledger._group import apart
-from discreet.ledger._ledger import ChainedLedger, foreign
+from discreet.ledger._ledger import ChainedLedger
 from discreet.ledger._open import anchors_of, holds, is_server, open_ledger, witness_of
 from discreet.ledger._outcomes import check_store, debit_body, question_of
 from discreet.ledger._postgres import PostgresStore

@@ -53,6 +53,15 @@ def gone(where: str) -> LedgerIntegrityError:
     )
 
 
+def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
+    """Refusal of a ledger that belongs to another policy."""
+    return LedgerIntegrityError(
+        f"the ledger {where!r} belongs to policy {owner!r}, not to {asked!r}: renaming a policy "
+        "does not make a fresh budget",
+        hint=f'{"beside" if owner.startswith("sha256:") else "name"} = "{owner}" under [policy]',
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a ledger, as stored.

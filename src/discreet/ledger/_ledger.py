@@ -65,6 +65,7 @@ from discreet.ledger._chain import (
     check_head,
     check_links,
     damaged,
+    foreign,
     gone,
     next_line,
     reached,
@@ -158,6 +159,10 @@ class ChainedLedger(Glances, Decisions):
     def units(self) -> dict[str, list[str | None]] | None:
         """Neighbours and unit of each private table of the policy, where that is known."""
         return self._units
+
+    def disconnect(self) -> None:
+        """Let go of connections that are kept open for the next use; there may still be one."""
+        self._store.drop()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.where!r}, policy {self.identity!r})"
@@ -605,12 +610,3 @@ class ChainedLedger(Glances, Decisions):
         self._write(
             lambda turn: turn.append(kind, {**decide(turn.head.content), "by": by, "note": note})
         )
-
-
-def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
-    """Refusal of a ledger that belongs to another policy."""
-    return LedgerIntegrityError(
-        f"the ledger {where!r} belongs to policy {owner!r}, not to {asked!r}: renaming a policy "
-        "does not make a fresh budget",
-        hint=f'{"beside" if owner.startswith("sha256:") else "name"} = "{owner}" under [policy]',
-    )

@@ -170,6 +170,9 @@ class MemoryStore:
     def prepare(self) -> None:
         """Nothing: no earlier format lives in this process."""
 
+    def drop(self) -> None:
+        """Nothing: there are no connections."""
+
     @contextmanager
     def writing(self, *, create: bool = False) -> Iterator[Transaction]:
         """Begin a transaction that excludes all other writers."""

@@ -12,9 +12,9 @@ from discreet.errors import Hint, LedgerError, LedgerIntegrityError, ParameterEr
 from discreet.ledger import _anchor
 from discreet.ledger._anchor import AnyAnchor
 from discreet.ledger._budget import least_cost
-from discreet.ledger._chain import AbsentError, absent, gone
+from discreet.ledger._chain import AbsentError, absent, foreign, gone
 from discreet.ledger._decisions import owns
-from discreet.ledger._ledger import ChainedLedger, Purpose, foreign
+from discreet.ledger._ledger import ChainedLedger, Purpose
 from discreet.ledger._memory import MemoryStore
 from discreet.ledger._postgres import PostgresStore
 from discreet.ledger._protocol import Ledger, Standing

@@ -5,8 +5,8 @@ anything, and moves the head by a conditional update, so two hosts are as
 exclusive as two threads. The level of isolation is ours, not the server's default:
 under a stricter one a writer that has waited would be refused.
 ``synchronous_commit`` is on for every transaction, and all settings that change the
-meaning of a statement are ours (:mod:`discreet._session`). One connection per operation:
-nothing is shared across threads and forks.
+meaning of a statement are ours (:mod:`discreet._session`). A handle holds no connection; the
+process lends it one for each transaction (:mod:`discreet.ledger._lent`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet._address import address
 from discreet._dataclass import dataclass
-from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
-from discreet.ledger._chain import KINDS, Head, gone
+from discreet.ledger._chain import KINDS, Head, Line, gone
+from discreet.ledger._lent import drop, lent
 from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import RolledBackError, SqlTransaction, Transaction
 
@@ -88,18 +88,36 @@ _DENIED: Final = ("42501", "3F000")
 """States of a server that lacks a right or the schema."""
 _AWAY: Final = ("08", "28", "57P", "3D")
 """Classes of states of a server that does not answer, or not to this user."""
-SCHEMA: Final = "public, pg_temp"
-"""Where tables are found, whatever path a role has: one database, one ledger of a policy."""
 _LOCK: Final = 0x646973637265
 """Advisory lock under which tables and first lines are made."""
 
 
 class _Locking(SqlTransaction):
+    """A writer's transaction: while it holds the head, nothing that it has read can change."""
+
     _head_sql = f"{SqlTransaction._head_sql} FOR UPDATE"  # noqa: SLF001 - its own base
+
+    def __init__(self, connection: Any, policy: str) -> None:
+        super().__init__(connection, policy, "%s")
+        self._end: Head | None = None
+        self._read: dict[int, Line] = {}
 
     def head(self) -> Head | None:
         """End of the chain, locked until the transaction ends."""
-        return super().head()
+        self._end = self._end or super().head()
+        return self._end
+
+    def line(self, number: int) -> Line | None:
+        """The line of this number, or None."""
+        found = self._read.get(number) or super().line(number)
+        if found is not None:
+            self._read[number] = found
+        return found
+
+    def append(self, line: Line, head: Head, *found_by: Any, **named: Any) -> None:
+        """Add a line, with what it is found by."""
+        super().append(line, head, *found_by, **named)
+        self._end = head
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +182,7 @@ class PostgresStore:
                 table = connection.execute("SELECT to_regclass('discreet_answers')").fetchone()
                 for statement in _SCHEMA if table is None or table[0] is None else ():
                     connection.execute(statement.encode())
-            transaction = _Locking(connection, self.policy, "%s")
+            transaction = _Locking(connection, self.policy)
             transaction.head()
             yield transaction
 
@@ -174,23 +192,16 @@ class PostgresStore:
         with self._connection(snapshot=True) as connection:
             yield SqlTransaction(connection, self.policy, "%s")
 
+    def drop(self) -> None:
+        """Let go of the connections that nobody uses."""
+        drop(self.url)
+
     @contextmanager
     def _connection(self, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with psycopg.connect(self.url, **limits(self.wait)) as connection:
-                # ours, whatever the server's default is: a writer that has waited for the
-                # head must see it as it is then, a reader one state throughout
-                levels = psycopg.IsolationLevel
-                connection.isolation_level = (
-                    levels.REPEATABLE_READ if snapshot else levels.READ_COMMITTED
-                )
-                connection.read_only = snapshot
-                if not pinned(connection, synchronous_commit="on", search_path=SCHEMA):
-                    raise LedgerError("the ledger's connection does not let its settings be set")
-                limit = f"{int(self.wait * 1000)}ms"
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (limit,))
+            with lent(self.url, self.wait, snapshot=snapshot) as connection:
                 yield connection
         except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
             raise RolledBackError("the ledger is in use; nothing was charged") from None
@@ -225,15 +236,3 @@ def refused(what: str, state: str | None, tables: str) -> LedgerError:
             hint="start the server; or export PGUSER=ROLE and PGPASSFILE=FILE",
         )
     return LedgerError(f"{what} cannot be written; nothing was released")
-
-
-def limits(wait: float) -> dict[str, Any]:
-    """How long a server may be silent, in connecting and in answering."""
-    seconds = max(2, int(wait))
-    return {
-        "connect_timeout": seconds,
-        "tcp_user_timeout": 1000 * seconds,
-        "keepalives_idle": seconds,
-        "keepalives_interval": max(1, seconds // 3),
-        "keepalives_count": 3,
-    }

@@ -110,6 +110,10 @@ class Store(Protocol):
         """Begin a transaction that sees one committed state."""
         ...
 
+    def drop(self) -> None:
+        """Let go of the connections that nobody uses."""
+        ...
+
 
 class SqlTransaction:
     """A transaction on the two tables and the head, in SQL that both databases speak."""

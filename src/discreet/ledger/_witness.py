@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from discreet._address import address
 from discreet._canonical import canonical
 from discreet._dataclass import asdict, dataclass
-from discreet._session import pinned
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
-from discreet.ledger._postgres import SCHEMA, limits, refused
+from discreet.ledger._lent import lent
+from discreet.ledger._postgres import refused
 
 if TYPE_CHECKING:
     import psycopg
@@ -81,12 +81,7 @@ class Witness(Afar):
         import psycopg  # noqa: PLC0415 - an optional place
 
         try:
-            with psycopg.connect(self.url, **limits(wait)) as connection:
-                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-                if not pinned(connection, synchronous_commit="on", search_path=SCHEMA):
-                    raise LedgerError("the witness does not let its settings be set")
-                timeout = f"{int(wait * 1000)}ms"
-                connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
+            with lent(self.url, wait) as connection:
                 yield connection
         except psycopg.errors.LockNotAvailable:
             raise LedgerBusyError(
