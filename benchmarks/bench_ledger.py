@@ -17,13 +17,15 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
 from discreet import ledger
 from discreet import policy as pol
+from discreet.ledger import _group
 from discreet.ledger._sqlite import PRAGMAS
 from discreet.plan import Cost
 
@@ -101,11 +103,30 @@ def by_threads(
 ) -> None:
     """Print what threads of one process spend, beside plain inserts by as many."""
     for threads in (1, 8, 64):
-        pairs = [(at_once(ours, threads), at_once(plain, threads)) for _ in range(3)]
+        with counted() as turns:
+            pairs = [(at_once(ours, threads), at_once(plain, threads)) for _ in range(3)]
         rate, inserts = (1 / statistics.median(side) for side in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
         print(f"  {threads:2} thread(s)   {rate:8.0f} spends/s  {inserts:8.0f} inserts/s"
-              f"  {ratio:5.2f} x plain {peer}")  # fmt: skip
+              f"  {ratio:5.2f} x plain {peer}, {statistics.mean(turns):.0f} spends"
+              f" in a transaction ({max(turns)} at most)")  # fmt: skip
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Count the spends of each transaction."""
+    turns: list[int] = []
+    real = _group._together
+
+    def together(requests: list[_group.Request]) -> None:
+        turns.append(len(requests))
+        real(requests)
+
+    _group._together = together
+    try:
+        yield turns
+    finally:
+        _group._together = real
 
 
 def timed(work: Callable[[int, int], None], processes: int) -> float:

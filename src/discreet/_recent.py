@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+_UNKNOWN: Final = object()
+
+
+class _Hashed:
+    """A key that is hashed once: to hash a whole plan takes longer than to find it."""
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key, self._hash = key, hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashed) and self.key == other.key
 
 
 class Recent(Generic[K, V]):
@@ -31,18 +47,19 @@ class Recent(Generic[K, V]):
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
-        self._known: dict[K, V] = {}
+        self._known: dict[_Hashed, V] = {}
         self._lock = threading.Lock()
 
     def __call__(self, key: K, make: Callable[[], V]) -> V:
         """Give what is known about `key`, or work it out."""
-        known = self._known
-        if key in known:
-            return known[key]
+        own = _Hashed(key)
+        known = self._known.get(own, _UNKNOWN)
+        if known is not _UNKNOWN:
+            return cast("V", known)
         made = make()
         with self._lock:
             more = self._known.copy()  # hashes nothing again
-            more[key] = made
+            more[own] = made
             if len(more) > self._most:
                 del more[next(iter(more))]
             self._known = more
@@ -50,4 +67,4 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""
-        return self._known.get(key)
+        return self._known.get(_Hashed(key))

@@ -27,3 +27,32 @@ def test_what_fails_is_not_kept():
         except KeyError:
             continue
     assert recent.get("a") is None
+
+
+class Deep:
+    """A key that counts how often it is hashed."""
+
+    hashed = 0
+
+    def __hash__(self):
+        Deep.hashed += 1
+        return 1
+
+    def __eq__(self, other):
+        return isinstance(other, Deep)
+
+
+def test_a_key_is_hashed_once_for_each_look():
+    recent = Recent[Deep, int]()
+    assert recent(Deep(), lambda: 5) == 5
+    assert Deep.hashed == 1
+    assert recent(Deep(), lambda: 6) == 5
+    assert Deep.hashed == 2
+
+
+def test_what_is_worked_out_may_be_nothing():
+    recent = Recent[str, None]()
+    made: list[int] = []
+    for _ in range(2):
+        assert recent("a", lambda: made.append(1)) is None
+    assert made == [1]

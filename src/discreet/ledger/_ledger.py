@@ -554,11 +554,13 @@ class ChainedLedger(Glances, Decisions):
         except LedgerError as refusal:
             note("ledger refused", refusal, policy=self.identity, said=refusal.message)
             raise
+        limits = state.limits
         if self._guest is not None:  # whoever spends from it sets no lower one
-            minimum = max(minimum, state.limits.minimum)
-        least = _budget.least_cost(replace(state.limits, minimum=minimum))
-        whole = _budget.balance(state)
-        share = _budget.balance(state, analyst or "") if state.limits.shares else whole
+            minimum = max(minimum, limits.minimum)
+        if minimum != limits.minimum:
+            limits = replace(limits, minimum=minimum)
+        least, whole = _budget.least_cost(limits), _budget.balance(state)
+        share = _budget.balance(state, analyst or "") if limits.shares else whole
         return Standing(least, (whole, share))
 
     @property

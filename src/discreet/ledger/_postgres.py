@@ -21,7 +21,14 @@ from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head, Line, gone
 from discreet.ledger._lent import drop, lent
 from discreet.ledger._state import FORMAT, newer
-from discreet.ledger._store import RolledBackError, SqlTransaction, Transaction
+from discreet.ledger._store import (
+    INSERT,
+    MOVE,
+    RolledBackError,
+    SqlTransaction,
+    Transaction,
+    cells_of,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -93,18 +100,21 @@ _LOCK: Final = 0x646973637265
 
 
 class _Locking(SqlTransaction):
-    """A writer's transaction: while it holds the head, nothing that it has read can change."""
+    """A writer's transaction: while it holds the head, nothing that it has read can change.
+
+    Each message to the server waits for its turn there, so there are few of them.
+    """
 
     _head_sql = f"{SqlTransaction._head_sql} FOR UPDATE"  # noqa: SLF001 - its own base
 
     def __init__(self, connection: Any, policy: str) -> None:
         super().__init__(connection, policy, "%s")
-        self._end: Head | None = None
-        self._read: dict[int, Line] = {}
+        self._end = super().head()
+        ends = () if self._end is None else (1, self._end.number)
+        self._read = {line.number: line for line in self.some(ends)}
 
     def head(self) -> Head | None:
         """End of the chain, locked until the transaction ends."""
-        self._end = self._end or super().head()
         return self._end
 
     def line(self, number: int) -> Line | None:
@@ -114,9 +124,20 @@ class _Locking(SqlTransaction):
             self._read[number] = found
         return found
 
-    def append(self, line: Line, head: Head, *found_by: Any, **named: Any) -> None:
-        """Add a line, with what it is found by."""
-        super().append(line, head, *found_by, **named)
+    def append(
+        self,
+        line: Line,
+        head: Head,
+        slot: str | None = None,
+        question: str | None = None,
+        settles: int | None = None,
+    ) -> None:
+        """Add a line, with what it is found by: slot, question, or the debit it settles."""
+        if line.number == 1:
+            super().append(line, head, slot, question, settles)
+        else:
+            added = (self._policy, *cells_of(line), slot, question, settles)
+            self._move(f"WITH added AS ({INSERT}) {MOVE}", line, head, *added)
         self._end = head
 
 
@@ -182,9 +203,7 @@ class PostgresStore:
                 table = connection.execute("SELECT to_regclass('discreet_answers')").fetchone()
                 for statement in _SCHEMA if table is None or table[0] is None else ():
                     connection.execute(statement.encode())
-            transaction = _Locking(connection, self.policy)
-            transaction.head()
-            yield transaction
+            yield _Locking(connection, self.policy)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

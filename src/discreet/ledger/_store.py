@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -138,6 +138,13 @@ class SqlTransaction:
         row = self._run(f"{_LINES} AND number = ?", number).fetchone()
         return None if row is None else Line(*_typed(row, *_LINE))
 
+    def some(self, numbers: Sequence[int]) -> list[Line]:
+        """The lines of these numbers that are there."""
+        if not numbers:
+            return []
+        rows = self._run(f"{_LINES} AND number IN ({', '.join('?' for _ in numbers)})", *numbers)
+        return [Line(*_typed(row, *_LINE)) for row in rows]
+
     def lines(self) -> Iterator[Line]:
         """All lines, oldest first."""
         for row in self._run(f"{_LINES} ORDER BY number"):
@@ -152,21 +159,7 @@ class SqlTransaction:
         settles: int | None = None,
     ) -> None:
         """Add a line, with what it is found by: slot, question, or the debit it settles."""
-        self._run(
-            "INSERT INTO discreet_lines (policy, number, at, kind, body, state, previous, hash,"
-            " jump, slot, question, settles) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            line.number,
-            line.when,
-            line.kind,
-            line.body,
-            line.state,
-            line.previous,
-            line.hash,
-            line.jump,
-            slot,
-            question,
-            settles,
-        )
+        self._run(INSERT, *cells_of(line), slot, question, settles)
         if line.number == 1:
             self._run(
                 "INSERT INTO discreet_heads (policy, number, hash, state) VALUES (?, ?, ?, ?)",
@@ -175,11 +168,12 @@ class SqlTransaction:
                 head.state,
             )
             return
-        cursor = self._connection.execute(
-            "UPDATE discreet_heads SET number = ?, hash = ?, state = ?"
-            " WHERE policy = ? AND number = ? AND hash = ?".replace("?", self._mark),
-            (head.number, head.hash, head.state, self._policy, line.number - 1, line.previous),
-        )
+        self._move(MOVE, line, head)
+
+    def _move(self, sql: str, line: Line, head: Head, *before: object) -> None:
+        """Let the chain end with a line; it must have ended with the one before."""
+        ends = (head.number, head.hash, head.state, self._policy, line.number - 1, line.previous)
+        cursor = self._connection.execute(sql.replace("?", self._mark), (*before, *ends))
         assert cursor.rowcount == 1, "the head moved although writers are excluded"
 
     def in_slot(self, slot: str) -> int | None:
@@ -248,7 +242,21 @@ class SqlTransaction:
         self._run(sql, number, record)
 
 
+INSERT = (
+    "INSERT INTO discreet_lines (policy, number, at, kind, body, state, previous, hash,"
+    " jump, slot, question, settles) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+MOVE = (
+    "UPDATE discreet_heads SET number = ?, hash = ?, state = ?"
+    " WHERE policy = ? AND number = ? AND hash = ?"
+)
 _LINE = (int, *[str] * 6, str | None)
+
+
+def cells_of(line: Line) -> tuple[object, ...]:
+    """A line as the table holds it, but for its policy."""
+    return (line.number, line.when, line.kind, line.body, line.state, line.previous, line.hash,
+            line.jump)  # fmt: skip
 
 
 def _typed(row: Any, *kinds: Any) -> Any:
