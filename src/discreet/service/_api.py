@@ -123,8 +123,7 @@ class House:
 def need(actor: Actor, *roles: Role) -> None:
     """Refuse somebody whose role may not do this."""
     if actor.role not in roles:
-        listed = " or ".join(roles)
-        raise ForbiddenError(f"this is for {listed}; your key is one for {actor.role}")
+        raise ForbiddenError(f"this needs the role {' or '.join(roles)}; yours is {actor.role}")
 
 
 def enveloped(data: Mapping[str, Any]) -> bytes:

@@ -35,13 +35,12 @@ class OwnerPages:
             ("POST", "/owner/check", self._check), ("POST", "/owner/checked", self._checked),
             ("POST", "/owner/draft", self._draft),
         ):  # fmt: skip
-            pages.add(method, path, page)
+            pages.add(method, path, page, Role.OWNER)
 
     async def _owner(self, request: Request, session: Session) -> Response:
         return await self._page(request, session)
 
     async def _page(self, request: Request, session: Session, **more: Any) -> Response:
-        _api.need(session.actor, Role.OWNER)
         desk = self._pages.desk(request, session)
         waiting = await desk.write(lambda: _views.requests_of(desk))
         for shown in waiting:
@@ -60,7 +59,6 @@ class OwnerPages:
         )  # fmt: skip
 
     async def _decide(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         form, desk = await read_form(request), self._pages.desk(request, session)
         await desk.decide(
             request.path_params["id_"], approve=form.get("decision") == "approve",
@@ -69,7 +67,6 @@ class OwnerPages:
         return redirect("/owner")
 
     async def _add_key(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         form = await read_form(request)
         role = form.get("role", "")
         if role not in set(Role):
@@ -79,12 +76,10 @@ class OwnerPages:
         return await self._page(request, session, note=note, secret=key)
 
     async def _revoke(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         self._house.keys.revoke(request.path_params["id_"])
         return redirect("/owner")
 
     async def _raise(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         form, desk = await read_form(request), self._pages.desk(request, session)
         totals, reason = {"epsilon": form.get("epsilon", "")}, form.get("reason", "")[:2000]
         by = session.actor.name
@@ -92,14 +87,12 @@ class OwnerPages:
         return redirect("/owner")
 
     async def _share(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         form, desk = await read_form(request), self._pages.desk(request, session)
         shares, reason = _read(form.get("shares", "")), form.get("reason", "")[:2000]
         await desk.write(lambda: desk.ledger.set_shares(shares, by=session.actor.name, note=reason))
         return redirect("/owner")
 
     async def _close(self, request: Request, session: Session) -> Response:
-        _api.need(session.actor, Role.OWNER)
         form, desk = await read_form(request), self._pages.desk(request, session)
         act = desk.ledger.close if form.get("closed") == "yes" else desk.ledger.reopen
         reason = form.get("reason", "")[:2000]
@@ -116,13 +109,11 @@ class OwnerPages:
 
     async def _checked(self, request: Request, session: Session) -> Response:
         """Say about a draft, while it is typed, what the button says."""
-        _api.need(session.actor, Role.OWNER)
         toml = _typed(await read_form(request), "toml")
         return self._pages.fragment("checked.html", checked=verdict(toml))
 
     async def _draft(self, request: Request, session: Session) -> Response:
         """Draft a policy from names and types of columns; no value of a table is asked for."""
-        _api.need(session.actor, Role.OWNER)
         form = await read_form(request)
         name, columns = form.get("name", ""), _typed(form, "columns")
         if self._house.draft is None:

@@ -57,6 +57,14 @@ _STATIC: Final = {
     "owner.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+_ASKING: Final = (Role.ANALYST, Role.OWNER)
+_INSIDE: Final = (*_ASKING, Role.AUDITOR)
+"""Whoever may use a policy; what somebody has asked is shown to them alone."""
+_NAV: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
+    ("/ask", "Ask", _ASKING), ("/budget", "Budget", _INSIDE), ("/public", "Public", ()),
+    ("/owner", "Owner", (Role.OWNER,)),
+)  # fmt: skip
+"""Pages, and whom each is for; empty: for everybody."""
 Page = Callable[[Request, Session], Awaitable[Response]]
 
 
@@ -71,13 +79,15 @@ class Pages:
         )  # fmt: skip
         self._templates.filters["moment"] = _moment
         self.router = APIRouter(include_in_schema=False)
-        for method, path, page in (
-            ("GET", "/", self._home), ("GET", "/ask", self._ask), ("POST", "/ask", self._asked),
-            ("POST", "/ask/price", self._priced), ("GET", "/answers/{id_}", self._answer),
-            ("GET", "/answers/{id_}/{file}", self._file), ("GET", "/budget", self._budget),
-            ("POST", "/logout", self._logout),
+        for method, path, page, roles in (
+            ("GET", "/", self._home, Role), ("POST", "/logout", self._logout, Role),
+            ("GET", "/ask", self._ask, _ASKING), ("POST", "/ask", self._asked, _ASKING),
+            ("POST", "/ask/price", self._priced, _ASKING),
+            ("GET", "/answers/{id_}", self._answer, _INSIDE),
+            ("GET", "/answers/{id_}/{file}", self._file, _INSIDE),
+            ("GET", "/budget", self._budget, _INSIDE),
         ):  # fmt: skip
-            self.add(method, path, page)
+            self.add(method, path, page, *roles)
         self.router.add_api_route("/login", self._login, methods=["GET", "POST"])
         if house.oidc is not None:
             self.router.add_api_route("/login/oidc", self._leave_to_sign_in, methods=["GET"])
@@ -85,14 +95,16 @@ class Pages:
         self.router.add_api_route("/public", self._public, methods=["GET"])
         self.router.add_api_route("/static/{name}", _static, methods=["GET"])
 
-    def add(self, method: str, path: str, page: Page) -> None:
-        """Serve a page to whoever has signed in."""
-        self.router.add_api_route(path, self._signed_in(page), methods=[method])
+    def add(self, method: str, path: str, page: Page, *roles: Role) -> None:
+        """Serve a page to those who have signed in under one of these roles."""
+        self.router.add_api_route(path, self._signed_in(page, roles), methods=[method])
 
     # -- who ---------------------------------------------------------------------------------
 
-    def _signed_in(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        """Serve a page to whoever has signed in; forms must be our own."""
+    def _signed_in(
+        self, page: Page, roles: tuple[Role, ...]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Serve a page to whoever has signed in and may see it; forms must be our own."""
 
         async def serve(request: Request) -> Response:
             session = self._session(request)
@@ -102,6 +114,7 @@ class Pages:
                 form = await read_form(request)
                 session.check(form.get("token"), request.headers.get("sec-fetch-site"))
             try:
+                _api.need(session.actor, *roles)
                 return await page(request, session)
             except DiscreetError as refusal:
                 return self.show(
@@ -187,17 +200,14 @@ class Pages:
         status: int = 200,
         **given: Any,
     ) -> Response:
-        desk = None if session is None else self.desk(request, session)
-        nav = [("/public", "Public")]
-        if session is not None:
-            asks = session.actor.role is not Role.AUDITOR
-            nav = [*([("/ask", "Ask")] if asks else []), ("/budget", "Budget"), *nav]
-            if session.actor.role is Role.OWNER:
-                nav.append(("/owner", "Owner"))
+        mine = self._policies(session)
+        desk = None if session is None or not mine else self.desk(request, session)
+        role = None if session is None or desk is None else session.actor.role
         shared = {
-            "session": session, "nav": nav, "twin": None, "refusal": None,
+            "session": session, "twin": None, "refusal": None,
+            "nav": [(path, name) for path, name, roles in _NAV if not roles or role in roles],
             "note": None, "secret": None, "oidc": self._house.oidc is not None,
-            "policies": self._policies(session),
+            "policies": mine,
             "policy": None if desk is None else desk.name,
             "left": None if desk is None or session is None
             else desk.counter.left(session.actor.name),
@@ -263,7 +273,6 @@ class Pages:
                 return self._ask_page(request, session, {**form, "sql": guided(form)})
             body = offered(form)
             if (action := form.get("action")) in ("ask", "rehearse"):
-                _api.need(session.actor, Role.ANALYST, Role.OWNER)
                 asked = desk if action == "ask" else _api.rehearsed(desk)
                 order = await asked.ask(session.actor.name, form.get("key") or None, body)
                 return redirect(f"/answers/{order.id}")
@@ -478,7 +487,9 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def _first_page(role: Role) -> str:
-    return {Role.OWNER: "/owner", Role.AUDITOR: "/budget"}.get(role, "/ask")
+    return {Role.OWNER: "/owner", Role.ANALYST: "/ask", Role.AUDITOR: "/budget"}.get(
+        role, "/public"
+    )
 
 
 def redirect(where: str) -> Response:
