@@ -11,7 +11,7 @@ BSTAMP := $(BENCH)/.installed
 # (and what is compiled is kept, so that the programs which tests start need not compile it again)
 ONE    := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-.PHONY: docs notebooks tutorial help demo test test-long races mutants check format bench bench-growth bench-release bench-accuracy bench-service chaos hashes clean
+.PHONY: docs notebooks tutorial help demo test test-long races mutants check format bench bench-growth bench-release bench-accuracy bench-service bench-ticks chaos hashes clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -80,6 +80,9 @@ bench-growth: $(STAMP) ## time and memory by rows, groups and rows per person (m
 
 bench-service: $(STAMP) ## the service beside the library: overhead and rates
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_service
+
+bench-ticks: $(STAMP) ## what runs cost beside the bounds that the service gives them (minutes)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.bench_ticks
 
 bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (ten minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy

@@ -11,6 +11,7 @@ import pytest
 from discreet import service as srv
 from discreet.answer import Answer
 from discreet.errors import ParameterError
+from discreet.service._ticks import GRID
 
 pytestmark = pytest.mark.races
 
@@ -27,7 +28,7 @@ def test_a_preview_is_free_and_says_what_would_be_paid(service):
     quote = service("POST", "/v1/preview", {"sql": BY_REGION, "epsilon": 0.1}).json()["result"]
     assert quote["cost"]["epsilon"] == "1/10"
     assert quote["error"] == {"n": "± 120"}
-    assert quote["tick"] in (0.25, 1.0, 4.0, 16.0)
+    assert quote["tick"] in GRID
     assert quote["more"] > 0
     assert 0 < float(quote["after"]) < float(quote["left"].split()[0])
     assert not quote["needs_approval"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import pickle
 import time
 
+import pyarrow as pa
 import pytest
 
 import discreet as dc
-from discreet.curator import Counter
+from discreet.curator import Counter, run_bill
 from discreet.errors import DiscreetError
 from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
@@ -56,10 +59,66 @@ def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
             assert tick in _ticks.GRID
             assert tick >= min(8 * seconds, _ticks.GRID[-1])
     assert _ticks.tick(0.01, 4.0) == _ticks.GRID[0]
-    assert _ticks.tick(0.01, 4.0, busy=8.0) == 4.0  # two seconds of waiting, whatever the work
+    assert _ticks.tick(0.01, 4.0, busy=8.0) == 2.0  # of waiting, whatever the work
     slowness, busy = _machine.machine()
     assert min(slowness, busy) >= 1
     assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
+
+
+def test_a_small_question_on_a_quiet_machine_leaves_within_half_a_second(plans):
+    """64 clients that wait for each answer would else get 64 a second at most."""
+    for rows in (10, 1000, 16_000):
+        seconds = _ticks.bound(plans["count"], rows, 1.0, 560)
+        assert _ticks.tick(seconds, 4.0, busy=2.0) <= 0.5
+    assert all(b == 2 * a for a, b in itertools.pairwise(_ticks.GRID))
+
+
+ROWS = 4**6
+KINDS = {
+    "count": "SELECT COUNT(*) AS n FROM stays",
+    "quantiles": "SELECT QUANTILE(cost, [0.1, 0.25, 0.5, 0.75, 0.9]) FROM stays",
+    "wide": "SELECT ward, city, COUNT(*) AS n FROM stays GROUP BY ward, city",
+    "open": "SELECT note, COUNT(*) AS n FROM stays GROUP BY note",
+    "chosen": "SELECT ward, COUNT(DISTINCT person) AS n FROM stays GROUP BY ward "
+        "ORDER BY n DESC LIMIT 40",
+    "sums": f"SELECT {', '.join(f'SUM(LEAST(cost, {i})) AS s{i}' for i in range(1, 41))} "
+        "FROM stays",
+    "join": "SELECT COUNT(*) AS n FROM stays a JOIN stays b USING (person)",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stays():
+    """A policy, and a table with twice the rows of a person and no open key twice."""
+    own = dc.policy
+    table = own.Table(
+        "stays", [own.Integer("ward", 0, 9999), own.Integer("city", 0, 3), own.Text("note"),
+                  own.Real("cost", 0, 500, step="0.01")],
+        unit="person", max_rows_per_unit=100,
+    )  # fmt: skip
+    i = range(ROWS)
+    rows = pa.table({"person": [x // 200 for x in i], "ward": [7 * x % 9999 for x in i],
+                     "city": [x % 5 for x in i], "note": [f"note {x}" for x in i],
+                     "cost": [x * 0.37 % 600 for x in i]})  # fmt: skip
+    budget = own.Budget("1000", "0.001")
+    with dc.open({"stays": rows}, policy=own.Policy([table], budget, name="bounds"),
+                 ledger=":memory:") as curator:  # fmt: skip
+        yield curator
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_real_work_is_within_the_bound(stays, kind):
+    """Processor time of one thread, its first run included; a bound is twice what is expected.
+
+    `make bench-ticks` has more kinds and tables of a million rows.
+    """
+    counter = Counter(stays)
+    bill = counter.bill(KINDS[kind], "ana", epsilon="1", delta="1e-6")
+    text = sum(map(len, counter.statements(bill)))
+    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text)
+    start = time.process_time()
+    run_bill(pickle.loads(pickle.dumps(bill)).plans, stays._engine, counter.policy)
+    assert time.process_time() - start < seconds
 
 
 class FakeWorker:

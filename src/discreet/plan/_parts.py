@@ -264,6 +264,11 @@ class Part(ABC):
         return 1
 
     @property
+    def work(self) -> int:
+        """Noisy numbers for each cell that take as long to release as it does, at most."""
+        return self.numbers
+
+    @property
     def private(self) -> bool:
         """Whether a unit can move it at all."""
         return self.draws > 0

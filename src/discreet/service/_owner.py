@@ -75,7 +75,7 @@ class OwnerPages:
         note = f"The key of {form['name']}, {role}. It is not stored and cannot be shown again:"
         return await self._page(request, session, note=note, secret=key)
 
-    async def _revoke(self, request: Request, session: Session) -> Response:
+    async def _revoke(self, request: Request, _: Session) -> Response:
         self._house.keys.revoke(request.path_params["id_"])
         return redirect("/owner")
 
@@ -107,7 +107,7 @@ class OwnerPages:
         toml = _typed(await read_form(request), "toml")
         return await self._page(request, session, toml=toml, checked=verdict(toml))
 
-    async def _checked(self, request: Request, session: Session) -> Response:
+    async def _checked(self, request: Request, _: Session) -> Response:
         """Say about a draft, while it is typed, what the button says."""
         toml = _typed(await read_form(request), "toml")
         return self._pages.fragment("checked.html", checked=verdict(toml))

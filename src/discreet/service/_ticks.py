@@ -27,20 +27,19 @@ from typing import Final
 
 from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
 
-GRID: Final = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
+GRID: Final = tuple(0.25 * 2.0**i for i in range(11))
 """Seconds after which answers leave."""
 FIRST: Final = GRID[0]
-_START: Final = 0.012
-_ROW: Final = 1.5e-7
-_CELL: Final = 6e-7
+_START: Final = 0.005
+_ROW: Final = 2e-7
+_VALUE: Final = 1e-7
+_CELL: Final = 5e-6
 _TEXT: Final = 8e-6
 _SAFETY: Final = 2.0
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
 """Seconds for which a machine that is not busy keeps a run waiting, at most."""
-_OPEN_CELLS: Final = 10_000
-"""Cells assumed where keys are not listed."""
 
 
 def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int) -> float:
@@ -67,12 +66,17 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
 
 def _seconds(plan: Plan, rows: float) -> float:
     lowered = plan.lowered
-    read = sum(_work(a.relation, rows)[1] for a in lowered.aggregates if a.measures)
+    read = values = 0.0
+    for aggregate in lowered.aggregates:
+        if aggregate.measures:
+            out, done = _work(aggregate.relation, rows)
+            read, values = read + done, values + out * len(aggregate.measures)
     cells = 1.0
     for key in lowered.query.keys:
-        cells *= _OPEN_CELLS if key.codes is None else len(key.codes)
-    leaves = sum(getattr(part, "leaves", 1) for part in lowered.parts)
-    return _START * (1 + len(lowered.aggregates)) + _ROW * read + _CELL * cells * leaves
+        cells *= rows if key.codes is None else len(key.codes)
+    numbers = 1 + sum(priced.part.work for priced in plan.parts)
+    fixed = _START * (1 + len(lowered.aggregates))
+    return fixed + _ROW * read + _VALUE * values + _CELL * cells * numbers
 
 
 def _work(node: Relation, rows: float) -> tuple[float, float]:

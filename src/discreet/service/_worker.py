@@ -7,6 +7,7 @@ says "failed"; exact integers never leave it. It ends with the process that star
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import queue
@@ -87,6 +88,8 @@ def _tables(setup: Setup) -> Any:
 
 
 def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays: looking at it again would make some run long
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, orders), daemon=True).start()
     while True:
