@@ -140,10 +140,11 @@ class FakeWorker:
         self.killed = True
 
 
-def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None):
+def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None, standstill=0.0):
     """When, and with what, runs of these durations leave: seconds after the first was asked.
 
-    A worker that is killed is followed by one that has the durations `spare`.
+    A worker that is killed is followed by one that has the durations `spare`. The loop stands
+    still for so many seconds once all have started.
     """
     made = []
 
@@ -167,6 +168,9 @@ def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=No
             made.append(Run("ana", b"", bound, ticks, lambda t, n=i: settle(t, n), again))
             turns.put(made[-1])
         place.start()
+        if standstill:
+            await made[-1].started.wait()
+            time.sleep(standstill)  # noqa: ASYNC251 - that is the point
         await asyncio.wait_for(ended.wait(), 120)
         for task in place._tasks:
             task.cancel()
@@ -204,6 +208,15 @@ def test_a_run_that_fails_leaves_at_the_same_tick():
     assert failed[1] is None
     assert failed[2] >= 3.0
     assert not run.overran
+
+
+def test_a_standstill_of_the_service_is_no_run_s_lateness():
+    """It leaves as late again as the service woke up, whether it was done by then or not."""
+    for took, text in ((3.5, "outcome"), (0.01, "outcome"), (30.0, None)):
+        (found,), (run,) = _released([took], tick=1.0, standstill=3.0)
+        assert found[1] == text
+        assert found[2] >= 5.0
+        assert run.overran == (text is None)
 
 
 def test_a_run_behind_one_that_is_late_starts_again_and_does_not_fail():

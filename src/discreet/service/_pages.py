@@ -46,7 +46,8 @@ _STATISTICS: Final = {
     "count": "COUNT", "sum": "SUM", "mean": "AVG", "median": "MEDIAN", "standard deviation":
     "STDDEV_SAMP", "variance": "VAR_SAMP", "minimum": "MIN", "maximum": "MAX",
 }  # fmt: skip
-_FIELDS: Final = {"epsilon": "ε"}
+_SIGNS: Final = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
+_FIELDS: Final = {"epsilon": _SIGNS["epsilon"]}
 """Fields of the page that hold a parameter, by its name."""
 _HOLD: Final = 5.0
 """Seconds for which the page of an answer waits for it."""
@@ -253,8 +254,8 @@ class Pages:
         given = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
         columns = sorted({c for t in tables.values() for c in t.columns})
         orders = [
-            {"id": o.id, "asked": o.asked, "text": question_of(o)[:80], "state": o.state,
-             "price": show(o.paid)}
+            {"id": o.id, "asked": o.asked, "text": _pictures.shortened(question_of(o), 80),
+             "state": o.state, "price": show(o.paid)}
             for o in desk.orders.of(session.actor.name, 20)
         ]  # fmt: skip
         shown = {"price": None, "refusal": None, **more}
@@ -348,12 +349,14 @@ class Pages:
         if not everybody and told["draws_on"] != "the whole":
             parts[told["draws_on"]] = told["share"]
         amounts = [
-            {"of": of, "currency": c, **{n: show(x[n]) for n in ("spent", "total", "left")}}
+            {"of": of, "currency": _SIGNS[c], **{n: show(x[n]) for n in ("spent", "total", "left")}}
             for of, part in parts.items() for c, x in _in_order(part)
         ]  # fmt: skip
         if not everybody:
-            amounts += [{"of": "you", "currency": c, "spent": show(x), "total": "", "left": ""}
-                        for c, x in _in_order(told["mine"])]  # fmt: skip
+            amounts += [
+                {"of": "you", "currency": _SIGNS[c], "spent": show(x), "total": "", "left": ""}
+                for c, x in _in_order(told["mine"])
+            ]
         return self.show(
             "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
             everybody=everybody, meaning=str(found), twin=self.twin(request, session, "budget"),

@@ -16,7 +16,10 @@ from discreet.answer import Answer
 from discreet.ledger import Balance, Line
 
 _ROW: Final = 26
-_LEFT: Final = 150
+_LETTER: Final = 10.5
+"""Width of a letter where a narrow screen makes them large."""
+_LABEL: Final = 22
+"""Letters of a label that are shown."""
 _WIDTH: Final = 640
 _MOST: Final = 30
 _LINES: Final = 4
@@ -36,6 +39,15 @@ def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
     return found
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut a text where it is longer than there is room for, and show that it was cut.
+
+    >>> shortened("north, pregnancy", 9), shortened("north", 9)
+    ('north, p…', 'north')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _finite(values: tuple[Any, ...]) -> bool:
     return all(isinstance(v, int | float) and math.isfinite(v) for v in values)
 
@@ -43,10 +55,11 @@ def _finite(values: tuple[Any, ...]) -> bool:
 def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -> str:
     low = min(0.0, *(v[1] for v in values))
     high = max(0.0, *(v[2] for v in values))
-    scale = (_WIDTH - _LEFT - 20) / ((high - low) or 1.0)
+    left = 12 + _LETTER * min(_LABEL, max(map(len, labels)))
+    scale = (_WIDTH - left - 20) / ((high - low) or 1.0)
 
     def x(value: float) -> str:
-        return f"{_LEFT + (value - low) * scale:.1f}"
+        return f"{left + (value - low) * scale:.1f}"
 
     height = _ROW * len(values) + 24
     said = f"{escape(name)} with its intervals; the table says the same"
@@ -56,8 +69,8 @@ def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -
     ]
     for i, (label, (value, start, end)) in enumerate(zip(labels, values, strict=True)):
         y = i * _ROW + 14
-        shown = escape(visible(label[:22]))
-        parts.append(f'<text class="label" x="{_LEFT - 8}" y="{y + 4}">{shown}</text>')
+        shown = escape(visible(shortened(label, _LABEL)))
+        parts.append(f'<text class="label" x="{left - 8:g}" y="{y + 4}">{shown}</text>')
         parts.append(f'<line class="bar" x1="{x(start)}" x2="{x(end)}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="4"/>')
     for value, kind in ((low, "tick"), (high, "tick last")):

@@ -4,7 +4,9 @@ A *place* is a worker with a timetable. It takes the next question, hands it to 
 is taken for the question's bound, a number known before the run, whether the run is quicker
 or not; the outcome leaves at the question's tick, which is not before that. So who waits how
 long is a function of plans and of the moments of asking. Questions are taken analyst by
-analyst in turn, each analyst's own in their order.
+analyst in turn, each analyst's own in their order. Where this process itself wakes up late for
+a tick, the outcome leaves as late again, done or not: a machine that stands still for a moment
+gives its workers that moment back.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from discreet.service._worker import DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
 """Seconds that a worker may take to open its tables."""
+_STANDSTILL: Final = 0.1
+"""Seconds behind its clock from which this process takes the machine to have stood still."""
 _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
 
@@ -252,7 +256,11 @@ class Place:
 
     async def _leave(self, run: Run) -> None:
         """Wait for the tick, whatever happens, and let the outcome go."""
-        await asyncio.sleep(run.release - asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(run.release - loop.time())
+        late = loop.time() - run.release
+        if late > _STANDSTILL:  # whatever kept this process waiting may have kept the worker, too
+            await asyncio.sleep(late)
         assert run.outcome is not None
         text = None
         if run.outcome.done():
