@@ -30,7 +30,7 @@ from discreet.cli._sample import write_sample
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY region"
 CLIENTS = 64
 WORKERS = "8"
-"""A place is taken for four times the work that is expected: four workers keep one core busy."""
+"""A place is taken for the bound, some four times what a run takes: four keep one core busy."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _fresh = itertools.count()
 
@@ -196,6 +196,9 @@ async def _new_questions(where, key: str, pid: int, curator, seconds: float = 12
     def make(*_: int) -> bytes:
         return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
 
+    line = await Line.to(where)
+    price = _request("POST", "/v1/preview", key, {k: v for k, v in _new().items() if k != "fresh"})
+    tick = json.loads(await line.ask(price))["result"]["tick"]
     for _ in range(2):
         used, own = time.process_time(), next(_fresh)
         alone = _in_process(curator, seconds)
@@ -207,8 +210,10 @@ async def _new_questions(where, key: str, pid: int, curator, seconds: float = 12
         print(f"new questions, {CLIENTS} clients: {rate:.1f} a second, in process {alone:.1f}: "
               f"{100 * rate / alone:.0f} %; processor {1e3 * web:.1f} ms in the web process, "
               f"{1e3 * (all_ - web):.1f} in workers, {1e3 * here:.1f} in process; "
-              f"mean waits of clients {min(waits):.1f} to {max(waits):.1f} s",
-              flush=True)  # fmt: skip
+              f"mean waits of clients {min(waits):.2f} to {max(waits):.2f} s, tick {tick:g} s: "
+              f"{CLIENTS / tick:.0f} a second at most", flush=True)  # fmt: skip
+    said = json.loads(await (await Line.to(where)).ask(_request("GET", "/v1/budget", key)))
+    print(f"runs that missed their tick: {said['result']['overruns']}", flush=True)
 
 
 def main() -> None:

@@ -469,12 +469,20 @@ def _shown(price: Mapping[str, Any]) -> dict[str, Any]:
 
 def _table(answer: Answer) -> dict[str, Any]:
     rows = [
-        [cell(r[n], e[n], exact=n in answer.exact) for n in answer.columns]
+        [_unbroken(cell(r[n], e[n], exact=n in answer.exact), noisy=isinstance(e[n], tuple))
+         for n in answer.columns]
         for r, e in zip(answer.to_dicts(), answer.interval("0.95"), strict=True)
-    ]
+    ]  # fmt: skip
     drawn = _pictures.error_bars(answer, "0.95")
     pictures = [(name, Markup(svg)) for name, svg in drawn]  # noqa: S704 - every text in it is escaped
     return {"columns": answer.columns, "rows": rows, "covers": answer.covers, "pictures": pictures}
+
+
+def _unbroken(text: str, *, noisy: bool) -> str:
+    """Keep a number and its margin whole where a narrow table breaks its lines."""
+    if not noisy:
+        return text
+    return text.replace("\u2009", "\u202f").replace("± ", "±\u00a0").replace(", ", ",\u00a0")
 
 
 async def read_form(request: Request) -> dict[str, str]:
