@@ -192,14 +192,14 @@ async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> 
               f"{1 / each:.0f} a second of one core", flush=True)  # fmt: skip
 
 
-async def _new_questions(where, key: str, pid: int, curator, seconds: float = 12.0) -> None:
+async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.0) -> None:
     def make(*_: int) -> bytes:
         return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
 
     line = await Line.to(where)
     price = _request("POST", "/v1/preview", key, {k: v for k, v in _new().items() if k != "fresh"})
     tick = json.loads(await line.ask(price))["result"]["tick"]
-    for _ in range(2):
+    for _ in range(4):
         used, own = time.process_time(), next(_fresh)
         alone = _in_process(curator, seconds)
         here = (time.process_time() - used) / (next(_fresh) - own - 1)

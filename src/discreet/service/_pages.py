@@ -464,7 +464,9 @@ def _quoted(name: str) -> str:
 
 def _shown(price: Mapping[str, Any]) -> dict[str, Any]:
     level = f"{100 * price['confidence']:.4g} %"
-    return {**price, "epsilon": show(Fraction(price["cost"]["epsilon"])), "level": level}
+    margins = {name: _unbroken(text, noisy=True) for name, text in price["error"].items()}
+    cost = show(Fraction(price["cost"]["epsilon"]))
+    return {**price, "epsilon": cost, "level": level, "error": margins}
 
 
 def _table(answer: Answer) -> dict[str, Any]:
