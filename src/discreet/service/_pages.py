@@ -24,6 +24,7 @@ from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _forms, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
+    INTERNAL,
     GoneError,
     MediaError,
     UnknownCallerError,
@@ -116,6 +117,13 @@ class Pages:
         said = {"message": "There is nothing at this address.", "hint": None}
         session = self._session(request)
         return self.show("error.html", request, session, 404, title="Not found", refusal=said)
+
+    def failed(self) -> Response:
+        """Say to a browser one constant; whatever failed is not asked again for this page."""
+        shared = {"session": None, "nav": [], "policies": [], "policy": None, "twin": None,
+                  "note": None, "left": None, "title": "Failed", "refusal": INTERNAL}  # fmt: skip
+        text = self._templates.get_template("failed.html").render(shared)
+        return Response(text, 500, media_type="text/html")
 
     def _session(self, request: Request) -> Session | None:
         name = request.cookies.get(_COOKIE)
@@ -351,7 +359,7 @@ class Pages:
             debits=[{"when": d.when, "who": d.who, "price": show(d.price)} for d in spent[-50:]],
             forecast=_pictures.forecast(lines, whole),
             timeline=Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
-            people=Markup(_pictures.people(found.factor)),  # noqa: S704 - numbers alone
+            people=Markup(_pictures.people(found)),  # noqa: S704 - numbers alone
         )  # fmt: skip
 
     def twin(self, request: Request, session: Session, route: str) -> str:
