@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from contextlib import contextmanager
+from fractions import Fraction
+from html import unescape
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from discreet import policy as pol
 from discreet.service import Home, Keys
 from discreet.service._app import build
 from discreet.service._errors import INTERNAL
@@ -45,7 +49,7 @@ ROLES = {"owner": "owner", "ana": "analyst", "cleo": "analyst", "auditor": "audi
 def books(tmp_path_factory, start_service):
     """One service with a policy of each kind; ana has spent ε, and δ where there is any."""
     folder = tmp_path_factory.mktemp("books")
-    draw = random.Random(1)  # noqa: S311 - rows of a test
+    draw = random.Random(1)
     paths = []
     for name, budget in BUDGETS.items():
         rows = [draw.choice("AB") for _ in range(900)]
@@ -93,7 +97,7 @@ def ask(service, policy, body, who="ana"):
 
 @pytest.mark.parametrize("policy", BUDGETS)
 def test_every_page_opens_before_and_after_every_kind_of_debit(books, policy):
-    assert "svg class=\"people\"" in look(books, policy)["ana", "/budget"]
+    assert 'svg class="people"' in look(books, policy)["ana", "/budget"]
     ask(books, policy, {"sql": KINDS, "epsilon": "0.1"})
     look(books, policy)
     if policy == "pages-pure":
@@ -101,7 +105,7 @@ def test_every_page_opens_before_and_after_every_kind_of_debit(books, policy):
     ask(books, policy, {"sql": CODES, "epsilon": "0.1", "delta": "1e-8"})
     shown = look(books, policy)["ana", "/budget"]
     # no belief is stated where δ > 0: nothing is drawn, and the words say what holds
-    assert "svg class=\"people\"" not in shown
+    assert 'svg class="people"' not in shown
     assert "with δ &gt; 0 no bound holds always" in shown
     ask(books, policy, {"sql": KINDS, "epsilon": "0.05"}, who="cleo")
     look(books, policy)
@@ -129,3 +133,31 @@ def test_a_page_that_fails_is_a_page_of_constant_text(tmp_path):
     assert INTERNAL["message"] in page.text
     assert program.json() == INTERNAL
     assert "sensitive" not in page.text + program.text
+
+
+def test_every_page_says_what_is_in_force_by_the_ledger(books):
+    """After a raise nobody is told the total that the policy's file states."""
+    policy = "pages-shares"
+    raised = {"epsilon": "2.5", "reason": "more questions"}
+    assert books("POST", f"/v1/budget?policy={policy}", raised, who="owner").status_code == 200
+    said = {
+        path: books("GET", f"{path}?policy={policy}", who=who).json()["result"]
+        for path, who in (("/v1/releases", None), ("/v1/policy", "cleo"))
+    }
+    layers = {row["layer"]: row["holds"] for row in said["/v1/releases"]["statement"]}
+    assert layers["total loss"].startswith("epsilon = 2.5, delta = 1e-06")
+    stated = said["/v1/policy"]
+    assert (stated["policy"]["budget"]["epsilon"], stated["caps"]["epsilon"]) == ("5/2", "5/2")
+    assert "shares" not in stated["policy"]["budget"]
+    assert "2.5" in books("GET", f"/v1/registry?policy={policy}", who=None).text
+    shown = look(books, policy)
+    assert "epsilon = 2.5" in shown["cleo", "/public"]
+    assert "epsilon = &#34;5/2&#34;" in shown["cleo", "/public"]
+    written = re.search(r'name="toml"[^>]*>([^<]*)<', shown["owner", "/owner"])[1]
+    draft = pol.loads(unescape(written))
+    assert draft.budget.epsilon == Fraction(5, 2)
+    assert draft.budget.shares == {"ana": Fraction(1, 2), "ben": Fraction(1, 4)}
+    assert draft.service.expiry == 3
+    for (who, path), text in shown.items():
+        assert "epsilon = &#34;2&#34;" not in text, (who, path)
+        assert "epsilon = 2," not in text, (who, path)

@@ -120,8 +120,10 @@ class Pages:
 
     def failed(self) -> Response:
         """Say to a browser one constant; whatever failed is not asked again for this page."""
-        shared = {"session": None, "nav": [], "policies": [], "policy": None, "twin": None,
-                  "note": None, "left": None, "title": "Failed", "refusal": INTERNAL}  # fmt: skip
+        shared: dict[str, Any] = {
+            "session": None, "nav": [], "policies": [], "policy": None, "twin": None, "note": None,
+            "left": None, "title": "Failed", "refusal": INTERNAL,
+        }  # fmt: skip
         text = self._templates.get_template("failed.html").render(shared)
         return Response(text, 500, media_type="text/html")
 
@@ -372,13 +374,14 @@ class Pages:
     async def _public(self, request: Request) -> Response:
         desk = self._house.public_desk(request)
         told = await desk.write(lambda: _views.public_of(desk, self._house.signer))
+        policy = await desk.write(lambda: _views.policy_of(desk, self._house.signer))
         for row in told["releases"]:
             row["epsilon"] = show(Fraction(row["cost"]["epsilon"]))
         named = f"?policy={address(desk.name)}"
         return self.show(
             "public.html", request, self._session(request), title="Public", told=told,
             served=list(self._house.desks), query=named, twin=f"/v1/releases{named}",
-            toml=_views.policy_of(desk, self._house.signer)["toml"],
+            toml=policy["toml"],
         )  # fmt: skip
 
 
