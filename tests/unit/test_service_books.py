@@ -152,7 +152,7 @@ def test_every_page_says_what_is_in_force_by_the_ledger(books):
     assert "2.5" in books("GET", f"/v1/registry?policy={policy}", who=None).text
     shown = look(books, policy)
     assert "epsilon = 2.5" in shown["cleo", "/public"]
-    assert "epsilon = &#34;5/2&#34;" in shown["cleo", "/public"]
+    assert "epsilon = &#34;2.5&#34;" in shown["cleo", "/public"]
     written = re.search(r'name="toml"[^>]*>([^<]*)<', shown["owner", "/owner"])[1]
     draft = pol.loads(unescape(written))
     assert draft.budget.epsilon == Fraction(5, 2)
