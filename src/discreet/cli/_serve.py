@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +148,7 @@ def register(where: Where, *, about: dict[str, str], output: Path | None, layers
     policy, ledger = where.load(), ledger_of(where, "try")
     board = service.Board(ledger)
     if layers:
-        in_force = replace(policy, budget=ledger.state.limits)
-        rows = service.statement(in_force, exact=board.exact(policy))
+        rows = service.statement(service.in_force(policy, ledger), exact=board.exact(policy))
         told = [f"# {policy.identity}: what holds, and how it is known", "",
                 "| layer | what holds | how it is known |", "|---|---|---|"]  # fmt: skip
         text = "\n".join([*told, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])

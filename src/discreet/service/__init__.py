@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet.service._keys import Actor, Keys, Role
     from discreet.service._magic import ask_cell, load_magic
     from discreet.service._mcp import Tools, server
-    from discreet.service._public import Board, entry, statement
+    from discreet.service._public import Board, entry, in_force, statement
     from discreet.service._serve import Options, serve
     from discreet.service._sign import check
 
@@ -27,7 +27,7 @@ _LATER = {
     **dict.fromkeys(("Actor", "Keys", "Role"), "_keys"),
     **dict.fromkeys(("ask_cell", "load_magic"), "_magic"),
     **dict.fromkeys(("Tools", "server"), "_mcp"),
-    **dict.fromkeys(("About", "Board", "entry", "statement"), "_public"),
+    **dict.fromkeys(("About", "Board", "entry", "in_force", "statement"), "_public"),
     **dict.fromkeys(("Options", "serve"), "_serve"),
     "check": "_sign",
 }
@@ -60,6 +60,7 @@ __all__ = [
     "check",
     "connect",
     "entry",
+    "in_force",
     "load_magic",
     "serve",
     "server",

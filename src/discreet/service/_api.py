@@ -332,7 +332,7 @@ class Api:
     async def policy(self, request: Request) -> Response:
         """Give the policy: what is public about the data, without where they are."""
         _, desk = self._who(request)
-        return reply(_views.policy_of(desk, self._house.signer))
+        return reply(await desk.write(lambda: _views.policy_of(desk, self._house.signer)))
 
     async def requests(self, request: Request) -> Response:
         """List questions that wait for an owner: text, price, meaning, predicted error."""

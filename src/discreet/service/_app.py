@@ -57,15 +57,17 @@ def build(house: House) -> App:
                       responses=_schema.responses())  # fmt: skip
 
     async def refuse_route(request: Request, error: Exception) -> Response:
-        page = "text/html" in request.headers.get("accept", "")
-        if page and getattr(error, "status_code", 0) == 404 and request.url.path[:4] != "/v1/":
+        if _wants_page(request) and getattr(error, "status_code", 0) == 404:
             return pages.missing(request)
         return await _refuse_route(request, error)
+
+    async def fail(request: Request, error: Exception) -> Response:
+        return pages.failed() if _wants_page(request) else await _fail(request, error)
 
     app.add_exception_handler(DiscreetError, _refuse)
     app.add_exception_handler(HTTPException, refuse_route)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
-    app.add_exception_handler(Exception, _fail)
+    app.add_exception_handler(Exception, fail)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]  # as FastAPI says to
 
     async def routed(scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,6 +95,11 @@ def _talk(house: House) -> Talk | None:
     from discreet.service._talk import Talk  # noqa: PLC0415 - an extra
 
     return Talk(house, house.cap)
+
+
+def _wants_page(request: Request) -> bool:
+    """Whether somebody looks at a page, and not at the interface for programs."""
+    return "text/html" in request.headers.get("accept", "") and request.url.path[:4] != "/v1/"
 
 
 async def _health() -> Response:

@@ -48,7 +48,7 @@ class OwnerPages:
         raises = [r.to_dict() for r in await desk.write(desk.raises.waiting)]
         found = await desk.write(desk.ledger.verify)
         state = await desk.write(lambda: desk.ledger.state)
-        toml = more.pop("toml", None) or _views.policy_of(desk, self._house.signer)["toml"]
+        toml = more.pop("toml", None) or await desk.write(lambda: _views.draft_of(desk))
         given = {"name": "", "columns": "", "checked": None, **more}
         return self._pages.show(
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,

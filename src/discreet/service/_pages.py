@@ -24,6 +24,7 @@ from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _forms, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
+    INTERNAL,
     GoneError,
     MediaError,
     UnknownCallerError,
@@ -130,6 +131,15 @@ class Pages:
         said = {"message": "There is nothing at this address.", "hint": None}
         session = self._session(request)
         return self.show("error.html", request, session, 404, title="Not found", refusal=said)
+
+    def failed(self) -> Response:
+        """Say to a browser one constant; whatever failed is not asked again for this page."""
+        shared: dict[str, Any] = {
+            "session": None, "nav": [], "policies": [], "policy": None, "twin": None, "note": None,
+            "left": None, "title": "Failed", "refusal": INTERNAL,
+        }  # fmt: skip
+        text = self._templates.get_template("failed.html").render(shared)
+        return Response(text, 500, media_type="text/html")
 
     def _session(self, request: Request) -> Session | None:
         name = request.cookies.get(_COOKIE)
@@ -363,7 +373,7 @@ class Pages:
             debits=[{"when": d.when, "who": d.who, "price": show(d.price)} for d in spent[-50:]],
             forecast=_pictures.forecast(lines, whole),
             timeline=Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
-            people=Markup(_pictures.people(found.factor)),  # noqa: S704 - numbers alone
+            people=Markup(_pictures.people(found)),  # noqa: S704 - numbers alone
         )  # fmt: skip
 
     def twin(self, request: Request, session: Session, route: str) -> str:
@@ -376,13 +386,14 @@ class Pages:
     async def _public(self, request: Request) -> Response:
         desk = self._house.public_desk(request)
         told = await desk.write(lambda: _views.public_of(desk, self._house.signer))
+        policy = await desk.write(lambda: _views.policy_of(desk, self._house.signer))
         for row in told["releases"]:
             row["epsilon"] = show(Fraction(row["cost"]["epsilon"]))
         named = f"?policy={address(desk.name)}"
         return self.show(
             "public.html", request, self._session(request), title="Public", told=told,
             served=list(self._house.desks), query=named, twin=f"/v1/releases{named}",
-            toml=_views.policy_of(desk, self._house.signer)["toml"],
+            toml=policy["toml"],
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from discreet._print import number
 from discreet._text import visible
 from discreet.answer import Answer
 from discreet.ledger import Balance, Line
+from discreet.meaning import Meaning
 
 _ROW: Final = 26
 _LETTER: Final = 10.5
@@ -79,10 +80,14 @@ def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -
     return "".join([*parts, "</svg>"])
 
 
-def people(factor: float, prior: float = 0.02) -> str:
-    """A hundred people: how many a belief of `prior` may become, at most, after the releases."""
-    odds = prior / (1 - prior) * factor
-    most = 100 * odds / (1 + odds)
+def people(found: Meaning, prior: Fraction = Fraction(1, 50)) -> str:
+    """A hundred people: how many a belief of `prior` may become, at most, after the releases.
+
+    Where something was released with δ > 0, no belief is bounded always: nothing is drawn.
+    """
+    if found.epsilon == math.inf:
+        return ""
+    most = round(100 * found.posterior(prior).high, 9)  # what was rounded up makes no dot
     before, after = round(100 * prior), min(100, math.ceil(most))
     said = f"Of 100 chances, {before} without these data and at most {after} with what is released"
     parts = [f'<svg class="people" viewBox="0 0 220 220" role="img" aria-label="{said}">']

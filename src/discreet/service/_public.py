@@ -139,6 +139,8 @@ def statement(
 ) -> list[tuple[str, str, str]]:  # fmt: skip
     """One line for each layer of a deployment: what holds, and how that is known.
 
+    `policy` is the one in force (:func:`in_force`).
+
     The layers are those by which NIST SP 800-226 judges a guarantee: parameters and unit,
     algorithms and their correctness, then what lies around them.
     """
@@ -181,5 +183,12 @@ def entry(policy: Policy, ledger: ChainedLedger, board: Board, about: About) -> 
     """Write the deployment's entry for the public registry; the budget is the one in force."""
     first = next((r.when[:10] for r in board.all()), None)
     told = replace(about, since=about.since or first)
-    in_force = replace(policy, budget=ledger.state.limits)
-    return deployment(in_force, told, exact=board.exact(policy))
+    return deployment(in_force(policy, ledger), told, exact=board.exact(policy))
+
+
+def in_force(policy: Policy, ledger: ChainedLedger) -> Policy:
+    """Give the policy with the budget on record: what its file states may have been changed.
+
+    Whatever says to somebody what holds says it of this.
+    """
+    return replace(policy, budget=ledger.state.limits)

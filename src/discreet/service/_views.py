@@ -15,11 +15,12 @@ from discreet._print import short_down
 from discreet.curator import Bill, Counter, Quote
 from discreet.ledger import Balance, caps, charge
 from discreet.plan import describe
+from discreet.policy import Policy
 from discreet.service._desk import Desk
 from discreet.service._forms import paid
 from discreet.service._keys import Actor, Role
 from discreet.service._orders import OFFER, Order
-from discreet.service._public import statement
+from discreet.service._public import in_force, statement
 from discreet.service._sign import Signer
 from discreet.service._ticks import GRID
 
@@ -142,13 +143,10 @@ def _drawn_on(shares: Mapping[str, Any], name: str) -> str:
 
 
 def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
-    """Give what a policy says to everybody: no places of data, nobody's share."""
-    policy = desk.counter.policy
-    mapping: Any = policy.to_mapping()
-    mapping.pop("ledger", None)
+    """Give what the policy in force says to everybody: no places of data, nobody's share."""
+    policy = in_force(desk.counter.policy, desk.ledger)
+    mapping = _placeless(policy)
     mapping["budget"] = {k: v for k, v in mapping["budget"].items() if k != "shares"}
-    for table in mapping["tables"].values():
-        table.pop("source", None)
     return {
         "name": desk.name,
         "fingerprint": desk.fingerprint,
@@ -159,6 +157,24 @@ def policy_of(desk: Desk, signer: Signer) -> dict[str, Any]:
         "ticks": list(GRID),
         "timing": "answers leave at ticks that the plan and declared sizes decide before the run",
     }
+
+
+def draft_of(desk: Desk) -> str:
+    """Write the policy in force for its owners, to begin another one with: shares and all."""
+    policy = in_force(desk.counter.policy, desk.ledger)
+    mapping = _placeless(policy)
+    if policy.service.approval is not None:
+        mapping["service"] = {**mapping["service"], "expiry": policy.service.expiry}
+    return _toml(mapping)
+
+
+def _placeless(policy: Policy) -> dict[str, Any]:
+    """Write a policy without places of data."""
+    mapping: dict[str, Any] = policy.to_mapping()
+    mapping.pop("ledger", None)
+    for table in mapping["tables"].values():
+        table.pop("source", None)
+    return mapping
 
 
 def _toml(mapping: Any) -> str:
@@ -196,7 +212,7 @@ def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
     """Say what everybody may know about a policy and what was released under it."""
     released = desk.board.all()
     layers = statement(
-        desk.counter.policy,
+        in_force(desk.counter.policy, desk.ledger),
         key=signer.public,
         overruns=desk.overruns,
         exact=desk.board.exact(desk.counter.policy),
