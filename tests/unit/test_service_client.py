@@ -116,6 +116,82 @@ def test_a_saved_answer_is_verified_offline(service, tmp_path):
     assert CliRunner().invoke(app, ["verify", str(file), "--json"]).exit_code == 2
 
 
+ALTERED = {
+    "rows": lambda r: r["rows"][0].update(n=r["rows"][0]["n"] + 1),
+    "intervals": lambda r: r["intervals"][0].update(n=[0, 1]),
+    "question": lambda r: r["question"].update(
+        sql="SELECT COUNT(*) AS n FROM visits WHERE age > 90"
+    ),
+    "cost": lambda r: r["cost"].update(epsilon="1/100000"),
+    "paid": lambda r: r["paid"].update(epsilon="1/7"),
+    "left": lambda r: r.update(left="ε 100 left"),
+    "columns": lambda r: r["columns"].append("m"),
+    "asked": lambda r: r.update(asked="2020-01-01T00:00:00+00:00"),
+    "cached": lambda r: r.update(cached=not r["cached"]),
+}
+
+
+def verify(tmp_path, said):
+    file = tmp_path / "answer.json"
+    file.write_text(said if isinstance(said, str) else json.dumps(said))
+    done = CliRunner().invoke(app, ["verify", str(file), "--json"])
+    return done.exit_code, json.loads(done.output)
+
+
+@pytest.mark.parametrize("field", ALTERED)
+def test_no_field_of_a_signed_answer_can_be_changed(service, tmp_path, field):
+    """What is shown follows from what is signed, or is signed itself."""
+    result = service.ask(BY_REGION, "0.0117")
+    code, said = verify(tmp_path, result)
+    assert (code, said["result"]["unsigned"]) == (0, [])
+    ALTERED[field](result)
+    code, said = verify(tmp_path, {"ok": True, "result": result})
+    assert code == 2, said
+    assert field in said["message"] or "signature does not fit" in said["message"]
+
+
+def test_what_nobody_signed_is_named(service, tmp_path):
+    result = service.ask(BY_REGION, "0.0117")
+    assert verify(tmp_path, {**result, "note": "all true"})[1]["result"]["unsigned"] == ["note"]
+    wrapped = {"ok": True, "rows": [], "result": result}
+    assert verify(tmp_path, wrapped)[1]["result"]["unsigned"] == ["rows"]
+    record = service("GET", f"/v1/answers/{result['id']}/record").json()["result"]
+    more = {**record, "answers": [{"rows": []}], "record": {}}
+    assert verify(tmp_path, more)[1]["result"]["unsigned"] == ["answers", "record"]
+    twice = json.dumps(result).replace('"rows":', '"rows": [], "rows":', 1)
+    assert verify(tmp_path, twice)[0] == 2
+
+
+def test_a_batch_is_verified_answer_by_answer(service, tmp_path):
+    body = {"questions": [{"sql": "SELECT COUNT(*) AS n FROM visits"}, {"sql": BY_REGION}],
+            "epsilon": "0.02"}  # fmt: skip
+    result = service("POST", "/v1/batches", body, Prefer="wait=60").json()["result"]
+    assert verify(tmp_path, result)[1]["result"]["unsigned"] == []
+    result["answers"][1]["rows"][0]["n"] += 5
+    assert "'rows' was changed" in verify(tmp_path, result)[1]["message"]
+
+
+def test_what_the_command_line_saves_is_signed_and_explained(service, tmp_path):
+    env = {"DISCREET_URL": service.url, "DISCREET_KEY": service.keys["ana"]}
+    saved = tmp_path / "saved.json"
+    command = ["ask", BY_REGION, "-e", "0.0117", "--json", "--save", str(saved)]
+    asked = CliRunner().invoke(app, command, env=env)
+    for said in (asked.output, saved.read_text()):
+        code, told = verify(tmp_path, said)
+        assert (code, told["result"]["unsigned"]) == (0, []), told
+        explained = CliRunner().invoke(app, ["explain", str(tmp_path / "answer.json"), "--json"])
+        assert (
+            json.loads(explained.output)["result"]["rows"]
+            == json.loads(asked.output)["result"]["rows"]
+        )
+    forged = json.loads(asked.output)
+    forged["result"]["rows"][0]["n"] += 1
+    assert verify(tmp_path, forged)[0] == 2
+    with dc.connect(service.url, service.keys["ana"]) as remote:
+        kept = remote.sql(BY_REGION, epsilon="0.0117").signed
+    assert verify(tmp_path, dict(kept))[0] == 0
+
+
 def test_the_cell_magic_asks_and_prices(remote):
     registered = {}
     shell = SimpleNamespace(

@@ -11,13 +11,27 @@ import pytest
 from typer.testing import CliRunner
 
 import discreet as dc
+from discreet import errors
 from discreet.cli import app
+from discreet.service._errors import envelope
+from discreet.service._home import Home
+from discreet.service._keys import Keys, Role
 from discreet.service._pictures import error_bars
 
 pytestmark = pytest.mark.races
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+PEOPLE = """
+[policy]
+name = "rehearsed-files"
+[budget]
+epsilon = "1"
+[tables.people]
+source = "people.csv"
+[tables.people.columns]
+age = { type = "integer", min = 0, max = 110 }
+"""
 UNION = (
     "SELECT 'north' AS place, COUNT(*) AS n FROM visits WHERE region = 'north' "
     "UNION ALL SELECT 'all' AS place, COUNT(*) AS n FROM visits ORDER BY 2 DESC"
@@ -53,6 +67,35 @@ def test_every_endpoint_rehearses_for_free_and_says_so(service):
     assert spent(service) == before
     lines = service("GET", "/v1/ledger", who="auditor").text
     assert "made-up" not in lines
+
+
+def test_a_policy_over_files_rehearses_beside_them(start_service, tmp_path):
+    """Made-up data are nobody's: they have no budget that the files' own could be in the way of."""
+    (tmp_path / "people.csv").write_text("age,town\n" + "40,Rum\n" * 50)
+    (tmp_path / "people.toml").write_text(PEOPLE)
+    files = start_service(
+        "people.toml", "--port", "0", "--workers", "1", cwd=tmp_path,
+        DISCREET_HOME=str(tmp_path / "home"),
+    )  # fmt: skip
+    files.keys["ana"] = Keys(Home(tmp_path / "home")).add("ana", Role.ANALYST)
+    question = {"sql": "SELECT COUNT(*) AS n FROM people", "epsilon": "0.5"}
+    made = files("POST", "/v1/answers?dummy=1", question)
+    assert made.status_code == 200, made.text
+    assert made.json()["result"]["dummy"] is True
+    price = files("POST", "/v1/preview?dummy=1", question)
+    assert price.json()["result"]["dummy"] is True
+    with httpx.Client(base_url=files.url, timeout=30, follow_redirects=True) as client:
+        page = client.post("/login", data={"key": files.keys["ana"]}).text
+        token = page.split('name="token" value="')[1].split('"')[0]
+        shown = client.post("/ask", data={**question, "token": token, "action": "rehearse"}).text
+        assert "Made-up data." in shown
+
+
+def test_a_ledger_that_refuses_leaves_its_words_in_the_owners_log(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISCREET_LOG", str(tmp_path / "log.jsonl"))
+    said = envelope(errors.LedgerIntegrityError("the ledger '/srv/a.ledger' is older than it was"))
+    assert "/srv" not in said["message"]
+    assert "/srv/a.ledger" in (tmp_path / "log.jsonl").read_text()
 
 
 def test_rehearsals_refuse_as_the_real_thing_does(service):

@@ -78,6 +78,7 @@ class Answer:
     ) -> None:
         self._record = record
         self._question: str | None = None
+        self._signed: Mapping[str, Any] | None = None
         self._left = left
         self.tainted = tainted
         self._cached = cached
@@ -129,6 +130,19 @@ class Answer:
     def asked(self, question: str) -> Self:
         """Remember the words of the question: charts are titled by them."""
         self._question = question
+        return self
+
+    @property
+    def signed(self) -> Mapping[str, Any] | None:
+        """What a service has signed, as ``discreet verify`` reads it; None from a local curator.
+
+        It holds the records of all answers that were asked for together.
+        """
+        return self._signed
+
+    def vouched(self, signed: Mapping[str, Any]) -> Self:
+        """Remember what a service has signed."""
+        self._signed = signed
         return self
 
     @property

@@ -87,7 +87,8 @@ def ask(
     level = str(offer["confidence"])
     files = []
     if save is not None:
-        write(save, json_safe(json.dumps(answer.record(), ensure_ascii=False, indent=1)) + "\n")
+        kept = answer.record() if answer.signed is None else dict(answer.signed)
+        write(save, json_safe(json.dumps(kept, ensure_ascii=False, indent=1)) + "\n")
         files.append(save)
     if chart is not None:
         _charts.draw(answer.chart(level), chart)
@@ -98,4 +99,8 @@ def ask(
         for path in files:
             say(stderr(), f"wrote {path}", "dim")
 
-    return Reply(lambda: as_data(answer, level), show)
+    def data() -> dict[str, Any]:
+        vouched = {k: v for k, v in (answer.signed or {}).items() if k != "records"}
+        return {**as_data(answer, level), **vouched}
+
+    return Reply(data, show)

@@ -50,7 +50,7 @@ def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool)
 
 
 def _record(text: str) -> Mapping[str, Any]:
-    """Read a record as saved, or from inside the envelope that ``ask --json`` prints."""
+    """Read a record as saved, signed, or inside the envelope that ``ask --json`` prints."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
@@ -59,6 +59,12 @@ def _record(text: str) -> Mapping[str, Any]:
         raw = raw["result"]
     if isinstance(raw, Mapping) and "record" in raw:
         raw = raw["record"]
+    if isinstance(raw, Mapping) and "signature" in raw:
+        records = raw.get("records", raw.get("answers"))
+        if not isinstance(records, list) or len(records) != 1:
+            raise ParameterError("this file holds the records of several answers, or of none",
+                                 hint="save one of its records to a file of its own")  # fmt: skip
+        raw = records[0]
     if not isinstance(raw, Mapping):
         raise ParameterError("this is not a record of discreet")
     return raw

@@ -24,7 +24,7 @@ from discreet.cli._session import (
     whoever,
     write,
 )
-from discreet.service import Home, Keys, Tools, check, server
+from discreet.service import Home, Keys, Tools, server, verified
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,19 +72,28 @@ def revoke_key(key: str, home: Path) -> Reply:
 
 
 def verify(file: str, key: str | None) -> Reply:
-    """Check the signature of an answer that somebody has saved."""
+    """Check that somebody's saved answer is signed, and says what was signed."""
     try:
-        data = json.loads(read_text(file, "the answer"))
+        data = json.loads(read_text(file, "the answer"), object_pairs_hook=_once)
         told = data.get("result", data)
-        answers = told.get("answers", [told])
-        records = told.get("records") or [answer["record"] for answer in answers]
-        signature = told["signature"]
-    except (ValueError, AttributeError, TypeError, KeyError):
+        around = data.keys() - {"ok", "command", "result"} if told is not data else set()
+    except (ValueError, AttributeError, RecursionError):
         raise UsageError(f"{file!r} holds no signed answer of a service") from None
-    signer = check({**told, "records": records}, signature, key)
+    found = verified(told, key)
+    unsigned = sorted({*found.unsigned, *around})
+    about = f"; nobody signed what it says under {', '.join(unsigned)}" if unsigned else ""
     known = "" if key else "; whether that is your curator's key is for you to know"
-    said = f"signed by {signer}, and not changed since{known}"
-    return Reply({"key": signer, "id": told["id"]}, lambda console: say(console, said))
+    said = f"signed by {found.key}, and not changed since{about}{known}"
+    shown = {"key": found.key, "id": found.id, "unsigned": unsigned}
+    return Reply(shown, lambda console: say(console, said))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that stands twice: readers would differ about what the file says."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
 
 
 def offer_tools(where: Where, cap: str) -> Reply:

@@ -53,7 +53,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, turning
 from discreet.answer import Answer
 from discreet.curator._offer import read_margins
-from discreet.curator._room import pays_rho
+from discreet.curator._room import fitting_delta, pays_rho
 from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Ask,
@@ -240,6 +240,10 @@ class Batch:
 
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""
+        with fitting_delta(self._curator._balances, self._delta):  # noqa: SLF001 - its own batch
+            return self._all_priced()
+
+    def _all_priced(self) -> tuple[list[Plan], Cost]:
         questions = tuple(self._questions)
         groups = apart([q.lowered.query for q in questions])
         if self._offer is None:

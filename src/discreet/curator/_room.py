@@ -5,20 +5,24 @@ All of it is a function of prices and balances, which are public.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from discreet._exact import show, turning
+from discreet._exact import floor_decimal, show, turning
 from discreet._print import short_down
-from discreet.errors import BudgetExceededError, Hint
+from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.ledger import Balance, refusal
 from discreet.plan import Ask, Lowered, Plan, price
 
 _SYMBOLS: Final = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
 _NAMES: Final = ("the budget", "your share")
 _DOUBLINGS: Final = 20
+_USUAL_DELTA: Final = Fraction(1, 10**6)
+_PART: Final = 10
+"""A question that needs a δ is told this part of what is left: others may need one, too."""
 _NOTHING: Final = Fraction(0)
 
 
@@ -29,6 +33,11 @@ def pays_rho(balances: Sequence[Balance]) -> bool:
 
 def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
     """Price a question in the currency in which it will be paid."""
+    with fitting_delta(balances, offer.delta):
+        return _in_currency(balances, lowered, offer)
+
+
+def _in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
     by_epsilon, by_rho = replace(offer, currency="epsilon"), replace(offer, currency="rho")
     if balances[0].accounting != "zcdp":
         return price(lowered, by_epsilon)
@@ -40,6 +49,27 @@ def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Pl
         return first
     others = (price(lowered, by_epsilon, "laplace"), price(lowered, by_rho))
     return next((plan for plan in others if _fits(balances, plan)), first)
+
+
+@contextmanager
+def fitting_delta(balances: Sequence[Balance], given: Fraction | None) -> Iterator[None]:
+    """Let a question that lacks a δ be told one that fits, where a price is worked out."""
+    try:
+        yield
+    except ParameterError as refused:
+        hint = refused.hint
+        if given is not None or not isinstance(hint, Hint) or "delta" not in dict(hint.parameters):
+            raise
+        raise refused.with_hint(_delta(balances)) from None
+
+
+def _delta(balances: Sequence[Balance]) -> str | None:
+    """δ that the whole and the share have room for, as a line to paste."""
+    if any("delta" not in b.amounts for b in balances):
+        return 'its owner may state delta = "1e-6" under [budget] in the policy'
+    left = min(b.left("delta") for b in balances)
+    told = floor_decimal(min(_USUAL_DELTA, left / _PART), 1)
+    return Hint("delta", told.replace("e-0", "e-")) if told else None
 
 
 def _fits(balances: Sequence[Balance], plan: Plan) -> bool:

@@ -11,6 +11,7 @@ hashes everything that answers depend on and goes into release records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, cast
 
@@ -487,9 +488,13 @@ class Policy:
         return digest(canonical(mapping))
 
     def rehearsed(self) -> Policy:
-        """Give this policy under the name that marks answers from made-up data."""
+        """Give this policy under the name that marks answers from made-up data.
+
+        It names no sources: what is made up comes from nowhere, and is charged to no budget.
+        """
         name = self.identity.removeprefix(_HASHED) + MADE_UP
-        return Policy(self.tables, self.budget, name, service=self.service)
+        tables = [replace(table, source=None) for table in self.tables.values()]
+        return Policy(tables, self.budget, name, service=self.service)
 
     @property
     def rehearses(self) -> bool:

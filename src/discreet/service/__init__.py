@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from discreet.service._mcp import Tools, server
     from discreet.service._public import Board, entry, in_force, statement
     from discreet.service._serve import Options, serve
-    from discreet.service._sign import check
+    from discreet.service._sign import check, verified
 
 _LATER = {
     **dict.fromkeys(("Price", "Remote", "RemoteBatch", "connect"), "_client"),
@@ -29,7 +29,7 @@ _LATER = {
     **dict.fromkeys(("Tools", "server"), "_mcp"),
     **dict.fromkeys(("About", "Board", "entry", "in_force", "statement"), "_public"),
     **dict.fromkeys(("Options", "serve"), "_serve"),
-    "check": "_sign",
+    **dict.fromkeys(("check", "verified"), "_sign"),
 }
 """Each loads with its first use: some need ``discreet[serve]``, and workers need none."""
 
@@ -65,4 +65,5 @@ __all__ = [
     "serve",
     "server",
     "statement",
+    "verified",
 ]

@@ -30,7 +30,7 @@ from discreet.service._orders import Order
 from discreet.service._public import entry
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
-from discreet.service._sign import Signer
+from discreet.service._sign import Signer, records_of, signed_part
 from discreet.service._ticks import FIRST
 
 _LONGEST_WAIT: Final = 300.0
@@ -319,10 +319,9 @@ class Api:
         made = await asyncio.to_thread(
             _forms.result, order, desk.fingerprint, self._house.signer, "0.95"
         )
-        records = [a["record"] for a in made.get("answers", [made])]
-        about = ("dummy", "id", "line", "policy", "signature")
-        kept: dict[str, Any] = {name: made[name] for name in about if name in made}
-        return reply({**kept, "records": records})
+        if order.dummy:
+            return reply({"dummy": True, "id": order.id, "records": records_of(made)})
+        return reply(signed_part(made))
 
     async def budget(self, request: Request) -> Response:
         """Say what is spent and left, for you and for the whole."""

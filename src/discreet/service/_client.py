@@ -28,7 +28,7 @@ from discreet.answer import Answer, Union
 from discreet.curator import Budget, Curator, Pending, open_curator, read_outcome
 from discreet.ledger import Balance
 from discreet.service._errors import RequestError
-from discreet.service._sign import check
+from discreet.service._sign import check, signed_part
 
 if TYPE_CHECKING:
     from discreet import frame
@@ -262,13 +262,12 @@ class Remote:
 
     def _answers(self, result: Mapping[str, Any], queries: list[str]) -> list[Answer]:
         """Rebuild answers from their records, once the signature fits."""
-        shown = result.get("answers", [result])
-        records = [answer["record"] for answer in shown]
-        check({**result, "records": records}, result["signature"], self._about()["signing_key"])
-        about = {"left": shown[0]["left"], "cached": bool(shown[0]["cached"])}
+        signed = signed_part(result)
+        check(signed, signed["signature"], self._about()["signing_key"])
+        about = {"left": signed["left"], "cached": bool(signed["cached"])}
         return [
-            _rebuilt(record, _kinds(query, self.policy), about)
-            for record, query in zip(records, queries, strict=True)
+            _rebuilt(record, _kinds(query, self.policy), about).vouched(signed)
+            for record, query in zip(signed["records"], queries, strict=True)
         ]
 
     def _call(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from discreet import errors
 from discreet._canonical import plain
+from discreet._log import note
 
 
 class RequestError(errors.DiscreetError):
@@ -110,7 +111,8 @@ def envelope(error: errors.DiscreetError) -> dict[str, Any]:
     fix = dict(hint.parameters) if isinstance(hint, errors.Hint) else None
     message = error.message
     if isinstance(error, errors.LedgerError) and status_of(error) == 503:
-        # its words name files of the owner; they stand in the owner's log
+        # its words name files of the owner, so they go into the owner's log
+        note("ledger refused", error, said=message)
         message, hint, fix = "the ledger cannot be used; nothing was released", None, None
     more: Mapping[str, Any] = {
         name: value for name in ("line", "column") if (value := getattr(error, name, None))

@@ -54,21 +54,17 @@ def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> d
     """Write an order that is done: what the command line prints, and who vouches for it."""
     answers = answers_of(order)
     data = [as_data(answer, confidence) for answer in answers]
+    about: dict[str, Any] = {"id": order.id, "state": order.state, "asked": order.asked,
+                             "question": dict(order.body)}  # fmt: skip
     if order.dummy:  # never signed: nothing of it is about anybody
-        about: dict[str, Any] = {"dummy": True, "id": order.id, "state": order.state,
-                                 "asked": order.asked, "question": dict(order.body)}  # fmt: skip
+        about = {"dummy": True, **about}
     else:
-        released = {
-            "id": order.id,
-            "line": {"number": order.line, "hash": order.hash},
-            "policy": fingerprint,
-            "records": [answer["record"] for answer in data],
-        }
-        about = {
-            "id": order.id, "state": order.state, "asked": order.asked, "tick": order.tick,
-            "question": dict(order.body), "line": released["line"], "paid": paid(order),
-            "policy": fingerprint, "signature": signer.sign(released),
+        about |= {
+            "tick": order.tick, "line": {"number": order.line, "hash": order.hash},
+            "paid": paid(order), "policy": fingerprint, "left": order.left, "cached": order.cached,
         }  # fmt: skip
+        released = {**about, "records": [answer["record"] for answer in data]}
+        about["signature"] = signer.sign(released)
     return {**about, "answers": data} if "questions" in order.body else {**about, **data[0]}
 
 
