@@ -18,7 +18,9 @@ class Recent(Generic[K, V]):
     Parameters
     ----------
     most
-        How many are kept.
+        How many are kept, or how much all of them weigh together.
+    weigh
+        Weight of one and what it follows from; each counts one unless told.
 
     Examples
     --------
@@ -27,10 +29,10 @@ class Recent(Generic[K, V]):
     (9, 9)
     """
 
-    __slots__ = ("_known", "_lock", "_most")
+    __slots__ = ("_known", "_load", "_lock", "_most", "_weigh")
 
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
+    def __init__(self, most: int = 256, weigh: Callable[[K, V], int] = lambda _, __: 1) -> None:
+        self._most, self._weigh, self._load = most, weigh, 0
         self._known: dict[K, V] = {}
         self._lock = threading.Lock()
 
@@ -42,11 +44,20 @@ class Recent(Generic[K, V]):
         made = make()
         with self._lock:
             more = self._known.copy()  # hashes nothing again
+            if (before := more.pop(key, None)) is not None:
+                self._load -= self._weigh(key, before)
             more[key] = made
-            if len(more) > self._most:
-                del more[next(iter(more))]
+            self._load += self._weigh(key, made)
+            while self._load > self._most:
+                oldest = next(iter(more))
+                self._load -= self._weigh(oldest, more.pop(oldest))
             self._known = more
         return made
+
+    @property
+    def load(self) -> int:
+        """How much all that is kept weighs."""
+        return self._load
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""
