@@ -94,6 +94,8 @@ class _Writers(dict[type, _Write]):
                 return self.setdefault(kind, write)
         if is_dataclass(kind):
             return self.setdefault(kind, _node(kind))
+        if issubclass(kind, Sequence):
+            return self.setdefault(kind, _list)
         raise TypeError(f"{kind.__name__} has no canonical form")
 
 

@@ -11,12 +11,12 @@ V = TypeVar("V")
 _UNKNOWN: Final = object()
 
 
-class _Hashed:
+class _Hashed(Generic[K]):
     """A key that is hashed once: to hash a whole plan takes longer than to find it."""
 
     __slots__ = ("_hash", "key")
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: K) -> None:
         self.key, self._hash = key, hash(key)
 
     def __hash__(self) -> int:
@@ -34,7 +34,9 @@ class Recent(Generic[K, V]):
     Parameters
     ----------
     most
-        How many are kept.
+        How many are kept, or how much all of them weigh together.
+    weigh
+        Weight of one and what it follows from; each counts one unless told.
 
     Examples
     --------
@@ -43,11 +45,11 @@ class Recent(Generic[K, V]):
     (9, 9)
     """
 
-    __slots__ = ("_known", "_lock", "_most")
+    __slots__ = ("_known", "_load", "_lock", "_most", "_weigh")
 
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._known: dict[_Hashed, V] = {}
+    def __init__(self, most: int = 256, weigh: Callable[[K, V], int] = lambda _, __: 1) -> None:
+        self._most, self._weigh, self._load = most, weigh, 0
+        self._known: dict[_Hashed[K], V] = {}
         self._lock = threading.Lock()
 
     def __call__(self, key: K, make: Callable[[], V]) -> V:
@@ -59,11 +61,20 @@ class Recent(Generic[K, V]):
         made = make()
         with self._lock:
             more = self._known.copy()  # hashes nothing again
+            if own in more:
+                self._load -= self._weigh(key, more.pop(own))
             more[own] = made
-            if len(more) > self._most:
-                del more[next(iter(more))]
+            self._load += self._weigh(key, made)
+            while self._load > self._most:
+                oldest = next(iter(more))
+                self._load -= self._weigh(oldest.key, more.pop(oldest))
             self._known = more
         return made
+
+    @property
+    def load(self) -> int:
+        """How much all that is kept weighs."""
+        return self._load
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""

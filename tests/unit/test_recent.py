@@ -56,3 +56,13 @@ def test_what_is_worked_out_may_be_nothing():
     for _ in range(2):
         assert recent("a", lambda: made.append(1)) is None
     assert made == [1]
+
+
+def test_what_weighs_much_makes_room_for_less():
+    recent = Recent[int, str](10, lambda _, text: len(text))
+    for n in (4, 5, 3):
+        recent(n, lambda n=n: "x" * n)
+    assert recent.load == 8
+    assert (recent.get(4), recent.get(5), recent.get(3)) == (None, "xxxxx", "xxx")
+    assert recent(11, lambda: "x" * 11) == "x" * 11
+    assert (recent.load, recent.get(11)) == (0, None)

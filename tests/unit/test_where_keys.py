@@ -7,6 +7,7 @@ per question a count is off by one with probability below 2·e^(−10 000·½) <
 from __future__ import annotations
 
 import datetime as dt
+import tracemalloc
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 import discreet as dc
 from discreet import sql
 from discreet.errors import UnsupportedQueryError
-from discreet.plan import _assemble, _facts
+from discreet.plan import _assemble, _facts, _spans
 from discreet.plan._spans import Met, Spans, cycle, met
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
@@ -238,3 +239,100 @@ def test_listed_keys_without_data_are_said_to_be_rows():
     said = "all 20 listed values of age are rows, also those without data"
     assert said in str(opened.sql(f"SELECT AVG(n) FROM {groups}", epsilon=10_000))
     assert said not in str(opened.sql(f"SELECT SUM(n) FROM {groups}", epsilon=10_000))
+
+
+TIMES = {
+    "policy": {"name": "long times"},
+    "budget": {"epsilon": "10"},
+    "tables": {
+        "log": {
+            "columns": {
+                "seen": {"type": "timestamp", "min": "2000-01-01", "max": "2030-01-01"},
+                "day": {"type": "date", "min": "0001-01-01", "max": "9999-12-31"},
+                "code": {"type": "integer", "min": 0, "max": 99_999},
+            }
+        }
+    },
+}
+BUSY = "SECOND(seen) % {} = HOUR(seen) % 5"
+"""Millions of intervals, if all were written out."""
+
+
+def long_times():
+    moments = pa.array([None], pa.timestamp("us"))
+    log = pa.table({"seen": moments, "day": pa.array([None], pa.date32()), "code": [1]})
+    return dc.open({"log": log}, policy=TIMES, ledger=":memory:")
+
+
+def part_of(where, owner):
+    """The condition, its column's name and all of its codes."""
+    (found,) = parts_of(where, owner)
+    return found
+
+
+def parts_of(where, owner):
+    query = sql.parse(f"SELECT COUNT(*) AS n FROM log WHERE {where}", owner.policy).query
+    for test in _facts.conditions(query.relation)[0]:
+        ((name, t),) = {c.name: c.of for c in test.columns}.items()
+        yield test, name, Spans(((t.lo, t.hi),))
+
+
+@pytest.mark.parametrize(
+    "where", [BUSY.format(7), "SECOND(seen) % 2 = 0", "code * code % 13 = 5", "MINUTE(seen) = 0"]
+)
+def test_intervals_of_a_condition_are_bounded(where):
+    found = met(*part_of(where, long_times()))
+    assert len(found.codes.ends) <= _spans.MOST
+    assert not found.exact
+
+
+def test_too_many_intervals_are_kept_whole_and_said():
+    told = long_times().sql(
+        "SELECT SECOND(seen) AS s, COUNT(*) AS n FROM log WHERE SECOND(seen) % 2 = 0 GROUP BY 1",
+        epsilon=1,
+    )
+    assert "values of s that WHERE excludes are rows, too" in str(told)
+    # what is the same in each of millions of periods needs no interval of its own
+    everything = met(*part_of("SECOND(seen) >= 0 AND TRUE", long_times()))
+    assert everything.exact
+    assert len(everything.codes.ends) == 1
+
+
+def test_free_previews_keep_little_memory():
+    """Of twelve questions that had millions of intervals, and of long lists of keys."""
+    owner = long_times()
+    owner.preview("SELECT COUNT(*) AS n FROM log", epsilon=1)
+    tracemalloc.start()
+    try:
+        for i in range(4):
+            owner.preview(f"SELECT COUNT(*) AS n FROM log WHERE {BUSY.format(7 + i)}", epsilon=1)
+            owner.preview(
+                f"SELECT code, COUNT(*) AS n FROM log WHERE code <> {i} GROUP BY code", epsilon=1
+            )
+        kept, most = (n / 2**20 for n in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert _spans._MET.load <= _spans.KEPT
+    assert owner._known.load <= 128
+    assert kept < 80
+    assert most < 250
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "DATE_TRUNC('month', day) < DATE '2024-01-01'",
+        "DATE_TRUNC('year', day) >= DATE '2024-01-01'",
+        "DATE_TRUNC('week', day) BETWEEN DATE '2024-01-01' AND DATE '2024-03-01'",
+        "DATE_TRUNC('month', seen) = DATE '2024-02-01'",
+    ],
+)
+def test_firsts_of_units_rise_so_few_steps_decide(where):
+    """Of ten thousand years, too."""
+    for part in parts_of(where, long_times()):
+        found = met(*part, (), 200)
+        assert found.exact
+        assert len(found.codes.ends) == 1
+        for code in {end + i for end in found.codes.ends[0] for i in (-1, 0, 1)}:
+            if code in part[2]:
+                assert (code in found.codes) is (part[0].evaluate({part[1]: code}) == 1)

@@ -32,14 +32,13 @@ from discreet.curator._road import Road
 from discreet.curator._terms import Terms
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
 from discreet.ledger import Balance, Ledger, Receipt, Standing, standing
-from discreet.plan import Ask, Cost, Lowered, Plan, Query, Scan, lower
+from discreet.plan import Ask, Cost, Lowered, Plan, Query, Scan, lower, weight
 
 if TYPE_CHECKING:
     from discreet import frame, release
     from discreet.inference import ErrorEstimate
     from discreet.privacy import PrivacyLoss
     from discreet.sql import Parsed
-
 
 _REMEMBERED = 128
 """Texts that are kept read, and lowered questions, each with its proof done."""
@@ -80,8 +79,8 @@ class Curator(Terms, Fits):
         self._source = uuid.uuid4().hex if source is None else source
         self._names = (policy.identity, policy.fingerprint)
         # shared by copies of this curator that ask for others
-        self._known: Recent[Query, Lowered] = Recent(_REMEMBERED)
-        self._texts: Recent[str, Parsed | front.United] = Recent(_REMEMBERED)
+        self._known = Recent[Query, Lowered](_REMEMBERED, lambda query, _: weight(query.keys))
+        self._texts = Recent[str, "Parsed | front.United"](_REMEMBERED, lambda _, f: weight(f.keys))
 
     # -- asking -------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from discreet.engines._protocol import Engine, Fanouts
 from discreet.engines._render import Source
 from discreet.engines._statements import Statements
 from discreet.errors import EngineError, SchemaError
-from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.plan import Aggregate, Groups, Salt, Scan, weight
 from discreet.verify import Table
 
 _DIALECTS: Final[Mapping[str, type[Dialect]]] = {
@@ -75,7 +75,7 @@ class Described(Statements):
         self.places = description.places
         self.unseen = description.unseen
         self._repeats_of = description.repeats
-        self._known = Recent()
+        self._known = Recent(weigh=lambda key, _: weight(key[0].keys))
         self._fanouts = Fanouts(policy, self._measure)
         self._cleanup = lambda: None
 

@@ -18,7 +18,7 @@ from discreet.engines._physical import Found, check
 from discreet.engines._protocol import Fanouts, conceal_errors
 from discreet.engines._render import Source, render, render_fanout, render_values
 from discreet.errors import SchemaError
-from discreet.plan import Aggregate, JoinPublic, Salt, Scan
+from discreet.plan import Aggregate, JoinPublic, Salt, Scan, weight
 from discreet.verify import Proof, Table, fill, prove
 
 
@@ -83,7 +83,7 @@ class Statements:
         self.catalog = {
             s.table: _held(policy.tables[n], self._sources) for n, s in self._sources.items()
         }
-        self._known = Recent()
+        self._known = Recent(weigh=lambda key, _: weight(key[0].keys))
         self._fanouts = Fanouts(policy, self._measure)
 
     def _read_through(self, name: str, source: Source) -> None:

@@ -90,6 +90,7 @@ from discreet.plan._relation import (
     base,
     digest,
     private_tables,
+    weight,
 )
 from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
@@ -251,6 +252,7 @@ __all__ = [
     "statistic",
     "statistics_of",
     "tails",
+    "weight",
     "windows_of",
     "with_null_groups",
     "words",

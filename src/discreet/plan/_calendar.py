@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Final, overload
 
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _build as build
@@ -144,13 +144,45 @@ def truncated(word: str, operand: Operand) -> Expr:
     return _folded(Moment(first, Kind.DATE, _listed(low, high, unit)))
 
 
-def _listed(low: dt.date, high: dt.date, unit: str) -> tuple[int, ...]:
+class Firsts(Sequence[int]):
+    """Day numbers of the firsts of some months, counted from year zero: listed, not written out.
+
+    >>> list(Firsts(range(1970 * 12, 1970 * 12 + 9, 3)))
+    [0, 90, 181]
+    """
+
+    __slots__ = ("months",)
+
+    def __init__(self, months: range) -> None:
+        self.months = months
+
+    def __len__(self) -> int:
+        return len(self.months)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Firsts: ...
+    def __getitem__(self, index: int | slice) -> int | Firsts:
+        found = self.months[index]
+        return Firsts(found) if isinstance(found, range) else (_first_of(found) - EPOCH).days
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Firsts) and self.months == other.months
+
+    def __hash__(self) -> int:
+        return hash(self.months)
+
+    def __repr__(self) -> str:
+        return f"Firsts({self.months})"
+
+
+def _listed(low: dt.date, high: dt.date, unit: str) -> Sequence[int]:
     """Day numbers of all firsts of a unit between two of them."""
     if unit == "week":
-        return tuple(range((low - EPOCH).days, (high - EPOCH).days + 1, 7))
+        return range((low - EPOCH).days, (high - EPOCH).days + 1, 7)
     each = {"month": 1, "quarter": 3, "year": 12}[unit]
-    months = range(low.year * 12 + low.month - 1, high.year * 12 + high.month, each)
-    return tuple((dt.date(m // 12, m % 12 + 1, 1) - EPOCH).days for m in months)
+    return Firsts(range(low.year * 12 + low.month - 1, high.year * 12 + high.month, each))
 
 
 def index(unit: str, expr: Expr) -> Expr:

@@ -119,8 +119,8 @@ class Expr(ABC):
 
     def describe(self) -> str:
         """Print close to the SQL it could have come from."""
-        parts = {name: self._word(getattr(self, name)) for name in self.__match_args__}
-        return self.words.format(**parts)
+        said = [name for name in self.__match_args__ if f"{{{name}}}" in self.words]
+        return self.words.format(**{name: self._word(getattr(self, name)) for name in said})
 
     def _word(self, value: object) -> str:
         match value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -374,6 +375,10 @@ class DatePart(Expr):
         n, d = self._micros
         return EPOCH_TIME + dt.timedelta(microseconds=code * n // d)
 
+    def of_day(self, day: int) -> int:
+        """Part of the calendar of a day since 1970."""
+        return _PARTS[self.part][2](EPOCH_TIME + dt.timedelta(days=day))
+
     def _read(self, code: int) -> int:
         return _PARTS[self.part][2](self._when(code))
 
@@ -407,11 +412,11 @@ class Moment(Unary):
     """A number of days as a date, or of seconds as a time.
 
     ``listed`` names the only codes that it can take (none: all of its range), so
-    that firsts of months are keys without the days between them.
+    that firsts of months are keys without the days between them. They increase.
     """
 
     kind: Kind
-    listed: tuple[int, ...] = ()
+    listed: Sequence[int] = ()
     words = "{kind}({arg})"
     rises = True
 
@@ -423,7 +428,8 @@ class Moment(Unary):
         length = 1 if date else 1 / _DAY
         if t.lo * t.step * length < _DAYS[0] or t.hi * t.step * length >= _DAYS[1] + 1:
             raise ParameterError("the dates leave the years 1 to 9999")
-        self._set(listed=tuple(c for c in self.listed if t.lo <= c <= t.hi))
+        ends = bisect_left(self.listed, t.lo), bisect_right(self.listed, t.hi)
+        self._set(listed=self.listed[slice(*ends)])
         return Type(self.kind, t.lo, t.hi, t.step, nullable=t.nullable)
 
     @property

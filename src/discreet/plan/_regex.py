@@ -13,7 +13,7 @@ PostgreSQL).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from discreet._dataclass import dataclass
@@ -95,7 +95,7 @@ def wrong(why: str) -> QueryError:
     return QueryError(f"the regular expression {why}", hint=_HINT)
 
 
-@cache
+@lru_cache(maxsize=128)
 def read(text: str, *, fold: bool = False) -> Pattern:
     """Read a pattern; with `fold`, ASCII letters match either case.
 
@@ -345,7 +345,7 @@ def _range(ends: tuple[int, int]) -> str:
 _Step = tuple[str, object, int]
 
 
-@cache
+@lru_cache(maxsize=128)
 def _program(tree: Tree) -> tuple[_Step, ...]:
     """Steps of an automaton: a character, or a choice of where to go on."""
     steps: list[_Step] = []

@@ -454,6 +454,11 @@ def combinations(keys: Iterable[Key]) -> int | None:
     return times(*[None if key.codes is None else len(key.codes) for key in keys])
 
 
+def weight(keys: Iterable[Key]) -> int:
+    """What keys weigh in memory: one, and one more for each thousand codes written out."""
+    return 1 + sum(len(k.codes) for k in keys if isinstance(k.codes, tuple)) // 1_000
+
+
 def _values(measures: tuple[Measure, ...]) -> tuple[tuple[str, Expr], ...]:
     return tuple([(f"v{i}", m.expr) for i, m in enumerate(measures) if m.expr is not None])
 

@@ -17,8 +17,9 @@ is not known is the operator's own public range. An interval on which a conditio
 throughout is taken, one on which it is nowhere true is dropped, any other is cut in two; a
 single code is tried. Cuts are made at round codes (midnights, full hours, tens), where values
 change, so that few are needed. Where :func:`cycle` proves that an expression repeats, one period is
-looked at. After so many :data:`STEPS` the rest is kept undecided: more codes than are needed,
-never fewer.
+looked at. After so many :data:`STEPS` the rest is kept undecided, and what would be more than
+:data:`MOST` intervals is kept whole: more codes than are needed, never fewer. So time and memory
+have a bound that no question moves, and results of late weigh no more than :data:`KEPT`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, product
 from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
 from discreet._dataclass import dataclass
+from discreet._recent import Recent
+from discreet.plan._calendar import days
 from discreet.plan._expr import (
     Abs,
     Arithmetic,
@@ -57,8 +60,13 @@ from discreet.plan._expr import (
 from discreet.plan._rising import Curve
 from discreet.plan._types import Code, Kind, Type
 
-STEPS: Final = 40_000
-"""Intervals that are looked at: a second or so."""
+STEPS: Final = 8_000
+"""Intervals that are looked at: a third of a second or so."""
+MOST: Final = 50_000
+"""Intervals that are told apart: six megabytes or so."""
+KEPT: Final = 100_000
+"""Intervals of all results of late together; each result counts :data:`_EACH` more."""
+_EACH: Final = 400
 
 Values = frozenset[tuple[Code, ...]]
 
@@ -196,6 +204,17 @@ def _corners(expr: Expr, inner: Sequence[Box]) -> Box:
     return Box(min(found), max(found))  # type: ignore[type-var, arg-type] # codes, not texts
 
 
+def _computed(expr: Arithmetic, inner: Sequence[Box]) -> Box:
+    """A day less its number in the week, month or year is that unit's first day, and rises."""
+    match expr:
+        case Arithmetic("-", day, DatePart("weekday" | "day" | "doy", arg) as part) if day == days(
+            arg
+        ):
+            first, last = (end - part.of_day(end) for end in inner[0][:2])
+            return Box(first, last)
+    return _corners(expr, inner)
+
+
 def _divided(expr: Expr, inner: Sequence[Box]) -> Box:
     apart = inner[1].lo > 0 or inner[1].hi < 0
     return _corners(expr, inner) if apart else _of(expr.type)
@@ -209,7 +228,7 @@ def _size(expr: Expr, inner: Sequence[Box]) -> Box:
 
 def _part(expr: DatePart, inner: Sequence[Box]) -> Box:
     same = expr.period(inner[0].lo) == expr.period(inner[0].hi)
-    return _corners(expr, inner) if same else _of(expr.type)
+    return _corners(expr, inner) if same else Box(expr.type.lo, expr.type.hi)
 
 
 def _curve(expr: Curve, inner: Sequence[Box]) -> Box:
@@ -244,7 +263,7 @@ def _not(expr: Expr, inner: Sequence[Box]) -> Box:  # noqa: ARG001 - a rule
 
 _STRICT: Final[dict[type[Expr], Callable[..., Box]]] = {
     Abs: _size,
-    Arithmetic: _corners,
+    Arithmetic: _computed,
     Compare: _compared,
     Curve: _curve,
     DatePart: _part,
@@ -374,18 +393,11 @@ def cycle(expr: Expr, name: str, codes: Spans) -> tuple[int, int] | None:
     return None if any(grown) else (period, 0)
 
 
-_CHUNKS: Final = 200_000
-"""Periods up to which a pattern is written out."""
-
-
-def _cut(codes: Spans, period: int | None) -> Iterator[tuple[int, int]]:
+def _cut(codes: Spans, period: int) -> Iterator[tuple[int, int]]:
     """Cut intervals where periods begin."""
-    if period is None or len(codes) // period > _CHUNKS:
-        yield from codes.ends
-        return
     for lo, hi in codes.ends:
-        starts = [lo, *range(lo - lo % period + period, hi + 1, period)]
-        yield from zip(starts, [*(start - 1 for start in starts[1:]), hi], strict=True)
+        for start in (lo, *range(lo - lo % period + period, hi + 1, period)):
+            yield start, min(hi, start - start % period + period - 1)
 
 
 class Met(NamedTuple):
@@ -396,7 +408,12 @@ class Met(NamedTuple):
     exact: bool
 
 
-@lru_cache(maxsize=512)
+_MetKey = tuple[Expr, str, Spans, tuple[tuple[str, Box], ...], int]
+_MET: Final = Recent[_MetKey, Met](
+    KEPT, lambda key, found: _EACH + len(key[2].ends) + len(found.codes.ends)
+)
+
+
 def met(
     test: Expr, name: str, codes: Spans, others: tuple[tuple[str, Box], ...] = (), most: int = STEPS
 ) -> Met:
@@ -405,19 +422,52 @@ def met(
     Other columns lie in the boxes given, or anywhere in their types. At most so many steps
     are done.
     """
+    key = test, name, codes, others, most
+    return _MET(key, lambda: _met(*key))
+
+
+def _met(
+    test: Expr, name: str, codes: Spans, others: tuple[tuple[str, Box], ...], most: int
+) -> Met:
     boxes, alone = dict(others), {c.name for c in test.columns} == {name}
     null = _true(within(test, boxes | {name: _NOTHING})) is not False
     repeated = cycle(test, name, codes) if codes else None
     period = repeated[0] if repeated is not None and repeated[1] == 0 else None
     search = _Search(test, name, boxes, Cuts.of(test.columns, name), most)
+    if period is None or len(codes) < period:
+        found = _gathered(e for lo, hi in codes.ends for e in search.taken(lo, hi))
+    elif len(codes) // period <= MOST:
+        found = _gathered(_repeated(search, codes, period))
+    else:  # too many periods to tell apart, unless all of one are alike
+        once = _gathered(search.taken(codes[0], codes[0] + period - 1))
+        alike = search.exact and once is not None and len(once) in (0, period)
+        found = (codes if once else once) if alike else None
+    if found is None:
+        return Met(codes, null, exact=False)
+    return Met(found, null, search.exact and alone)
+
+
+def _repeated(search: _Search, codes: Spans, period: int) -> Iterator[tuple[int, int]]:
+    """Intervals of a condition that repeats: each pattern is looked at once."""
     known: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    taken: list[tuple[int, int]] = []
     for lo, hi in _cut(codes, period):
-        place = (lo % period if period else lo), hi - lo
+        place = lo % period, hi - lo
         if place not in known:
             known[place] = [(a - lo, b - lo) for a, b in search.taken(lo, hi)]
-        taken += [(a + lo, b + lo) for a, b in known[place]]
-    return Met(joined(taken), null, search.exact and alone)
+        yield from ((a + lo, b + lo) for a, b in known[place])
+
+
+def _gathered(ends: Iterable[tuple[int, int]]) -> Spans | None:
+    """Join intervals that touch, as they come; None where these are more than can be kept."""
+    found: list[tuple[int, int]] = []
+    for lo, hi in ends:
+        if found and lo <= found[-1][1] + 1:
+            found[-1] = found[-1][0], hi
+        elif len(found) == MOST:
+            return None
+        else:
+            found.append((lo, hi))
+    return Spans(tuple(found))
 
 
 @dataclass
@@ -454,15 +504,25 @@ def _true(box: Box) -> bool | None:
     return True if box.lo == 1 and not box.null else None
 
 
-@lru_cache(maxsize=512)
-def image(
-    exprs: tuple[Expr, ...], rows: tuple[tuple[str, Spans, bool], ...], steps: int = STEPS
-) -> Values | None:
+_Rows = tuple[tuple[str, Spans, bool], ...]
+_IMAGES: Final = Recent[tuple[tuple[Expr, ...], _Rows, int], Values | None](
+    KEPT,
+    lambda key, found: (
+        _EACH + sum(len(codes.ends) for _, codes, _ in key[1]) + len(key[0]) * len(found or ())
+    ),
+)
+
+
+def image(exprs: tuple[Expr, ...], rows: _Rows, steps: int = STEPS) -> Values | None:
     """Tuples of values without NULL that expressions have on given codes of their columns.
 
     `rows` names each column, its codes and whether it can be NULL, which counts as well. None
     where more steps would be needed.
     """
+    return _IMAGES((exprs, rows, steps), lambda: _image(exprs, rows, steps))
+
+
+def _image(exprs: tuple[Expr, ...], rows: _Rows, steps: int) -> Values | None:
     most = prod(len(e.possible) for e in exprs)
     cuts = {name: Cuts.of([c for e in exprs for c in e.columns], name) for name, _, _ in rows}
     if len(rows) == 1:

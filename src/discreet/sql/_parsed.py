@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from discreet._dataclass import dataclass
-from discreet.plan import Query
+from discreet.plan import Key, Query
 
 Fanout: TypeAlias = Callable[[str, tuple[str, ...]], int] | Mapping[str, int]
 """How many rows of a public table share one value of the join columns, at most."""
@@ -20,6 +20,11 @@ class Parsed:
     query: Query
     epsilon: Fraction | None = None
     delta: Fraction | None = None
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Keys of the question."""
+        return self.query.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +39,8 @@ class United:
     limit: int | None = None
     epsilon: Fraction | None = None
     delta: Fraction | None = None
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Keys of all branches."""
+        return tuple(k for query in self.branches for k in query.keys)
