@@ -110,3 +110,23 @@ def test_keys_of_older_versions_open_what_is_clear(tmp_path, written, opens):
     if not opens:
         with pytest.raises(Exception, match="a policy has a name"):
             book.add("eve", "analyst", actor.policies)  # nothing is passed on, either
+
+
+@pytest.mark.parametrize("limits", ['daily = "0.2"', 'approval = "0.3"'])
+def test_a_paid_question_is_taken_up_after_a_kill_whatever_is_left(tmp_path, served, limits):
+    """A day's limit holds its own debit already; what others have set aside is beside it."""
+    path = write(tmp_path, "resumed", service=limits)
+    one = served(path, made=keys(tmp_path / "home", "owner", "ana", "ben"))
+    body = {"sql": COUNT, "epsilon": "0.15"}
+    asked = one("POST", "/v1/answers", body, Idempotency_Key="k").json()["result"]
+    assert asked["state"] == "running"
+    if "approval" in limits:
+        held = one("POST", "/v1/answers", {**body, "epsilon": "0.8"}, who="ben").json()
+        assert held["result"]["state"] == "waiting"
+    made = one.keys
+    one.kill()
+    one.start()
+    one.keys = made
+    answer = one("POST", "/v1/answers", body, Idempotency_Key="k", Prefer="wait=60").json()
+    assert answer["result"]["state"] == "done"
+    assert answer["result"]["id"] == asked["id"]
