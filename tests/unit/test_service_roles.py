@@ -30,7 +30,7 @@ PAGES = {
     "POST /owner/checked": (200, 403, 403, 403, "→/login"),
     "POST /owner/draft": (200, 403, 403, 403, "→/login"),
     "POST /owner/keys": (404, 403, 403, 403, "→/login"),
-    "POST /owner/keys/0": (400, 403, 403, 403, "→/login"),
+    "POST /owner/keys/0": (404, 403, 403, 403, "→/login"),
     "POST /owner/requests/0": (404, 403, 403, 403, "→/login"),
     "POST /owner/budget": (400, 403, 403, 403, "→/login"),
     "POST /owner/closure": ("→/owner", 403, 403, 403, "→/login"),

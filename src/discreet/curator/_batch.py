@@ -53,7 +53,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, turning
 from discreet.answer import Answer
 from discreet.curator._offer import read_margins
-from discreet.curator._room import fitting_delta, pays_rho
+from discreet.curator._room import check_delta, fitting_delta, pays_rho, stated_at
 from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Ask,
@@ -240,6 +240,7 @@ class Batch:
 
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""
+        check_delta(self._curator._balances, self._delta)  # noqa: SLF001 - its own batch
         with fitting_delta(self._curator._balances, self._delta):  # noqa: SLF001 - its own batch
             return self._all_priced()
 
@@ -279,7 +280,7 @@ class Batch:
 
     def _composed(self, units: Units) -> Cost:
         """What losses cost: their sum, or the least ε at which they fit δ."""
-        delta = self._delta or Fraction(1, 10**6)  # as for a question in ρ
+        delta = self._delta or stated_at(self._curator._balances)  # noqa: SLF001 - its own batch
         if self._delta is None and all(isinstance(x.top, Fraction) for one in units for x in one):
             return charged(units)
         claim = rounded_up(max(_least(one, delta) for one in units))

@@ -18,6 +18,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from types import FrameType
 from typing import Final
 
@@ -29,6 +30,7 @@ from discreet.engines import conceal_errors
 from discreet.errors import DiscreetError, EngineError, LedgerError
 from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
+from discreet.privacy import Zcdp
 
 
 @dataclass(frozen=True)
@@ -266,13 +268,27 @@ class Road:
         """Debit a loss from elsewhere; nothing runs and nothing is stored."""
         return self.ledger.debit(replace(self._entry(job, key=key, fresh=True), runs=False))
 
+    def _stated(self, cost: Cost) -> Cost:
+        """State ε at no larger δ than the budget's, where ρ is debited and δ is not.
+
+        Any ρ has an ε as small as one likes at some δ. What stands on record for somebody is
+        the loss that the budget means.
+        """
+        if cost.delta == cost.rho_delta:
+            return cost
+        whole = self.ledger.balance()
+        left = whole.delta - cost.rho_delta
+        if whole.accounting != "zcdp" or cost.delta <= whole.delta or left <= 0:
+            return cost
+        return replace(cost, epsilon=Fraction(Zcdp(cost.rho).epsilon(left)), delta=whole.delta)
+
     def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
         return Entry(
             policy=self.policy,
             fingerprint=self.fingerprint,
             analyst=self.analyst,
             plan=job.plan,
-            cost=job.cost.at_least(self.least),
+            cost=self._stated(job.cost).at_least(self.least),
             noise=job.noise,
             neighbours=job.neighbours,
             unit=job.unit,

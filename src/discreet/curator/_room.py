@@ -31,8 +31,27 @@ def pays_rho(balances: Sequence[Balance]) -> bool:
     return balances[0].accounting == "zcdp" and any(len(b.routes) == 1 for b in balances)
 
 
+def check_delta(balances: Sequence[Balance], delta: Fraction | None) -> None:
+    """Refuse a δ above the budget's own where no δ is debited: there any ρ has a small ε."""
+    whole = balances[0]
+    if delta is not None and whole.accounting == "zcdp" and delta > whole.delta:
+        raise BudgetExceededError(
+            f"δ {show(delta)} is offered, and the budget states δ {show(whole.delta)} for all "
+            "questions together",
+            hint=Hint("delta", show(whole.delta)),
+        )
+
+
+def stated_at(balances: Sequence[Balance]) -> Fraction:
+    """δ at which a price in ρ is stated as an ε where none is offered: never above the budget's."""
+    whole = balances[0]
+    return min(Ask.stated, whole.delta) if whole.accounting == "zcdp" else Ask.stated
+
+
 def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
     """Price a question in the currency in which it will be paid."""
+    check_delta(balances, offer.delta)
+    offer = replace(offer, stated=stated_at(balances))
     with fitting_delta(balances, offer.delta):
         return _in_currency(balances, lowered, offer)
 

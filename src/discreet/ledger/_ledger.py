@@ -454,12 +454,16 @@ class ChainedLedger(Glances, Decisions):
         self._acceptable(entry)
         with self.reading() as (tx, head):
             question = question_of(head.content, entry, cost_body(entry.cost))
-            slot = slot_of(entry.analyst, entry.key)
-            receipt = self._found(tx, head, entry, slot, question)
+            receipt = self._found(tx, head, entry, slot_of(entry.analyst, entry.key), question)
         if receipt is None or receipt.stored is None:
             return None
         self._mark(head)
         return receipt
+
+    def bound(self, analyst: str | None, key: str) -> bool:
+        """Tell whether a key has its debit: whatever is asked under it, none is added."""
+        with self.reading() as (tx, _):
+            return tx.in_slot(slot_of(analyst, key) or "") is not None
 
     def _admit(self, state: State, entry: Entry, body: dict[str, Any], number: int) -> State:
         try:

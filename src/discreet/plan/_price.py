@@ -80,6 +80,8 @@ class Ask:
     confidence: float = 0.95
     currency: Choice["epsilon", "rho"] = "epsilon"
     """What the budget counts; where laws differ, that of the lower price is taken."""
+    stated: Fraction = Fraction(1, 10**6)
+    """δ at which ρ is stated as an ε, where none is offered."""
 
     def __post_init__(self) -> None:
         offers = [x is not None for x in (self.epsilon, self.rho, self.within)]
@@ -171,7 +173,7 @@ def _priced(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
     if ask.within is not None:
         return _within(lowered, ask, noise)
     if ask.rho is not None:
-        return _gaussian_rho(lowered, ask.rho, ask.delta)
+        return _gaussian_rho(lowered, ask.rho, ask)
     assert ask.epsilon is not None
     rule = LaplaceRule(
         ask.epsilon / max(lowered.draws, 1), ask.delta, flip=ask.currency == "epsilon"
@@ -208,24 +210,24 @@ def _worst(plan: Plan) -> float:
 # -- Gaussian -----------------------------------------------------------------
 
 
-def _gaussian_rho(lowered: Lowered, rho: Fraction, delta: Fraction | None) -> Plan:
+def _gaussian_rho(lowered: Lowered, rho: Fraction, ask: Ask) -> Plan:
     """Gaussian noise of total ρ, exactly; δ only selects keys."""
     share = rho / max(lowered.draws, 1)
-    rules = [GaussianRule(1 / (2 * share), delta=delta)] * len(lowered.parts)
+    rules = [GaussianRule(1 / (2 * share), delta=ask.delta)] * len(lowered.parts)
     why = "Gaussian noise: the cost is stated in ρ"
     plan = _plan(lowered, "gaussian", rules, why)
     try:
-        return _claimed(plan, delta)
+        return _claimed(plan, ask)
     except OverflowError:
         raise ParameterError(f"rho={show(rho)} protects nothing", hint=Hint("rho", "0.1")) from None
 
 
-def _claimed(plan: Plan, delta: Fraction | None) -> Plan:
+def _claimed(plan: Plan, ask: Ask) -> Plan:
     """Gaussian noise with the ε that its ρ implies at a δ."""
     if not plan.losses:
         return plan
     total = p.compose(plan.losses).zcdp()
-    reported = delta if delta is not None else Fraction(1, 10**6)
+    reported = ask.stated if ask.delta is None else ask.delta
     epsilon = _epsilon_of(Fraction(total.rho0), reported) if total.rho0 else Fraction(0)
     return replace(plan, claim=(epsilon, reported + total.delta0))
 
@@ -276,7 +278,7 @@ def _within(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
         return best
     rules = _meeting(lowered, ask, lambda x: GaussianRule(1 / (2 * x), delta=ask.delta))
     why = why.replace("ε", "ρ") if ask.currency == "rho" else why
-    other = _claimed(_plan(lowered, "gaussian", rules, f"Gaussian noise: {why}"), ask.delta)
+    other = _claimed(_plan(lowered, "gaussian", rules, f"Gaussian noise: {why}"), ask)
     if noise == "gaussian" or getattr(other.cost, ask.currency) < getattr(best.cost, ask.currency):
         return other
     return replace(best, why=f"Laplace noise: {why}")

@@ -103,6 +103,16 @@ class House:
             )
         return self.keys.add(name, role, by.policies)
 
+    def keys_of(self, owner: Actor) -> list[Actor]:
+        """List the keys that an owner may see and revoke."""
+        return [a for a in self.keys.all() if owner.may_manage(a)]
+
+    def revoke_key(self, id_: str, by: Actor) -> None:
+        """Revoke a key by its id; one of other policies does not exist for the owner."""
+        if not any(a.key == id_ and a.revoked is None for a in self.keys_of(by)):
+            raise GoneError("there is no such key")
+        self.keys.revoke(id_, named=False)
+
     @property
     def two_persons(self) -> bool:
         """Whether some budget here is raised by two owners together."""
@@ -374,7 +384,7 @@ class Api:
         """List keys: names and roles, never the keys themselves."""
         actor, _ = self._who(request)
         need(actor, Role.OWNER)
-        return reply({"keys": [_views.key_of(a) for a in self._house.keys.all()]})
+        return reply({"keys": [_views.key_of(a) for a in self._house.keys_of(actor)]})
 
     async def add_key(self, request: Request) -> Response:
         """Make a key; it is shown once."""
@@ -390,9 +400,7 @@ class Api:
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
         id_ = request.path_params["id_"]
-        if not any(a.key == id_ for a in self._house.keys.all()):
-            raise GoneError("there is no such key")
-        self._house.keys.revoke(id_)
+        self._house.revoke_key(id_, actor)
         note("key revoked", policy=desk.name, by=actor.name)
         return reply({"revoked": id_})
 

@@ -273,6 +273,9 @@ class Desk:
             paid = None if fresh else self.counter.stored(bill, who, key=order.key)
             if paid is not None:
                 return paid
+            if self.ledger.bound(who, order.key):
+                # a stop came between: its own debit stands, and needs no room beside itself
+                return self.counter.pay(bill, who, key=order.key, fresh=fresh)
             day = self.reserve(order, bill.cost)
             try:
                 paid = self.counter.pay(bill, who, key=order.key, fresh=fresh)

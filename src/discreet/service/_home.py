@@ -57,6 +57,10 @@ _SCHEMA: Final = (
 )
 
 
+_COLUMNS: Final = (("keys", "only", "TEXT"),)
+"""Columns that a folder of an older version lacks."""
+
+
 class Home:
     """A folder that only its user can read."""
 
@@ -86,6 +90,16 @@ class Home:
             )
         for statement in _SCHEMA:
             self._connection.execute(statement)
+        for column in _COLUMNS:
+            self._complete(*column)
+
+    def _complete(self, table: str, column: str, kind: str) -> None:
+        """Add a column, unless it is there; another process may add it at the same time."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        present = self._connection.execute(f"PRAGMA table_info({table})").fetchall()
+        if column not in {name for _, name, *_ in present}:
+            self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+        self._connection.execute("COMMIT")
 
     @contextmanager
     def _umask(self) -> Iterator[None]:

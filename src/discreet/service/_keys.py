@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import hashlib
+import json
 import re
 import secrets
 from enum import StrEnum
@@ -24,6 +25,10 @@ from discreet.service._home import Home
 
 _SHAPE: Final = re.compile(r"dk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NAME: Final = re.compile(r"[\w .@+-]{1,100}")
+_LISTED: Final = "-"
+"""Stands where older versions look for names of policies: they find none."""
+_UNCLEAR: Final = ("",)
+"""Policies of a key whose names were written with blanks between them: no policy is called so."""
 
 
 class Role(StrEnum):
@@ -54,6 +59,11 @@ class Actor:
         listed = not self.policies or policy in self.policies
         return listed and self.role is not Role.WITNESS
 
+    def may_manage(self, other: Actor) -> bool:
+        """Whether an owner may see and revoke a key: it opens nothing that theirs does not."""
+        own = set(other.policies)
+        return not self.policies or (bool(own) and own <= set(self.policies))
+
 
 class Keys:
     """The keys of one service."""
@@ -67,9 +77,12 @@ class Keys:
         self._check_role(who, part)
         public, secret = secrets.token_hex(6), secrets.token_bytes(32)
         text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
-        row = (public, who, part.value, _hash(text), " ".join(policies), _now())
+        only = _policies(policies)
+        row = (public, who, part.value, _hash(text), _LISTED if only else "", _now())
         self._home.write(
-            "INSERT INTO keys (id, name, role, hash, policies, made) VALUES (?, ?, ?, ?, ?, ?)", row
+            "INSERT INTO keys (id, name, role, hash, policies, made, only) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*row, json.dumps(only)),
         )
         return f"dk_{public}_{text}"
 
@@ -83,14 +96,14 @@ class Keys:
 
     def take(self, other: Keys) -> int:
         """Take over another service's keys, as hashes; what either has revoked stays so."""
-        listed = "id, name, role, hash, policies, made, revoked"
+        listed = "id, name, role, hash, policies, made, revoked, only"
         rows = other._home.read(f"SELECT {listed} FROM keys ORDER BY rowid")  # noqa: S608 - constants
-        for public, name, role, *_, revoked in rows:
+        for public, name, role, *_, revoked, _ in rows:
             if revoked is None:
                 self._check_role(name, Role(role), but=public)
         for row in rows:
             self._home.write(
-                f"INSERT INTO keys ({listed}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) "  # noqa: S608 - constants
+                f"INSERT INTO keys ({listed}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) "  # noqa: S608 - constants
                 "DO UPDATE SET revoked = COALESCE(keys.revoked, excluded.revoked)",
                 row,
             )
@@ -118,13 +131,14 @@ class Keys:
     def all(self) -> list[Actor]:
         """Everybody who has or had a key, oldest first."""
         rows = self._home.read(
-            "SELECT name, role, id, policies, made, revoked FROM keys ORDER BY rowid"
+            "SELECT name, role, id, policies, made, revoked, only FROM keys ORDER BY rowid"
         )
         return [_actor(row) for row in rows]
 
-    def revoke(self, key: str) -> list[str]:
-        """Revoke a key by its id, or all keys of a name; give the ids."""
-        found = [a.key for a in self.all() if key in (a.key, a.name) and a.revoked is None]
+    def revoke(self, key: str, *, named: bool = True) -> list[str]:
+        """Revoke a key by its id, or, if `named`, all keys of a name; give the ids."""
+        listed = [a for a in self.all() if a.revoked is None]
+        found = [a.key for a in listed if key == a.key or (named and key == a.name)]
         if not found:
             raise ParameterError(
                 f"no key in force is called {quote(key)}", hint="discreet key list"
@@ -150,14 +164,39 @@ class Keys:
 
     def _lookup(self, public: str) -> tuple[str, Actor] | None:
         rows = self._home.read(
-            "SELECT hash, name, role, id, policies, made, revoked FROM keys WHERE id = ?", (public,)
+            "SELECT hash, name, role, id, policies, made, revoked, only FROM keys WHERE id = ?",
+            (public,),
         )
         return (rows[0][0], _actor(rows[0][1:])) if rows else None
 
 
 def _actor(row: tuple[Any, ...]) -> Actor:
-    name, role, key, policies, made, revoked = row
-    return Actor(name, Role(role), key, tuple(policies.split()), made, revoked)
+    name, role, key, policies, made, revoked, only = row
+    return Actor(name, Role(role), key, _opened(policies, only), made, revoked)
+
+
+def _opened(written: str, only: str | None) -> tuple[str, ...]:
+    """Read which policies a key opens.
+
+    Older versions wrote names with blanks between them. One that has blanks in it cannot be told
+    from several: such a key opens nothing until the owner makes another one.
+    """
+    if only is not None:
+        return tuple(json.loads(only))
+    if written.split() == [written]:
+        return (written,)
+    return _UNCLEAR if written else ()
+
+
+def _policies(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept names of policies: each once, none of them empty."""
+    found = tuple(dict.fromkeys(plain_str(name, "policy") for name in names))
+    if not all(name.strip() for name in found):
+        raise ParameterError(
+            "a policy has a name; a key without one is good for all of them",
+            hint="discreet key add ana",
+        )
+    return found
 
 
 def _checked(name: str) -> str:

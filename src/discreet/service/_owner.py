@@ -52,7 +52,7 @@ class OwnerPages:
         given = {"name": "", "columns": "", "checked": None, **more}
         return self._pages.show(
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
-            keys=self._house.keys.all(), verified=str(found), overruns=desk.overruns,
+            keys=self._house.keys_of(session.actor), verified=str(found), overruns=desk.overruns,
             closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
             two=desk.counter.policy.service.owners > 1, shares=_written(state.limits.shares),
             twin=self._pages.twin(request, session, "requests"), **given,
@@ -75,8 +75,8 @@ class OwnerPages:
         note = f"The key of {form['name']}, {role}. It is not stored and cannot be shown again:"
         return await self._page(request, session, note=note, secret=key)
 
-    async def _revoke(self, request: Request, _: Session) -> Response:
-        self._house.keys.revoke(request.path_params["id_"])
+    async def _revoke(self, request: Request, session: Session) -> Response:
+        self._house.revoke_key(request.path_params["id_"], session.actor)
         return redirect("/owner")
 
     async def _raise(self, request: Request, session: Session) -> Response:
