@@ -47,7 +47,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Self
+from typing import Self, TypeVar
+
+_H = TypeVar("_H", bound="Hint")
 
 
 class Hint(str):
@@ -64,8 +66,10 @@ class Hint(str):
     ----------
     parameters
         Names and values, in order.
+    callee
+        For a call of its own (see :meth:`call`): what is called. Only whoever holds that can.
     command
-        For a call of its own (see :meth:`call`): the command that does the same.
+        For such a call: the command that does the same.
 
     Examples
     --------
@@ -79,11 +83,14 @@ class Hint(str):
     curator.sql("SELECT 1", epsilon="3")
     >>> call.shell()
     "discreet ask 'SELECT 1' --epsilon 3"
+    >>> Hint.either('dc.connect(url, key="dk_…")', "export DISCREET_KEY=dk_…").shell()
+    'export DISCREET_KEY=dk_…'
     """
 
-    __slots__ = ("command", "parameters")
+    __slots__ = ("callee", "command", "parameters")
 
     parameters: tuple[tuple[str, object], ...]
+    callee: str | None
     command: str | None
 
     def __new__(cls, parameter: str, value: object) -> Self:
@@ -101,8 +108,13 @@ class Hint(str):
         named = (f"{name}={_literal(value)}" for name, value in parameters)
         inner = ", ".join((*map(_literal, first), *named))
         hint = str.__new__(cls, inner if python is None else f"{python}({inner})")
-        hint.parameters, hint.command = parameters, command
+        hint.parameters, hint.callee, hint.command = parameters, python, command
         return hint
+
+    @classmethod
+    def either(cls, python: str, shell: str) -> Self:
+        """Write two lines that do the same: one of Python, one of a shell."""
+        return _rebuild_hint(cls, python, (), python.partition("(")[0], shell)
 
     @classmethod
     def of(cls, parameters: Mapping[str, object]) -> Self:
@@ -127,14 +139,19 @@ class Hint(str):
         return " ".join(filter(None, (self.command, *options)))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild_hint, (type(self), str(self), self.parameters, self.command))
+        parts = (self.parameters, self.callee, self.command)
+        return (_rebuild_hint, (type(self), str(self), *parts))
 
 
 def _rebuild_hint(
-    kind: type[Hint], text: str, parameters: tuple[tuple[str, object], ...], command: str | None
-) -> Hint:
+    kind: type[_H],
+    text: str,
+    parameters: tuple[tuple[str, object], ...],
+    callee: str | None,
+    command: str | None,
+) -> _H:
     hint = str.__new__(kind, text)
-    hint.parameters, hint.command = parameters, command
+    hint.parameters, hint.callee, hint.command = parameters, callee, command
     return hint
 
 
@@ -316,9 +333,16 @@ class QueryError(DiscreetError):
 
 
 class UnknownNameError(QueryError):
-    """A table, column or value that the policy does not have."""
+    """A table, column or value that the policy does not have.
+
+    Attributes
+    ----------
+    missing
+        The name, where it is that of a column that none of the question's tables has.
+    """
 
     code = "unknown-name"
+    missing: str | None = None
 
 
 class UnsupportedQueryError(QueryError):

@@ -77,7 +77,7 @@ def test_a_draft_without_a_unit_is_refused_by_check(folder):
     result = CliRunner().invoke(app, ["check", "people.toml", "--json"])
     told = json.loads(result.stdout)
     assert result.exit_code == 4
-    assert "unit must name a column" in told["message"]
+    assert "unit must name the column" in told["message"]
     line = (folder / "people.toml").read_text("utf-8").splitlines()[told["line"] - 1]
     assert line == 'unit = ""'
 

@@ -20,7 +20,7 @@ PolicyFile = Annotated[
         "-p",
         envvar="DISCREET_POLICY",
         metavar="FILE",
-        help="Policy file. Left out: the only policy in this folder.",
+        help="Policy file, or the name of a service's policy. Left out: the only one.",
     ),
 ]
 LedgerPlace = Annotated[

@@ -69,7 +69,18 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
 
 # parameters of the library that are options here, under the same name
 OPTIONS: Final = frozenset(
-    {"analyst", "epsilon", "delta", "rho", "within", "confidence", "ledger", "fresh", "neighbours"}
+    {
+        "analyst",
+        "epsilon",
+        "delta",
+        "rho",
+        "within",
+        "confidence",
+        "ledger",
+        "fresh",
+        "neighbours",
+        "policy",
+    }
 )
 
 

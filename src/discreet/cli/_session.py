@@ -196,9 +196,12 @@ def ledger_of(where: Where, purpose: Purpose) -> ChainedLedger:
 
 
 def connected(where: Where) -> Remote | None:
-    """Reach the service that the environment names, unless a policy file is named."""
+    """Reach the service that the environment names, unless a policy file is named.
+
+    A policy that is no file is one of the service's own, by its name.
+    """
     url = os.environ.get("DISCREET_URL")
-    if not url or where.policy is not None:
+    if not url or (where.policy is not None and _is_file(where.policy)):
         return None
     key = os.environ.get("DISCREET_KEY")
     if not key:
@@ -207,7 +210,12 @@ def connected(where: Where) -> Remote | None:
         )
     from discreet.service import Remote  # noqa: PLC0415 - imported when used
 
-    return Remote(url, key)
+    return Remote(url, key, policy=None if where.policy is None else str(where.policy))
+
+
+def _is_file(named: Path) -> bool:
+    """Whether a policy is one of a file, and not one of a service that has several."""
+    return named.suffix == ".toml" or len(named.parts) > 1 or named.is_file()
 
 
 @contextmanager

@@ -505,7 +505,7 @@ class Lowering:
         if (self.query.relation.m or 0) > 1:
             raise ParameterError(
                 "after a join that repeats rows, units can only be counted by a unit column",
-                hint='unit = "person_id" in the policy',
+                hint="the table names its unit in the policy",
             )
         return Measure(MeasureKind.SUM, ONE)
 

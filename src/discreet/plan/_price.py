@@ -284,6 +284,12 @@ def _within(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
     return replace(best, why=f"Laplace noise: {why}")
 
 
+def _margin_hint(lowered: Lowered, margin: Fraction) -> Hint | None:
+    """Give a margin for the first column that holds a noisy number."""
+    noisy = [o.name for o in lowered.outputs if isinstance(o.expr, StatisticValue)]
+    return Hint("within", {noisy[0]: _shown(margin)}) if noisy else None
+
+
 def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> list[Rule]:
     """Rules of the least shares that meet the margins, part by part."""
     assert ask.within is not None
@@ -293,7 +299,7 @@ def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> li
         if name not in outputs:
             raise ParameterError(
                 f"within names {name!r}, which is not an output column",
-                hint=Hint("within", {next(iter(outputs)): _shown(margin)}),
+                hint=_margin_hint(lowered, margin),
             )
         if margin < 0:
             raise ParameterError("a margin must not be negative")
@@ -305,7 +311,9 @@ def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> li
         for i in used or range(0):
             shares[i] = max(shares.get(i, Fraction(0)), share)
     if not ask.within:
-        raise ParameterError("within= needs at least one margin", hint=Hint("within", {"n": 25}))
+        raise ParameterError(
+            "within= needs at least one margin", hint=_margin_hint(lowered, Fraction(25))
+        )
     least = min(shares.values(), default=Fraction(1, 10**6))
     return [rule(shares.get(i, least)) for i in range(len(lowered.parts))]
 

@@ -29,7 +29,7 @@ INTEGER_BITS: Final = 62
 _EXAMPLES: Final[Mapping[str, object]] = {
     "epsilon": "1", "delta": "1e-6", "rho": "0.1", "shares": {"analyst": "0.5"},
     "min": 0, "max": 100, "step": "0.01", "null": None,
-    "source": "people.parquet", "unit": "person_id", "key": "visit_id", "column": "visit_id",
+    "source": "people.parquet", "key": "visit_id", "column": "visit_id",
     "max_rows_per_unit": 1, "max_groups_per_unit": 1, "max_rows_per_group": 1,
     "max_rows_per_parent": 1,
 }  # fmt: skip

@@ -345,7 +345,8 @@ class Table:
                     raise refusal(message, key, fix={key: None})
             return
         if self.unit == "":
-            raise refusal(f"{subject}: unit must name a column", "unit", fix={"unit": "person_id"})
+            raise refusal(f"{subject}: unit must name the column that tells people apart; where "
+                          "each row is one person, leave it out", "unit")  # fmt: skip
         folded = {column.casefold(): column for column in self.columns}
         column = None if self.owner is None else self.owner.column
         for key, named in (("unit", self.unit), ("key", self.key), ("owner", column)):

@@ -13,15 +13,15 @@ from fastapi import APIRouter, Request, Response
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._log import note
-from discreet.errors import DiscreetError, Hint
+from discreet.errors import DiscreetError
 from discreet.release import About
 from discreet.service import _forms, _schema, _views
 from discreet.service._desk import Desk, check_key
 from discreet.service._errors import (
     ForbiddenError,
     GoneError,
-    RequestError,
     UnknownCallerError,
+    WhichPolicyError,
 )
 from discreet.service._http import Scope, from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
@@ -80,8 +80,9 @@ class House:
         if name is None and len(mine) == 1:
             return mine[0]
         if name is None and mine:
-            raise RequestError("several policies are served here: say which",
-                               hint=Hint("policy", mine[0].name))  # fmt: skip
+            listed = ", ".join(sorted(d.name for d in mine))
+            raise WhichPolicyError(f"several policies are served here ({listed}): say which",
+                                   hint="?policy=NAME")  # fmt: skip
         found = next((d for d in mine if d.name == name), None)
         if found is None:
             raise GoneError("there is no such policy")

@@ -14,8 +14,8 @@ from contextlib import suppress
 from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import parse_qsl, urlsplit
 from urllib.parse import quote as quoted
-from urllib.parse import urlsplit
 
 from discreet import errors
 from discreet import policy as pol
@@ -25,7 +25,14 @@ from discreet._exact import Number, show
 from discreet._log import state_directory
 from discreet._text import plain_str
 from discreet.answer import Answer, Union
-from discreet.curator import Budget, Curator, Pending, open_curator, read_outcome
+from discreet.curator import (
+    Budget,
+    Curator,
+    Description,
+    Pending,
+    open_curator,
+    read_outcome,
+)
 from discreet.ledger import Balance
 from discreet.service._errors import RequestError
 from discreet.service._sign import check, signed_part
@@ -37,6 +44,18 @@ if TYPE_CHECKING:
 _TRIES: Final = 6
 _PATIENCE: Final = 600.0
 _AGAIN: Final = (429, 503)
+_HERE: Final = {
+    "unauthenticated": errors.Hint.either(
+        'dc.connect(url, key="dk_…")', "export DISCREET_KEY=dk_…"
+    ),
+    "which-policy": errors.Hint("policy", "NAME"),
+}
+"""What to try here, where a refusal speaks of HTTP."""
+ONLY_LOCAL: Final = frozenset(
+    {"coverage", "ledger", "linear", "partition", "publication", "publish", "record_external",
+     "regression", "survey"}
+)  # fmt: skip
+"""What a curator has and a service does not: it needs the ledger, or more than SQL can say."""
 
 
 def connect(
@@ -123,13 +142,27 @@ class Remote:
                 "a service has an address that begins with https://",
                 hint=errors.Hint.call("dc.connect", None, "https://curator.example", key="dk_…"),
             )
+        if parts.query:
+            raise errors.ParameterError(
+                "the address of a service has no query: which of its policies is said beside it",
+                hint=errors.Hint("policy", dict(parse_qsl(parts.query)).get("policy", "NAME")),
+            )
         self.url = f"{parts.scheme}://{parts.netloc}"
         self._parts = parts
         self._key = plain_str(key, "key").strip()
         self._query = "" if policy is None else f"?policy={quoted(policy)}"
         self._line: http.client.HTTPConnection | None = None
         self._public: Mapping[str, Any] | None = None
-        self.analyst: str | None = None
+
+    @property
+    def analyst(self) -> str:
+        """Who asks: the name of your key."""
+        return str(self._call("GET", "/v1/budget")[1]["analyst"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ONLY_LOCAL:
+            raise AttributeError(f"a service does not offer {name}: it is asked in SQL or by table")
+        raise AttributeError(f"'Remote' has no attribute {name!r}")
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -171,6 +204,16 @@ class Remote:
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
         return frame.Table(self.policy.table(name).name, self.policy, self, _unknown)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(self.policy.tables)
+
+    def describe(self, table: str | None = None) -> Description:
+        """Say which columns there are and what may stand in them; free, from the policy alone."""
+        own = self.policy.tables.values() if table is None else [self.policy.table(table)]
+        return Description(tuple(own))
 
     def ask(self, question: frame.Table, **how: Any) -> Answer:
         """Answer a question of the fluent API; the parameters are those of :meth:`sql`."""
@@ -332,9 +375,12 @@ class RemoteBatch:
         *,
         weight: Number = 1,
         within: Mapping[str, Number] | None = None,
+        confidence: Number = 0.95,
     ) -> Pending:
         """Add a question: how exact it is beside the others, or the margins that it must meet."""
         part: dict[str, Any] = {"sql": _text(question), "weight": str(weight)}
+        if confidence != 0.95:
+            part["confidence"] = str(confidence)
         if within is not None:
             part["within"] = {name: str(margin) for name, margin in within.items()}
         self._questions.append((part, Pending()))
@@ -447,6 +493,7 @@ def _refusal(said: Mapping[str, Any]) -> errors.DiscreetError:
     kind = kinds.get(str(said.get("error")), RequestError)
     fix = said.get("fix")
     hint = errors.Hint.of(fix) if isinstance(fix, dict) and fix else said.get("hint")
+    hint = _HERE.get(kind.code, hint)
     error = kind(str(said.get("message")), hint=hint)
     for name in ("line", "column"):
         if name in said:

@@ -17,6 +17,12 @@ class RequestError(errors.DiscreetError):
     status = 400
 
 
+class WhichPolicyError(RequestError):
+    """A request that does not say which of several policies it is about."""
+
+    code = "which-policy"
+
+
 class UnknownCallerError(RequestError):
     """No key, or one that is not in force."""
 
@@ -108,6 +114,8 @@ def status_of(error: errors.DiscreetError) -> int:
 def envelope(error: errors.DiscreetError) -> dict[str, Any]:
     """Write a refusal as the command line does; ``fix`` holds parameters that would work."""
     hint = error.hint
+    if isinstance(hint, errors.Hint) and hint.callee and not hint.callee.startswith("curator."):
+        hint = None  # a call of the ledger's or of the host's: nobody here can make it
     fix = dict(hint.parameters) if isinstance(hint, errors.Hint) else None
     message = error.message
     if isinstance(error, errors.LedgerError) and status_of(error) == 503:

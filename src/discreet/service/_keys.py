@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from discreet._dataclass import dataclass
 from discreet._text import plain_str, quote
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.service._home import Home
 
 _SHAPE: Final = re.compile(r"dk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -203,7 +203,8 @@ def _checked(name: str) -> str:
     who = plain_str(name, "name")
     if not _NAME.fullmatch(who) or who != who.strip():
         raise ParameterError(
-            "a name is 1 to 100 letters, digits, blanks or . @ + - _", hint="discreet key add ana"
+            "a name is 1 to 100 letters, digits, blanks or . @ + - _",
+            hint=Hint.call("keys.add", "discreet key add", "ana"),
         )
     return who
 

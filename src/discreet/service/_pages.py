@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
 from importlib.resources import files
@@ -20,17 +18,17 @@ from markupsafe import Markup
 from discreet import meaning
 from discreet._exact import show
 from discreet.answer import Answer, cell
-from discreet.errors import DiscreetError, ParameterError
-from discreet.service import _api, _forms, _pictures, _views
+from discreet.errors import DiscreetError
+from discreet.service import _api, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
     INTERNAL,
     GoneError,
     MediaError,
     UnknownCallerError,
-    envelope,
     status_of,
 )
+from discreet.service._guide import STATISTICS, check_columns, fills, guided, on_page
 from discreet.service._http import to_json
 from discreet.service._keys import Actor, Role
 from discreet.service._orders import Order
@@ -41,15 +39,9 @@ _ATTEMPT: Final = "discreet_signin"
 _CHOICE: Final = "discreet_policy"
 _BLANK: Final = {
     "sql": "", "table": "", "statistic": "count", "of": "", "by": "", "where": "",
-    "pay": "epsilon", "epsilon": "0.1", "column": "", "margin": "",
-}  # fmt: skip
-_STATISTICS: Final = {
-    "count": "COUNT", "sum": "SUM", "mean": "AVG", "median": "MEDIAN", "standard deviation":
-    "STDDEV_SAMP", "variance": "VAR_SAMP", "minimum": "MIN", "maximum": "MAX",
+    "pay": "epsilon", "epsilon": "0.1", "delta": "", "column": "", "margin": "",
 }  # fmt: skip
 _SIGNS: Final = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
-_FIELDS: Final = {"epsilon": _SIGNS["epsilon"]}
-"""Fields of the page that hold a parameter, by its name."""
 _HOLD: Final = 5.0
 """Seconds for which the page of an answer waits for it."""
 _STATIC: Final = {
@@ -121,7 +113,7 @@ class Pages:
             except DiscreetError as refusal:
                 return self.show(
                     "error.html", request, session, status_of(refusal), title="Refused",
-                    refusal=_said(refusal),
+                    refusal=on_page(refusal),
                 )  # fmt: skip
 
         return serve
@@ -195,7 +187,7 @@ class Pages:
     async def _not_signed_in(self, request: Request, refusal: DiscreetError) -> Response:
         await _api.until_first_tick(request)
         return self.show("login.html", request, None, status_of(refusal), title="Sign in",
-                         refusal=_said(refusal))  # fmt: skip
+                         refusal=on_page(refusal))  # fmt: skip
 
     async def _logout(self, _: Request, session: Session) -> Response:
         self._sessions.end(session.name)
@@ -262,7 +254,8 @@ class Pages:
         desk = self.desk(request, session)
         tables = desk.counter.policy.tables
         given = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
-        columns = sorted({c for t in tables.values() for c in t.columns})
+        columns = {name: list(table.columns) for name, table in tables.items()}
+        chosen = given["table"] if given["table"] in tables else next(iter(tables))
         orders = [
             {"id": o.id, "asked": o.asked, "text": _pictures.shortened(question_of(o), 80),
              "state": o.state, "price": show(o.paid)}
@@ -271,8 +264,9 @@ class Pages:
         shown = {"price": None, "refusal": None, **more}
         return self.show(
             "ask.html", request, session, shown.pop("status", 200), title="Ask", form=given,
-            key=secrets.token_hex(16), tables=list(tables), columns=columns,
-            statistics=list(_STATISTICS), orders=orders,
+            key=secrets.token_hex(16), tables=columns, columns=columns[chosen],
+            has_delta="delta" in desk.ledger.balance().amounts,
+            statistics=list(STATISTICS), orders=orders,
             twin=self.twin(request, session, "answers"), **shown,
         )  # fmt: skip
 
@@ -281,6 +275,7 @@ class Pages:
         desk = self.desk(request, session)
         try:
             if form.get("action") == "write":
+                check_columns(form, desk.counter.policy)
                 return self._ask_page(request, session, {**form, "sql": guided(form)})
             body = offered(form)
             if (action := form.get("action")) in ("ask", "rehearse"):
@@ -290,8 +285,9 @@ class Pages:
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
-            said, status = _said(refusal), status_of(refusal)
-            return self._ask_page(request, session, form, refusal=said, status=status)
+            said, status = on_page(refusal), status_of(refusal)
+            filled = {**form, **fills(said, form)}
+            return self._ask_page(request, session, filled, refusal=said, status=status)
         return self._ask_page(request, session, form, price=_shown(price))
 
     async def _priced(self, request: Request, session: Session) -> Response:
@@ -302,7 +298,7 @@ class Pages:
             body = offered(form)
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as error:
-            refusal = _said(error)
+            refusal = on_page(error)
         shown = None if price is None else _shown(price)
         return self.fragment("price.html", price=shown, refusal=refusal)
 
@@ -316,17 +312,18 @@ class Pages:
         return self._page_of(order, request, session, answers=answers)
 
     def _page_of(self, order: Order, request: Request, session: Session, **more: Any) -> Response:
-        offer = {k: v for k, v in order.body.items() if k not in ("sql", "questions")}
+        base = str(request.base_url).rstrip("/")
+        desk, _ = self._house.order(session.actor, order.id)
+        named = desk.name if len(self._policies(session)) > 1 else None
         return self.show(
             "answer.html", request, session, title="Answer", id=order.id, state=order.state,
             question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
             epsilon=order.body.get("epsilon", "0.1"), price=show(order.price),
             cached=order.cached, dummy=order.dummy, left_then=order.left,
             signer=self._house.signer.public,
-            url=str(request.base_url).rstrip("/"), twin=f"/v1/answers/{order.id}",
-            question_python=repr(order.body.get("sql", "")),
-            offer_python=", ".join(f"{k}={v!r}" for k, v in offer.items()),
-            question_shell=shlex.quote(json.dumps(dict(order.body))),
+            twin=f"/v1/answers/{order.id}",
+            delta=order.body.get("delta", ""),
+            python=_lines.python(order, base, named), curl=_lines.curl(order, base, named),
             **{"answers": [], "says": "", "soon": None, **more},
         )  # fmt: skip
 
@@ -407,6 +404,8 @@ def question_of(order: Order) -> str:
 def offered(form: Mapping[str, str]) -> dict[str, Any]:
     """Read the question and what is offered for it from a form."""
     body: dict[str, Any] = {"sql": form.get("sql", "").replace("\r\n", "\n")}
+    if form.get("delta", "").strip():
+        body["delta"] = form["delta"]
     if form.get("pay") == "within":
         return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
     return {**body, "epsilon": form.get("epsilon", "")}
@@ -434,43 +433,6 @@ def _soon(order: Order) -> int | None:
     if order.over:
         return None
     return 30 if order.state == "waiting" else max(1, round(order.tick))
-
-
-def _said(error: DiscreetError) -> dict[str, Any]:
-    """A refusal as a page says it: what to try is named like the page's own fields."""
-    said = envelope(error)
-    fix = said.get("fix") or {}
-    if fix and fix.keys() <= _FIELDS.keys():
-        said["hint"] = ", ".join(f"{_FIELDS[name]} {value}" for name, value in fix.items())
-    return said
-
-
-def guided(form: Mapping[str, str]) -> str:
-    """Write the guided form's question as SQL.
-
-    >>> print(guided({"table": "visits", "statistic": "mean", "of": "age", "by": "region"}))
-    SELECT "region", AVG("age") AS mean_age
-    FROM "visits"
-    GROUP BY "region"
-    """
-    table, of, by = (_quoted(form.get(n, "")) for n in ("table", "of", "by"))
-    name = form.get("statistic", "count")
-    called = _STATISTICS.get(name, "COUNT")
-    if called != "COUNT" and not form.get("of"):
-        raise ParameterError(f"choose the column whose {name} you want: rows have none")
-    label = "n" if called == "COUNT" else f"{name.split()[0]}_{form.get('of', '')}"
-    alias = label if label.isidentifier() else _quoted(label)
-    what = f"{called}({'*' if called == 'COUNT' else of}) AS {alias}"
-    lines = [f"SELECT {f'{by}, ' if form.get('by') else ''}{what}", f"FROM {table}"]
-    if form.get("where", "").strip():
-        lines.append(f"WHERE {form['where'].strip()}")
-    if form.get("by"):
-        lines.append(f"GROUP BY {by}")
-    return "\n".join(lines)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _shown(price: Mapping[str, Any]) -> dict[str, Any]:

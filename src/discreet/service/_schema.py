@@ -84,7 +84,12 @@ _EPSILON: Final = Field(NUMBER, _number)
 _WITHIN: Final = Field(
     {"type": "object", "additionalProperties": NUMBER, "minProperties": 1}, _margins
 )
-PART: Final = {"sql": _SQL, "weight": Field(NUMBER, _number), "within": _WITHIN}
+PART: Final = {
+    "sql": _SQL,
+    "weight": Field(NUMBER, _number),
+    "within": _WITHIN,
+    "confidence": Field(NUMBER, _number),
+}
 PREVIEW: Final = {
     "sql": _SQL,
     "epsilon": _EPSILON,

@@ -15,7 +15,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet import policy as pol
-from discreet._text import plain_str, written
+from discreet._text import plain_str, quote, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Operand
 from discreet.sql._paste import pasted, with_comma
@@ -49,6 +49,8 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
     try:
         yield
     except QueryError as error:
+        if (elsewhere := _in_other_table(error, text, policy)) is not None:
+            raise elsewhere from None
         hint = error.hint
         if hint is None and error.line and error.column:
             before = text.split("\n")[: error.line - 1]
@@ -65,6 +67,24 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         if own == hint:
             raise
         raise error.with_hint(own) from None
+
+
+def _in_other_table(error: QueryError, text: str, policy: pol.Policy) -> UnknownNameError | None:
+    """Say which table that the question does not name has the column that it lacks."""
+    name = error.missing if isinstance(error, UnknownNameError) else None
+    if name is None:
+        return None
+    said = text.casefold()
+    tables = [
+        quote(t.name)
+        for t in policy.tables.values()
+        if t.name.casefold() not in said and name.casefold() in {c.casefold() for c in t.columns}
+    ]
+    if not tables:
+        return None
+    listed = " and ".join(tables)
+    message = f"there is no column {quote(name)} in the table that is asked about: {listed} has it"
+    return UnknownNameError(message, line=error.line, column=error.column)
 
 
 _OTHER: Final = re.compile(r"\s*(=|\w+\s*(?:\.\s*\w+|\[[^\]]*\])\s*[.\[(=]|\w+\s*=[^=])")

@@ -244,7 +244,7 @@ def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
         raise UnsupportedQueryError(
             f"{build.quote(alias)} is private too: private tables are joined on their "
             "units, and one of them has none",
-            hint='unit = "person_id" in the policy',
+            hint="both tables name their unit in the policy",
         )
     same, on = False, []
     try:

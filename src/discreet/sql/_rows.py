@@ -112,10 +112,12 @@ class Rows:
             text = named and len(node.name) <= _LONGEST_TEXT
             if error.hint is not None or not text or node.args.get("table"):
                 raise
-            raise UnknownNameError(
+            refused = UnknownNameError(
                 f"{error.message}; if {build.quote(node.name)} is a text, write single quotes",
                 hint=exp.Literal.string(node.name).sql(),
-            ) from None
+            )
+            refused.missing = error.missing
+            raise refused from None
         except QueryError as error:
             if error.hint is not None:
                 raise

@@ -17,7 +17,7 @@ async function show() {
   }
 }
 if (form && price) {
-  for (const name of ["sql", "epsilon", "column", "margin", "pay"]) {
+  for (const name of ["sql", "epsilon", "delta", "column", "margin", "pay"]) {
     for (const field of form.querySelectorAll(`[name=${name}]`)) {
       field.addEventListener("input", () => {
         clearTimeout(waiting);
@@ -25,6 +25,16 @@ if (form && price) {
       });
     }
   }
+  const table = form.querySelector("[name=table]");
+  const columns = JSON.parse(form.querySelector("[name=of]").dataset.columns);
+  table.addEventListener("change", () => {
+    // the first choice of each stays: rows, or all together
+    for (const name of ["of", "by"]) {
+      const choices = form.querySelector(`[name=${name}]`);
+      choices.length = 1;
+      for (const column of columns[table.value]) choices.add(new Option(column));
+    }
+  });
   const statistic = form.querySelector("[name=statistic]");
   const rows = form.querySelector("[name=of] option[value='']");
   const offer = () => {
