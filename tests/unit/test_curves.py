@@ -190,3 +190,45 @@ def test_the_answer_states_the_step_of_a_curve_that_it_rounds():
     assert footer("SELECT FLOOR(SQRT(a)) AS b, COUNT(*) FROM t GROUP BY 1") == []
     found = footer("SELECT COUNT(*) FROM t WHERE EXP(s) * 2 > a")
     assert found == ["exp(s) in steps of 0.05"]
+
+
+MANY = [
+    # more levels than a curve is drawn with, so that only comparisons tell them apart
+    ("FLOOR(EXP(a / 8))", lambda x: math.floor(math.exp(x / 8)), [2, 1.5, 7, 1096, -1]),
+    ("CEIL(EXP(a / 8))", lambda x: math.ceil(math.exp(x / 8)), [1, 3, 8, 20.5]),
+    ("ROUND(POWER(a, 1.75))", lambda x: math.floor(x**1.75 + 0.5), [1, 3, 100, 1.5]),
+    ("TRUNC(POWER(a, 1.75))", lambda x: math.floor(x**1.75), [3, 6, 0]),
+    ("CAST(ROUND(EXP(a / 8)) AS INTEGER)", lambda x: math.floor(math.exp(x / 8) + 0.5), [3, 20]),
+    ("ROUND(FLOOR(EXP(a / 8)), -1)", lambda x: (math.floor(math.exp(x / 8)) + 5) // 10 * 10,
+     [0, 10, 20, 15]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", SIGNS)
+@pytest.mark.parametrize(("text", "meant", "numbers"), MANY, ids=[m[0] for m in MANY])
+def test_a_rounded_curve_of_many_levels_is_compared_as_it_is_rounded(op, text, meant, numbers):
+    for number in numbers:
+        test = expr(f"CASE WHEN {text} {op} {number} THEN 1 ELSE 0 END")
+        for code in range(85):
+            apart = meant(code) - number
+            sign = (apart > 0) - (apart < 0)
+            assert test.evaluate({"a": code}) == (sign in SIGNS[op]), (number, code)
+
+
+def test_a_list_of_numbers_is_as_exact_as_one():
+    one, few = (expr(f"CASE WHEN EXP(s) {t} THEN 1 ELSE 0 END") for t in ("= 1", "IN (1, 2.5)"))
+    for code in range(-30, 31):
+        assert one.evaluate({"s": code}) == few.evaluate({"s": code}) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["EXP(big)", "EXP(big / 100)", "FLOOR(EXP(big))", "EXP(-big * -5)"]
+)
+def test_powers_beyond_all_numbers_are_refused(text):
+    with pytest.raises(DiscreetError, match="may be as large as"):
+        expr(text)
+
+
+def test_a_curve_is_no_whole_number_because_its_steps_are():
+    with pytest.raises(DiscreetError, match="CAST of fractions to whole numbers"):
+        expr("CAST(EXP(a / 8) AS INTEGER)")

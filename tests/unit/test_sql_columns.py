@@ -84,6 +84,9 @@ PIVOTS = [
     "PIVOT t ON flag GROUP BY kind",
     "PIVOT t ON sign USING SUM(c), COUNT(*) GROUP BY kind",
     "PIVOT t ON kind IN ('y') USING SUM(c) AS s GROUP BY sign",
+    """SELECT * FROM (SELECT kind, flag, sign, c FROM t)
+    PIVOT (SUM(c) FOR flag IN (TRUE, FALSE) GROUP BY kind)""",
+    "PIVOT t ON sign USING SUM(ABS(c)), MAX(c + 1), COUNT(*) GROUP BY kind",
 ]  # fmt: skip
 
 

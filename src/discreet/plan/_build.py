@@ -264,8 +264,9 @@ def compare(op: Comparison, left: Operand, right: Operand) -> Expr:
         pair = left.type.kind, right.type.kind
         midnight = pair == (Kind.DATE, Kind.TIMESTAMP)
         if (curve := curve_of(left)) is not None:
-            op, place = curve.compared(op, right.code * right.type.step)
-            return _instead(left, _compare_place(op, curve.arg, place))
+            places = curve.compared(op, right.code * right.type.step)
+            test = conjunction([_compare_place(o, curve.arg, place) for o, place in places])
+            return _instead(left, negate(test) if op == "<>" else test)
         if midnight or pair[0] is pair[1]:
             unit = Fraction(86_400) if midnight else left.type.step
             return _compare_place(op, left, right.code * right.type.step / unit)
@@ -332,7 +333,7 @@ def one_of(arg: Operand, items: Sequence[Operand]) -> Expr:
         if len(words) != len(items):
             raise QueryError("a text column is compared with text constants only", hint="x = 'a'")
         return OneOf(expr, tuple(dict.fromkeys(words)))
-    if kind is Kind.BOOLEAN:
+    if kind is Kind.BOOLEAN or curve_of(expr) is not None:
         return disjunction([compare("=", expr, i) for i in items])
     return _one_of_grid(expr, [fit(i, expr) for i in items])
 
@@ -436,8 +437,8 @@ def scaled(expr: Expr, factor: Fraction) -> Expr:
         return expr
     if factor == 0:
         return Arithmetic("*", expr, number(factor))
-    sign = 1 if factor > 0 else -1
-    return Arithmetic("*", expr, Constant.like(sign, Type.number(0, 0, abs(factor))))
+    sign = Constant.like(1 if factor > 0 else -1, Type.number(0, 0, abs(factor)))
+    return Arithmetic("*", expr, sign)
 
 
 def _divide(a: Expr, b: Expr, x: Fraction | None, y: Fraction | None) -> Expr:
@@ -489,13 +490,12 @@ def ceiling(operand: Operand) -> Expr:
 
 
 def _onto(expr: Expr, step: Fraction, mode: Mode) -> Expr:
-    if (curve := curve_of(expr)) is not None and (exact := curve.levels(step, mode)) is not None:
-        return _instead(expr, exact)
+    if (curve := curve_of(expr)) is not None:
+        return _instead(expr, curve.onto(step, mode))
     if (expr.type.step / step).denominator == 1:
         return expr  # already on that grid
-    if mode == "ceiling":
-        return minus(Rescale(minus(expr), step, "floor"))
-    return Rescale(expr, step, mode)
+    up = mode == "ceiling"
+    return minus(Rescale(minus(expr), step, "floor")) if up else Rescale(expr, step, mode)
 
 
 def absolute(operand: Operand) -> Expr:

@@ -16,13 +16,16 @@ from math import ceil
 from typing import Final
 
 from discreet._exact import show
+from discreet._text import written
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import _build as build
 from discreet.plan._build import Null, Operand
-from discreet.plan._expr import Expr
+from discreet.plan._expr import Expr, plain_column
 from discreet.plan._rising import LEVELS, PRECISE, Curve, Shape, decimal
 
 _WIDEST: Final = Fraction(10**12)
+_LARGEST: Final = 1_000_000
+"""Powers of e beyond which a decimal number has no place for the exponent."""
 
 
 def table(x: Expr, values: Sequence[int], name: str) -> Expr:
@@ -37,6 +40,15 @@ def _at_most_ten(x: str, *, null: bool) -> str:
     return f"CASE WHEN {x} IS NOT NULL THEN {bounded} END" if null else bounded
 
 
+def _too_large(x: Expr, name: str, size: str) -> UnsupportedQueryError:
+    column = plain_column(x)
+    bounded = None if column is None else _at_most_ten(written(column.name), null=x.type.nullable)
+    return UnsupportedQueryError(
+        f"{name}({build.name_of(x)}) may be as large as {size}",
+        hint=bounded and f"{name}({bounded})",
+    )
+
+
 def _drawn(x: Expr, shape: Shape) -> Expr:
     """Round a rising curve over the range of `x` in which it has values."""
     t, name = x.type, shape.name
@@ -47,12 +59,11 @@ def _drawn(x: Expr, shape: Shape) -> Expr:
             f"{show(t.lo * t.step)} to {show(t.hi * t.step)}"
         )
     with localcontext(PRECISE):
+        if name == "EXP" and t.hi * t.step > _LARGEST:
+            raise _too_large(x, name, f"e^{show(t.hi * t.step)}")
         low, high = (shape.at(decimal(code * t.step)) for code in (first, t.hi))
         if max(abs(low), abs(high)) > decimal(_WIDEST):
-            raise UnsupportedQueryError(
-                f"{name}({build.name_of(x)}) may be as large as {high:.1E}",
-                hint=f"{name}({_at_most_ten(build.name_of(x), null=t.nullable)})",
-            )
+            raise _too_large(x, name, f"{high:.1E}")
         step = _grid(Fraction(high) - Fraction(low))
         least, most = (round(Fraction(end) / step) for end in (low, high))
         edges: dict[int, int] = {}

@@ -88,9 +88,11 @@ class Range:
         return t.within(lo, hi)
 
     def listed(self, t: Type) -> Spans:
-        """Codes of a type that are in it; all of its bounds if there are none."""
+        """Codes of a type that are in it; all of its bounds if there are none, unless NULL is."""
         t = self.narrow(t)
         inside = Spans(((t.lo, t.hi),))
+        if self.null and self.codes is not None and not self.codes:
+            return Spans(())
         return inside.both(_whole(self.codes)) or inside
 
     @property
@@ -150,28 +152,48 @@ def facts(condition: Expr, *, truth: bool = True) -> dict[str, Range]:
     return {}
 
 
-_ENDS: Final = 500
-"""Intervals that are looked at for each column of a condition that reads several."""
+_SEVERAL: Final = 2_000
+"""Steps that are done for each column of conditions that read several."""
 
 
 def proved(condition: Expr, known: Facts) -> Facts:
     """Add what a true condition says of columns: no code is left that some part cannot meet."""
     ranges = _all([dict(known), facts(condition)])
     parts = condition.args if is_and(condition) else (condition,)
+    seen: set[tuple[Expr, str]] = set()
     for part in parts:
-        columns = {c.name: c.of for c in part.columns if c.of.kind is not Kind.TEXT}
         alone = len({c.name for c in part.columns}) == 1
-        # of several columns only the ends are sought
-        steps = STEPS // len(parts) if alone else _ENDS
+        test = part if alone else _linked(part, parts)
+        steps = STEPS // len(parts) if alone else _SEVERAL
+        columns = {c.name: c.of for c in test.columns if c.of.kind is not Kind.TEXT}
         for name, t in columns.items() if not _simple(part) else ():
+            if (test, name) in seen:
+                continue
+            seen.add((test, name))
             r = ranges.get(name, Range(null=True))
             others = tuple((n, _box(ranges.get(n), of)) for n, of in columns.items() if n != name)
-            found = met(part, name, r.listed(t), others, steps)
-            if found.codes or not found.null:
-                own = Range(codes=found.codes) if found.codes else Range(t.hi + 1, t.hi)
-                own = replace(own, null=found.null, vague=alone and not found.exact)
-                ranges[name] = r.both(own)
+            found = met(test, name, r.listed(t), others, steps)
+            own = Range(codes=found.codes) if found.codes or found.null else Range(t.hi + 1, t.hi)
+            told = found.exact or _reads_text(test)
+            ranges[name] = r.both(replace(own, null=found.null, vague=not told))
     return ranges
+
+
+def _linked(part: Expr, parts: Sequence[Expr]) -> Expr:
+    """A part together with those that share columns with it: what they exclude together."""
+    names = {c.name for c in part.columns}
+    linked = [part]
+    for _ in parts:
+        linked = [p for p in parts if names & {c.name for c in p.columns} and not _reads_text(p)]
+        names |= {c.name for p in linked for c in p.columns}
+    if _reads_text(part) or len(linked) <= 1:
+        return part
+    return Logic("and", tuple(linked))
+
+
+def _reads_text(condition: Expr) -> bool:
+    """Whether it reads open text, of which nothing is listed anyway."""
+    return any(c.of.kind is Kind.TEXT for c in condition.columns)
 
 
 def _box(r: Range | None, t: Type) -> Box:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final, Literal
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, field, replace
 from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._logic import Case, Comparison
@@ -105,6 +105,8 @@ class Curve(Unary):
     name: str
     shape: Shape | None = None
     """What is rounded to the step; None where the values are exact."""
+    rounded: tuple[tuple[Fraction, Mode], ...] = field(default=(), compare=False)
+    """How the shape is rounded before it is compared; its values on the step stay what they are."""
     words = "{name}({arg})"
 
     def _infer(self) -> Type:
@@ -143,12 +145,34 @@ class Curve(Unary):
             return ceil(place)
         return near + above
 
-    def compared(self, op: Comparison, y: Fraction) -> tuple[Comparison, Fraction]:
-        """A comparison of the shape with y, as one of the argument's code."""
-        first, beyond = self.crossing(y), self.crossing(y, above=True)
-        if op in ("=", "<>"):
-            return op, first + Fraction(first == beyond, 2)  # between two codes: nowhere
-        return "<" if op in ("<", "<=") else ">=", Fraction(beyond if op in ("<=", ">") else first)
+    def reaching(self, y: Fraction, *, above: bool = False) -> int:
+        """First code from which the shape, rounded as asked, is at least y, or `above` y.
+
+        ROUND, FLOOR and CEIL give multiples of a step, so such a value is at least y where it is
+        at least the next multiple, and that is where what is rounded passes a place below it.
+        """
+        for step, mode in reversed(self.rounded):
+            y = ((floor(y / step) + 1 if above else ceil(y / step)) - _BELOW[mode]) * step
+            # halves are rounded away from zero
+            above = mode == "ceiling" or (mode == "round" and y < 0)
+        return self.crossing(y, above=above)
+
+    def compared(self, op: Comparison, y: Fraction) -> list[tuple[Comparison, Fraction]]:
+        """A comparison of the shape with y, as comparisons of the argument's code; <> as =."""
+        first, beyond = (Fraction(self.reaching(y, above=above)) for above in (False, True))
+        match op:
+            case "<" | ">=":
+                return [(op, first)]
+            case "<=" | ">":
+                return [("<" if op == "<=" else ">=", beyond)]
+        if beyond - first <= 1:  # between two codes: nowhere
+            return [("=", first + Fraction(first == beyond, 2))]
+        return [(">=", first), ("<", beyond)]
+
+    def onto(self, step: Fraction, mode: Mode) -> Curve:
+        """Round the shape to a step: its values, or what it is compared as if these are many."""
+        rounded = replace(self, rounded=(*self.rounded, (step, mode)))
+        return self.levels(step, mode) or rounded
 
     def levels(self, step: Fraction, mode: Mode) -> Curve | None:
         """The shape rounded to a step once, not twice; None where these are too many steps."""
@@ -165,7 +189,7 @@ class Curve(Unary):
         for level in range(low - 1, high + 3):
             y = (level - _BELOW[mode]) * step
             # halves are rounded away from zero
-            edge = self.crossing(y, above=mode == "ceiling" or (mode == "round" and y < 0))
+            edge = self.reaching(y, above=mode == "ceiling" or (mode == "round" and y < 0))
             if edge <= first:
                 start = level
             elif edge <= t.hi:

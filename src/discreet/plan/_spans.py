@@ -3,8 +3,8 @@
 Guarantee
 ---------
 On every row for which a condition is true the column's code lies in the :class:`Spans` that
-:func:`met` gives, or is NULL where it says so. Where it says `exact`, and the condition reads
-no other column, the condition is true for each of these codes. Both follow from the policy and
+:func:`met` gives, or is NULL where it says so. Where it says `exact`, the condition is true for
+each of these codes, and for some values of the other columns that it reads. Both follow from the policy and
 the question, so they are public.
 
 Proof sketch
@@ -28,7 +28,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate, islice, product
 from math import gcd, lcm, prod
 from typing import Final, NamedTuple, overload
 
@@ -401,7 +401,10 @@ def _cut(codes: Spans, period: int) -> Iterator[tuple[int, int]]:
 
 
 class Met(NamedTuple):
-    """Codes that can meet a condition, whether NULL can, and whether each of the codes does."""
+    """Codes that can meet a condition, whether NULL can, and whether each of the codes does.
+
+    Where the condition reads other columns: whether each does for some of their values.
+    """
 
     codes: Spans
     null: bool
@@ -429,7 +432,7 @@ def met(
 def _met(
     test: Expr, name: str, codes: Spans, others: tuple[tuple[str, Box], ...], most: int
 ) -> Met:
-    boxes, alone = dict(others), {c.name for c in test.columns} == {name}
+    boxes = dict(others)
     null = _true(within(test, boxes | {name: _NOTHING})) is not False
     repeated = cycle(test, name, codes) if codes else None
     period = repeated[0] if repeated is not None and repeated[1] == 0 else None
@@ -444,7 +447,7 @@ def _met(
         found = (codes if once else once) if alike else None
     if found is None:
         return Met(codes, null, exact=False)
-    return Met(found, null, search.exact and alone)
+    return Met(found, null, search.exact)
 
 
 def _repeated(search: _Search, codes: Spans, period: int) -> Iterator[tuple[int, int]]:
@@ -487,14 +490,58 @@ class _Search:
         stack = [(lo, hi)]
         while stack:
             lo, hi = stack.pop()
-            sure = _true(within(self.test, {**self.boxes, self.name: Box(lo, hi)}))
-            self.left -= 1
+            sure = self._sure(Box(lo, hi))
             if sure is None and lo < hi and self.left > 0:
                 middle = self.cuts.between(lo, hi)
                 stack += [(middle, hi), (lo, middle - 1)]
             elif sure is not False:
                 yield lo, hi
                 self.exact &= bool(sure)
+
+    def _sure(self, own: Box) -> bool | None:
+        """Whether each code can meet the condition (True), or none can (False)."""
+        sure = self._at({**self.boxes, self.name: own})
+        if sure is not None or not self.boxes:
+            return sure
+        # one choice of the other columns may do for all codes, and most often it is an end
+        ends = [[(n, e) for e in _ends(box)] for n, box in self.boxes.items()]
+        for some in islice(product(*ends), _CORNERS):
+            if self._at({**dict(some), self.name: own}):
+                return True
+        return self._some(own) if own.one else None
+
+    def _at(self, boxes: Boxes) -> bool | None:
+        self.left -= 1
+        return _true(within(self.test, boxes))
+
+    def _some(self, own: Box) -> bool | None:
+        """Whether the condition is true for one code and some values of the other columns."""
+        kinds = [[b for b in (box._replace(null=False), _NOTHING) if b != _NOTHING or box.null]
+                 for box in self.boxes.values()]  # fmt: skip
+        stack = [dict(zip(self.boxes, some, strict=True)) for some in product(*kinds)][::-1]
+        while stack and self.left > 0:
+            boxes = stack.pop()
+            sure = self._at({**boxes, self.name: own})
+            if sure:
+                return True
+            name, box = max(boxes.items(), key=lambda pair: pair[1].hi - pair[1].lo)
+            if sure is None and box.lo < box.hi:
+                middle = (box.lo + box.hi + 1) // 2
+                halves = Box(middle, box.hi), Box(box.lo, middle - 1)
+                stack += [boxes | {name: half} for half in halves]
+            elif sure is None:
+                return None
+        return None if stack else False
+
+
+_CORNERS: Final = 9
+"""Choices of other columns that are tried for all codes of an interval."""
+
+
+def _ends(box: Box) -> list[Box]:
+    """The ends of a box, and NULL."""
+    ends = dict.fromkeys([Box(box.hi, box.hi), Box(box.lo, box.lo)])
+    return [*(ends if box.lo <= box.hi else ()), *([_NOTHING] if box.null else [])]
 
 
 def _true(box: Box) -> bool | None:
@@ -525,7 +572,7 @@ def image(exprs: tuple[Expr, ...], rows: _Rows, steps: int = STEPS) -> Values | 
 def _image(exprs: tuple[Expr, ...], rows: _Rows, steps: int) -> Values | None:
     most = prod(len(e.possible) for e in exprs)
     cuts = {name: Cuts.of([c for e in exprs for c in e.columns], name) for name, _, _ in rows}
-    if len(rows) == 1:
+    if len(rows) == 1 and rows[0][1]:
         rows = ((rows[0][0], _once(exprs, *rows[0][:2]), rows[0][2]),)
     starts = [
         [*([_NOTHING] if null else []), *(Box(*e) for e in codes.ends)] for _, codes, null in rows

@@ -20,6 +20,9 @@ def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
     fields = list(pivot.args.get("fields") or [])
     if pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0], exp.In):
         return None
+    only(pivot, "expressions", "fields", "group", "alias", "columns", "pivot_column_naming")
+    if pivot.args.get("alias") and pivot.args["alias"].args.get("columns"):
+        raise refuse("PIVOT with a list of column names", "FOR x IN (1 AS one)")
     made: dict[str, exp.Expr] = {}
     for choice in fields[0].expressions:
         named = isinstance(choice, exp.PivotAlias)
@@ -54,8 +57,25 @@ def _call_name(call: exp.Expr) -> str:
     """What DuckDB adds to the names of columns of one aggregate among several."""
     if call.alias:
         return str(call.alias)
-    args = ", ".join(a.sql() for a in call.expressions)
-    return "count_star()" if args == "*" else f"{str(call.name).lower()}({args})"
+    return _written(call)
+
+
+def _written(node: exp.Expr) -> str:
+    """An expression as DuckDB writes it in names of columns."""
+    match node:
+        case exp.Anonymous():
+            args = ", ".join(map(_written, node.expressions))
+            name = str(node.name).lower()
+            name = name.upper() if name == "coalesce" else name
+            return "count_star()" if (name, args) == ("count", "*") else f"{name}({args})"
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
+            sign = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}[type(node)]
+            return f"({_written(node.this)} {sign} {_written(node.expression)})"
+        case exp.Neg():
+            return f"(-({_written(node.this)}))"
+        case exp.Paren():
+            return _written(node.this)
+    return str(node.sql())
 
 
 def pivot_question(pivot: exp.Pivot, policy: pol.Policy) -> exp.Select:
@@ -120,7 +140,7 @@ def _listed(table: exp.Expr, on: exp.Column, policy: pol.Policy) -> list[exp.Exp
 
 
 def unpivot(select: exp.Select) -> None:
-    """Group by the columns of a subquery that PIVOT does not use."""
+    """Group by the columns of a subquery that PIVOT names, or else by those it does not use."""
     start = select.args.get("from_")
     source = None if start is None else start.this
     pivots = [] if source is None else source.args.get("pivots") or []
@@ -128,10 +148,13 @@ def unpivot(select: exp.Select) -> None:
     made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
     if source is None or made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
         return
-    used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
-    keys = {
-        n: exp.column(n) for e in inner.expressions if (n := e.alias_or_name).casefold() not in used
-    }
+    names = [e.alias_or_name for e in inner.expressions]
+    if (group := pivots[0].args.get("group")) is not None:
+        names = _grouped(group, names)
+    else:
+        used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
+        names = [n for n in names if n.casefold() not in used]
+    keys = {n: exp.column(n) for n in names}
     known = {n.casefold(): e for n, e in (keys | made).items()}
     shown = [*keys.values(), *made.values()] if select.is_star else [
         made.get(e.name, known.get(e.name.casefold()))
@@ -143,3 +166,15 @@ def unpivot(select: exp.Select) -> None:
     if keys:
         select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
     source.set("pivots", None)
+
+
+def _grouped(group: exp.Expr, known: list[str]) -> list[str]:
+    """Columns that GROUP BY inside PIVOT names."""
+    only(group, "expressions")
+    spelled = {n.casefold(): n for n in known}
+    for key in group.expressions:
+        if not isinstance(key, exp.Column):
+            raise refuse(f"GROUP BY {key.sql()} in PIVOT")
+        if key.name.casefold() not in spelled:
+            raise build.unknown("column", str(key.name), known)
+    return [spelled[key.name.casefold()] for key in group.expressions]

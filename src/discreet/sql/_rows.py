@@ -255,7 +255,9 @@ class Rows:
             return calendar.as_date(arg)
         if target in _EXACT or target in _WHOLE:
             number = build.as_number(arg, "CAST")
-            if target in _WHOLE and number.type.step.denominator != 1:
+            curve = build.curve_of(number)
+            whole = number.type.step.denominator == 1 and (curve is None or curve.rounded)
+            if target in _WHOLE and not whole:
                 raise refuse(
                     "CAST of fractions to whole numbers, which rounds in some databases and cuts "
                     "in others,",
