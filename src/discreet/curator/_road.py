@@ -266,6 +266,10 @@ class Road:
         """Debit a loss from elsewhere; nothing runs and nothing is stored."""
         return self.ledger.debit(replace(self._entry(job, key=key, fresh=True), runs=False))
 
+    def entry(self, job: Job) -> Entry:
+        """Give what would be entered for a job that is asked for once more."""
+        return self._entry(job, key=None, fresh=True)
+
     def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
         return Entry(
             policy=self.policy,
