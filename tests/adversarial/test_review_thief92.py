@@ -28,7 +28,7 @@ from discreet.curator import Counter, _road
 from discreet.ledger import _anchor, _ledger, _memory, _sqlite
 from discreet.ledger._backup import backup, restore
 from discreet.plan import Cost
-from discreet.service import _desk
+from discreet.service import _admission
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
 NAMES = itertools.count()
@@ -371,23 +371,20 @@ def test_an_answer_is_not_given_out_before_the_marks_know_it():
 def test_what_was_not_charged_goes_back_to_its_own_day(monkeypatch):
     days = iter(["2026-01-01", "2026-01-02", "2026-01-02"])
     monkeypatch.setattr(
-        _desk, "dt", SimpleNamespace(UTC=dt.UTC, datetime=SimpleNamespace(
+        _admission, "dt", SimpleNamespace(UTC=dt.UTC, datetime=SimpleNamespace(
             now=lambda _zone: dt.datetime.fromisoformat(next(days))))
     )  # fmt: skip
     book = SimpleNamespace(lines=())
     rules = SimpleNamespace(service=SimpleNamespace(daily=Fraction(1)))
-    desk = object.__new__(_desk.Desk)
-    desk.counter = SimpleNamespace(policy=rules, ledger=book)
-    desk._guard, desk._today = threading.Lock(), ("", {})
-    monkeypatch.setattr(_desk.Desk, "ledger", book)
-    monkeypatch.setattr(_desk.Desk, "_check_held", lambda *_: None)
-    order = SimpleNamespace(analyst="ana", price=Fraction(1))
-    before = desk.reserve(order, None)
-    today = desk.reserve(order, None)
-    desk._give_back(before, order)
+    monkeypatch.setattr(_admission.Admission, "_ledger", book)
+    desk = _admission.Admission(SimpleNamespace(policy=rules), None, list)
+    order = SimpleNamespace(id="a", analyst="ana", price=Fraction(1))
+    bill = SimpleNamespace(cost=SimpleNamespace(epsilon=Fraction(1)))
+    before, today = desk.reserve(order, bill), desk.reserve(order, bill)
+    desk.give_back(before, order)
     assert today == {"ana": 1}
     with pytest.raises(errors.BudgetExceededError):
-        desk.reserve(order, None)
+        desk.reserve(order, bill)
 
 
 # -- losses from elsewhere -------------------------------------------------------------------

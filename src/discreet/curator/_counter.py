@@ -25,8 +25,8 @@ from discreet.curator._quote import Quote
 from discreet.curator._release import measured
 from discreet.curator._road import Outcome, Paid, leave, settle
 from discreet.curator._room import what_fits
-from discreet.errors import BudgetExceededError, EngineError, ParameterError
-from discreet.ledger import Ledger
+from discreet.errors import BudgetExceededError, DiscreetError, EngineError, ParameterError
+from discreet.ledger import ChainedLedger, Ledger, refuses
 from discreet.plan import Ask, Cost, Plan
 from discreet.sql import United
 
@@ -120,10 +120,20 @@ class Counter:
         try:
             return own._road.pay(job, key=name, fresh=fresh)  # noqa: SLF001 - as above
         except BudgetExceededError as refused:
-            if bill.offer is None:
-                raise
-            fitting = what_fits(own._balances, bill.plans[0], bill.offer, refused)  # noqa: SLF001 - as above
-            raise refused.with_hint(fitting) from None
+            raise _hinted(own, bill, refused) from None
+
+    def refused(
+        self, bill: Bill, analyst: str, held: Sequence[tuple[str, Cost]] = ()
+    ) -> DiscreetError | None:
+        """Say what paying a bill would be refused with now; None: it would be debited.
+
+        With `held`, what these analysts wait to pay counts as paid.
+        """
+        own, ledger = self._for(analyst), self.ledger
+        assert isinstance(ledger, ChainedLedger)
+        job = _stored.job(bill.plans, bill.cost, _elsewhere)
+        found = refuses(ledger.state, own._road.entry(job), held)  # noqa: SLF001 - as above
+        return _hinted(own, bill, found) if isinstance(found, BudgetExceededError) else found
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""
@@ -170,6 +180,13 @@ def read_outcome(
         Answer(_stored.typed(record, kind), **shown)
         for record, kind in zip(records, known, strict=True)
     ]
+
+
+def _hinted(own: Curator, bill: Bill, refused: BudgetExceededError) -> BudgetExceededError:
+    """Let a refusal say what would fit."""
+    if bill.offer is None:
+        return refused
+    return refused.with_hint(what_fits(own._balances, bill.plans[0], bill.offer, refused))  # noqa: SLF001 - same package
 
 
 def _elsewhere() -> str:

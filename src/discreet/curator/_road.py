@@ -282,6 +282,10 @@ class Road:
             return cost
         return replace(cost, epsilon=Fraction(Zcdp(cost.rho).epsilon(left)), delta=whole.delta)
 
+    def entry(self, job: Job) -> Entry:
+        """Give what would be entered for a job that is asked for once more."""
+        return self._entry(job, key=None, fresh=True)
+
     def _entry(self, job: Job, *, key: str | None, fresh: bool) -> Entry:
         return Entry(
             policy=self.policy,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from discreet.ledger._anchor import Mark, behind
 from discreet.ledger._backup import UNKNOWN, backup, restore
-from discreet.ledger._budget import caps, least_cost, refusal
+from discreet.ledger._budget import caps, least_cost, refusal, refuses
 from discreet.ledger._chain import Line
 from discreet.ledger._data import claim
 from discreet.ledger._health import health
@@ -68,6 +68,7 @@ __all__ = [
     "least_cost",
     "open_ledger",
     "refusal",
+    "refuses",
     "restore",
     "standing",
 ]

@@ -36,7 +36,7 @@ guarantee is for itself, and over periods losses add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -44,7 +44,13 @@ from typing import Any
 from discreet import privacy
 from discreet._exact import show
 from discreet._print import short_down
-from discreet.errors import BudgetExceededError, Hint, LedgerClosedError, ParameterError
+from discreet.errors import (
+    BudgetExceededError,
+    DiscreetError,
+    Hint,
+    LedgerClosedError,
+    ParameterError,
+)
 from discreet.ledger._protocol import Balance, Entry, Route, charge, routes
 from discreet.ledger._state import (
     CURRENCIES,
@@ -53,6 +59,7 @@ from discreet.ledger._state import (
     after,
     amount,
     budget_body,
+    cost_body,
     rational,
 )
 from discreet.plan import Cost
@@ -199,6 +206,28 @@ def refusal(name: str, balance: Balance, cost: Cost) -> BudgetExceededError | No
     except BudgetExceededError as refused:
         return refused
     return None
+
+
+def refuses(
+    state: State, entry: Entry, held: Sequence[tuple[str, Cost]] = ()
+) -> DiscreetError | None:
+    """What :func:`admit` would say to an entry now; None: it would be admitted.
+
+    With `held`, what these analysts wait to pay counts as paid. Nothing is recorded.
+    """
+    for who, cost in held:
+        state = after(state, "debit", _paid(who, cost))
+    try:
+        admit(state, entry, _paid(entry.analyst, entry.cost))
+    except DiscreetError as refused:
+        return refused
+    return None
+
+
+def _paid(who: str | None, cost: Cost) -> dict[str, Any]:
+    """What of a debit's line changes the state."""
+    mixed = cost.delta != cost.rho_delta  # as it is written on the line
+    return {"analyst": who, "plan": "", "cost": cost_body(cost), "by_rho": mixed}
 
 
 def _refusal(

@@ -230,6 +230,7 @@ class Api:
             ("POST", "/closure", self.closure, _schema.body("Closure")),
             ("GET", "/policy", self.policy, None),
             ("GET", "/requests", self.requests, None),
+            ("DELETE", "/requests/{id_}", self.withdraw, None),
             ("POST", "/requests/{id_}/decision", self.decide, _schema.body("Decision")),
             ("GET", "/keys", self.list_keys, None),
             ("POST", "/keys", self.add_key, _schema.body("NewKey")),
@@ -351,6 +352,12 @@ class Api:
         found = await desk.write(lambda: _views.requests_of(desk))
         raises = await desk.write(desk.raises.waiting)
         return reply({"requests": found, "raises": [r.to_dict() for r in raises]})
+
+    async def withdraw(self, request: Request) -> Response:
+        """Take back a question of yours that waits for an owner; nothing was charged."""
+        desk, order = self._house.order(self._house.actor(request), request.path_params["id_"])
+        await desk.withdraw(order)
+        return reply(_views.state_of(order))
 
     async def decide(self, request: Request) -> Response:
         """Approve or decline a question that waits."""

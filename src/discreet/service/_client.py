@@ -56,6 +56,11 @@ ONLY_LOCAL: Final = frozenset(
      "regression", "survey"}
 )  # fmt: skip
 """What a curator has and a service does not: it needs the ledger, or more than SQL can say."""
+_ENDED: Final = {
+    "declined": "the question was declined",
+    "withdrawn": "the question was withdrawn; nothing was charged",
+    "lost": "the line of the ledger that paid for it is lost, and its answer with it",
+}
 
 
 def connect(
@@ -297,8 +302,8 @@ class Remote:
                 status, result = self._call("GET", f"/v1/answers/{result['id']}")
         if result["state"] != "done":
             raise errors.EngineError(
-                "the question was declined" if result["state"] == "declined" else
-                "the question failed; why is not disclosed, and it stays paid",
+                _ENDED.get(result["state"], "the question failed; why is not disclosed, and it "
+                           "stays paid"),
                 hint=result.get("decision"),
             )  # fmt: skip
         return result

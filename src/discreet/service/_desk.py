@@ -10,30 +10,25 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import secrets
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
-from discreet._exact import show
 from discreet._recent import Recent
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
-    BudgetExceededError,
     DiscreetError,
     EngineError,
-    Hint,
     IdempotencyError,
     LedgerError,
     ParameterError,
     UnsupportedQueryError,
 )
-from discreet.ledger import ChainedLedger, refusal
-from discreet.plan import Cost
+from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
+from discreet.service._admission import Admission
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
@@ -80,6 +75,8 @@ class Desk:
         self.turns = Turns()
         self.places: list[Place] = []
         self.orders = Orders(home, counter)
+        self.admission = Admission(counter, self.orders, self.waiting)
+        self._deciding = asyncio.Lock()
         self._live: OrderedDict[str, Order] = OrderedDict()
         self._asking: dict[tuple[str, str], asyncio.Lock] = {}
         self._following: set[asyncio.Task[None]] = set()
@@ -87,8 +84,6 @@ class Desk:
         self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
         self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
-        self._guard = threading.Lock()
-        self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
         self._margins = Recent[str, dict[str, str]](_PRICED)
         self._prices = Recent[tuple[str, str, str], bytes](_PRICED)
         self._repeats = Recent[tuple[str, str, str], Order](_PRICED)
@@ -133,9 +128,10 @@ class Desk:
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
     def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
-        """Give a price as it was written, for as long as the ledger stands where it stood then."""
+        """Give a price as it was written, for as long as nothing it says has changed."""
         with self.ledger.glance() as head:
-            return self._prices((analyst, canonical(dict(body)), head.hash), make)
+            stands = f"{head.hash} {self.admission.mark(analyst)}"
+            return self._prices((analyst, canonical(dict(body)), stands), make)
 
     def _head(self) -> str:
         """Hash of the ledger's last line: all that a price or a repeated answer says follows."""
@@ -276,14 +272,14 @@ class Desk:
             if self.ledger.bound(who, order.key):
                 # a stop came between: its own debit stands, and needs no room beside itself
                 return self.counter.pay(bill, who, key=order.key, fresh=fresh)
-            day = self.reserve(order, bill.cost)
+            day = self.admission.reserve(order, bill)
             try:
                 paid = self.counter.pay(bill, who, key=order.key, fresh=fresh)
             except BaseException:
-                self._give_back(day, order)
+                self.admission.give_back(day, order)
                 raise
             if not paid.receipt.charged:
-                self._give_back(day, order)
+                self.admission.give_back(day, order)
             return paid
 
     def _end(self, order: Order, text: str | None) -> None:
@@ -362,74 +358,17 @@ class Desk:
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
-    # -- limits -------------------------------------------------------------------------
-
-    def reserve(self, order: Order, cost: Cost) -> dict[str, Fraction]:
-        """Refuse what a day's limit or a question that waits for an owner leaves no room for.
-
-        Gives the account of the day that it was taken from.
-        """
-        daily, analyst, price = self.counter.policy.service.daily, order.analyst, order.price
-        with self._guard:
-            spent = self._day()
-            already = spent.get(analyst, Fraction(0))
-            if daily is not None and already + price > daily:
-                left = max(daily - already, Fraction(0))
-                raise BudgetExceededError(
-                    f"today's limit for one analyst is ε={show(daily)}, and ε={show(left)} is left "
-                    f"of it; this question costs ε={show(price)}",
-                    hint=Hint("epsilon", show(left)) if left else "ask again tomorrow",
-                )
-            self._check_held(order, cost)
-            spent[analyst] = already + price
-            return spent
-
-    def _check_held(self, order: Order, cost: Cost) -> None:
-        """Keep what waits for an owner out of reach, in every currency of the budget."""
-        held = [o for o in self.waiting() if o.id != order.id]
-        if not held:
-            return
-        costs = [(o.analyst, self.orders.bill_of(o).cost) for o in held]
-        whole, share = self.ledger.balance(), self.ledger.balance(order.analyst)
-        group = self._group(order.analyst)
-        for analyst, kept in costs:
-            whole = whole.after(kept)
-            share = share.after(kept) if self._group(analyst) == group else share
-        if refusal("", whole, cost) or refusal("", share, cost):
-            raise BudgetExceededError(
-                "what is left is kept for questions that wait for an owner",
-                hint="wait for the decisions, or offer less",
-            )
-
-    def _group(self, analyst: str) -> str | None:
-        """Whose share somebody draws on: their own, or, None, the one that others draw on."""
-        return analyst if analyst in self.ledger.state.limits.shares else None
-
-    def _give_back(self, day: dict[str, Fraction], order: Order) -> None:
-        """Give back what was not charged, to the day that it was taken from."""
-        with self._guard:
-            day[order.analyst] -= order.price
-
-    def _day(self) -> dict[str, Fraction]:
-        """What each analyst has spent today; read from the ledger once a day."""
-        today = dt.datetime.now(dt.UTC).date().isoformat()
-        if self._today[0] != today:
-            spent: dict[str, Fraction] = {}
-            for line in self.ledger.lines if self.counter.policy.service.daily else ():
-                if line.kind == "debit" and line.when.startswith(today):
-                    who = line.content.get("analyst") or ""
-                    cost = Fraction(line.content["cost"]["epsilon"])
-                    spent[who] = spent.get(who, Fraction(0)) + cost
-            self._today = (today, spent)
-        return self._today[1]
-
     # -- waiting for an owner -------------------------------------------------------------
 
     def _hold(self, order: Order, bill: Bill) -> None:
         held = [o for o in self.waiting() if o.analyst == order.analyst]
         if len(held) >= _HELD:
             raise BusyError(f"{_HELD} of your questions wait for an owner already")
-        self._give_back(self.reserve(order, bill.cost), order)
+        with self.ledger.glance():
+            # what approval could not pay for must not wait
+            refused = self.admission.refusal(order.analyst, bill, order.id)
+        if refused is not None:
+            raise refused
         order.settle_by(bill)
         self.orders.keep(order)
 
@@ -451,6 +390,21 @@ class Desk:
         self, id_: str, *, approve: bool, by: str, reason: str, seen: str
     ) -> dict[str, Any]:
         """Approve or decline what waits; `seen` is the hash of what was shown."""
+        async with self._deciding:
+            return await self._decide(id_, approve=approve, by=by, reason=reason, seen=seen)
+
+    async def withdraw(self, order: Order) -> None:
+        """Take back a question that waits for an owner, for whoever asked it."""
+        async with self._deciding:
+            if order.state != "waiting":
+                raise StateError(f"this question is {order.state}: it waits no longer")
+            order.state = "withdrawn"
+            await self.write(lambda: self.orders.keep(order))
+            order.ended.set()
+
+    async def _decide(
+        self, id_: str, *, approve: bool, by: str, reason: str, seen: str
+    ) -> dict[str, Any]:
         order = self.orders.find(id_)
         if order is None:
             state = await self.write(

@@ -22,6 +22,8 @@ from discreet.service._home import Home
 from discreet.service._pool import Run
 
 OFFER: Final = ("epsilon", "delta", "rho", "within", "confidence")
+UNPAID: Final = ("waiting", "declined", "withdrawn")
+"""States of questions for which nothing was taken from the budget."""
 _REMEMBERED: Final = 2000
 """Orders that are kept in memory, each with its outcome."""
 _UNION: Final = re.compile(r"\bunion\b", re.IGNORECASE)
@@ -37,7 +39,8 @@ class Order:
     key: str
     body: Mapping[str, Any]
     state: str
-    """``waiting`` (for an owner), ``running``, ``done``, ``failed`` or ``declined``."""
+    """``waiting`` (for an owner), ``running``, ``done``, ``failed``, ``declined``, ``withdrawn``,
+    or ``lost`` with its line of the ledger."""
     price: Fraction
     asked: str
     line: int | None = None
@@ -66,7 +69,7 @@ class Order:
     @property
     def paid(self) -> Fraction:
         """What it has taken from the budget: nothing where its answer was there, or made up."""
-        unpaid = self.cached or self.dummy or self.state in ("waiting", "declined")
+        unpaid = self.cached or self.dummy or self.state in UNPAID
         return Fraction(0) if unpaid else self.price
 
     def settle_by(self, bill: Bill) -> None:
@@ -126,6 +129,9 @@ class Orders:
     def _read_outcome(self, order: Order) -> None:
         ledger = self._counter.ledger
         assert isinstance(ledger, ChainedLedger)
+        if _lost(ledger, order):
+            order.state = "lost"
+            return
         outcome = ledger.outcome(order.line or 0, order.hash or "")
         if outcome is None or outcome[1] is None:
             raise LedgerError("the ledger and the service's folder do not belong together")
@@ -201,6 +207,15 @@ class Orders:
     def look_at_late(self) -> None:
         """Write down that an owner has looked at what was late."""
         self._home.write("UPDATE late SET seen = 1 WHERE policy = ?", (self._policy,))
+
+
+def _lost(ledger: ChainedLedger, order: Order) -> bool:
+    """Whether the line that paid is among those that an owner has given up, on record."""
+    with ledger.reading() as (tx, head):
+        if not head.content.lost:
+            return False
+        line = tx.line(order.line or 0)
+        return line is None or line.hash != order.hash
 
 
 def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:

@@ -15,11 +15,10 @@ from fastapi import APIRouter, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from discreet import meaning
 from discreet._exact import show
 from discreet.answer import Answer, cell
 from discreet.errors import DiscreetError
-from discreet.service import _api, _forms, _lines, _pictures, _views
+from discreet.service import _api, _books, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
     INTERNAL,
@@ -274,6 +273,10 @@ class Pages:
         form = await read_form(request)
         desk = self.desk(request, session)
         try:
+            if form.get("action") == "withdraw":
+                held, order = self._house.order(session.actor, form.get("id", ""))
+                await held.withdraw(order)
+                return redirect(f"/answers/{order.id}")
             if form.get("action") == "write":
                 check_columns(form, desk.counter.policy)
                 return self._ask_page(request, session, {**form, "sql": guided(form)})
@@ -346,32 +349,9 @@ class Pages:
 
     async def _budget(self, request: Request, session: Session) -> Response:
         desk = self.desk(request, session)
-        told = await desk.write(lambda: _views.budget_of(desk, session.actor))
-        everybody = session.actor.role in (Role.OWNER, Role.AUDITOR)
-        lines = [x for x in await desk.write(lambda: desk.ledger.lines) if x.kind == "debit"]
-        spent = _pictures.spending(lines, None if everybody else session.actor.name)
-        found = await desk.write(lambda: meaning.of(desk.ledger))
-        whole = desk.ledger.balance()
-        parts = {"everybody": told["whole"], **told["shares"]}
-        if not everybody and told["draws_on"] != "the whole":
-            parts[told["draws_on"]] = told["share"]
-        amounts = [
-            {"of": of, "currency": _SIGNS[c], **{n: show(x[n]) for n in ("spent", "total", "left")}}
-            for of, part in parts.items() for c, x in _in_order(part)
-        ]  # fmt: skip
-        if not everybody:
-            amounts += [
-                {"of": "you", "currency": _SIGNS[c], "spent": show(x), "total": "", "left": ""}
-                for c, x in _in_order(told["mine"])
-            ]
-        return self.show(
-            "budget.html", request, session, title="Budget", says=told["says"], amounts=amounts,
-            everybody=everybody, meaning=str(found), twin=self.twin(request, session, "budget"),
-            debits=[{"when": d.when, "who": d.who, "price": show(d.price)} for d in spent[-50:]],
-            forecast=_pictures.forecast(lines, whole),
-            timeline=Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
-            people=Markup(_pictures.people(found)),  # noqa: S704 - numbers alone
-        )  # fmt: skip
+        shown = await desk.write(lambda: _books.shown(desk, session.actor))
+        twin = self.twin(request, session, "budget")
+        return self.show("budget.html", request, session, title="Budget", twin=twin, **shown)
 
     def twin(self, request: Request, session: Session, route: str) -> str:
         """Address of the same as JSON."""
@@ -411,11 +391,6 @@ def offered(form: Mapping[str, str]) -> dict[str, Any]:
     return {**body, "epsilon": form.get("epsilon", "")}
 
 
-def _in_order(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Amounts of each currency, ε first."""
-    return sorted(amounts.items(), key=lambda item: (item[0] != "epsilon", item[0]))
-
-
 def _stands(order: Order) -> str:
     """Say where a question stands that has no answer."""
     if order.state == "waiting":
@@ -425,6 +400,11 @@ def _stands(order: Order) -> str:
         return f"It is running; such answers leave {order.tick:g} s after they start."
     if order.state == "failed":
         return "It failed, and stays paid. Why is not disclosed: that could depend on the data."
+    if order.state == "withdrawn":
+        return "You have withdrawn it. Nothing was charged."
+    if order.state == "lost":
+        return ("The ledger was restored from an older backup, and the line that paid for this is "
+                "lost, its answer with it. What it cost counts as spent.")  # fmt: skip
     return f"It was {order.state}. {order.decided or ''}"
 
 

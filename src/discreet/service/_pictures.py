@@ -25,6 +25,8 @@ _WIDTH: Final = 640
 _MOST: Final = 30
 _LINES: Final = 4
 _LONG: Final = 3653.0
+_FEW: Final = 3
+"""Debits, and days, before which a rate is none."""
 
 
 def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
@@ -36,7 +38,8 @@ def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
     for name in noisy:
         values = [(r[name], *e[name]) for r, e in zip(rows, ends, strict=True)]
         if values and all(_finite(v) for v in values):
-            found.append((visible(name), _bars(visible(name), labels, values)))
+            part = "" if len(answer) <= _MOST else f": the first {_MOST} of {len(answer)} rows"
+            found.append((f"{visible(name)}{part}", _bars(visible(name), labels, values)))
     return found
 
 
@@ -75,7 +78,7 @@ def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -
         parts.append(f'<line class="bar" x1="{x(start)}" x2="{x(end)}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="4"/>')
     for value, kind in ((low, "tick"), (high, "tick last")):
-        shown = escape(number(float(round(value))))
+        shown = escape(number(float(round(value))).replace("-", "−"))
         parts.append(f'<text class="{kind}" x="{x(value)}" y="{height - 4}">{shown}</text>')
     return "".join([*parts, "</svg>"])
 
@@ -120,16 +123,21 @@ def _period(lines: Sequence[Line]) -> Sequence[Line]:
     return lines[begun[-1] :] if begun else lines
 
 
-def forecast(lines: Sequence[Line], balance: Balance) -> str:
-    """Say until when what is left lasts, at the rate of this period's spending so far."""
+def forecast(lines: Sequence[Line], balance: Balance, remaining: Fraction) -> str:
+    """Say until when what remains lasts, at the rate of this period's spending so far.
+
+    `lines` are those that draw on `balance`. A few debits, or a few days, are no rate.
+    """
     debits = [x for x in _period(lines) if x.kind == "debit"]
     if not debits or not balance.used:
         return "Nothing has been spent."
-    if not balance.remaining:
+    if not remaining:
         return "Everything is spent."
     now = dt.datetime.now(dt.UTC)
-    days = max(1.0, (now - _moment(debits[0].when)).total_seconds() / 86400)
-    lasts = days * float(balance.remaining / (balance.total * balance.used))
+    days = (now - _moment(debits[0].when)).total_seconds() / 86400
+    if len(debits) < _FEW or days < _FEW:
+        return ""
+    lasts = days * float(remaining / (balance.total * balance.used))
     if lasts > _LONG:
         return "At the rate so far, what is left lasts for more than ten years."
     until = (now + dt.timedelta(days=lasts)).date()
@@ -154,27 +162,33 @@ def timeline(spent: Sequence[Spent]) -> str:
     most = max((by[who][-1][1] for who in shown), default=0.0)
     said = ", ".join(f"{who or 'nobody named'} {by[who][-1][1]:.4g}" for who in shown) or "nothing"
     label = f"Spending over time: {escape(visible(said))}; the table says the same"
-    wide, tall, bottom = _WIDTH - 30, 140.0, 160.0
+    left, tall, bottom = 70, 140.0, 160.0
+    wide = _WIDTH - 20 - left
 
     def x(t: float) -> float:
-        return 10 + wide * (t - first) / ((last - first) or 1.0)
+        return left + wide * (t - first) / ((last - first) or 1.0)
 
     parts = [
         f'<svg class="steps" viewBox="0 0 {_WIDTH} 190" role="img" aria-label="{label}">',
-        f'<line class="axis" x1="10" x2="{_WIDTH - 20}" y1="{bottom:g}" y2="{bottom:g}"/>',
+        f'<line class="axis" x1="{left}" x2="{_WIDTH - 20}" y1="{bottom:g}" y2="{bottom:g}"/>',
+        f'<line class="axis" x1="{left}" x2="{left}" y1="{bottom - tall:g}" y2="{bottom:g}"/>',
     ]
+    for value, y in ((most, bottom - tall), (0.0, bottom)) if shown else ():
+        parts.append(f'<text x="{left - 6}" y="{y + 5:g}" text-anchor="end">ε {value:.3g}</text>')
     for i, who in enumerate(shown):
-        path = f"M10 {bottom:g}"
+        path = f"M{left} {bottom:g}"
         for t, value in by[who]:
             path += f"H{x(t):.1f}V{bottom - tall * value / (most or 1.0):.1f}"
         parts.append(f'<path class="line line{i}" d="{path}H{_WIDTH - 20}"/>')
-        parts.append(f'<text class="label{i}" x="14" y="{14 + 16 * i}">'
+        parts.append(f'<text class="label{i}" x="{left + 8}" y="{14 + 16 * i}">'
                      f"{escape(visible(who[:30] or 'nobody named'))}: "
                      f"ε = {by[who][-1][1]:.4g}</text>")  # fmt: skip
     ends = [dt.datetime.fromtimestamp(at, dt.UTC).isoformat(" ") for at in (first, last)]
     # as much as tells them apart: days, minutes or seconds
     size = next((n for n in (10, 16) if ends[0][:n] != ends[1][:n]), 19)
-    for place, anchor, end in zip((10, _WIDTH - 20), ("start", "end"), ends, strict=True):
+    for place, anchor, end in zip((left, _WIDTH - 20), ("start", "end"), ends, strict=True):
         if shown:
-            parts.append(f'<text x="{place}" y="180" text-anchor="{anchor}">{end[:size]}</text>')
+            parts.append(
+                f'<text x="{place}" y="180" text-anchor="{anchor}">{end[:size]} UTC</text>'
+            )
     return "".join([*parts, "</svg>"])

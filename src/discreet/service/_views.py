@@ -10,9 +10,11 @@ from typing import Any
 from urllib.parse import quote as address
 
 from discreet import meaning
+from discreet._dataclass import replace
 from discreet._exact import show
 from discreet._print import short_down
 from discreet.curator import Bill, Counter, Quote
+from discreet.errors import LedgerClosedError
 from discreet.ledger import Balance, caps, charge
 from discreet.plan import describe
 from discreet.policy import Policy
@@ -63,9 +65,21 @@ def price(
     counts = [balance.more(quote.whole) for balance in balances]
     fits = min((n for n in counts if n is not None), default=None)
     rest = min(balance.after(quote.whole).remaining for balance in balances)
+    bill = Bill(quote.plans, quote.whole)
+    if counter is None and not quote.stored:
+        quote = replace(quote, refused=_refused(desk, analyst, bill, quote))
     after = None if quote.stored or quote.refused else short_down(rest)
-    priced = quoted(desk, quote, Bill(quote.plans, quote.whole))
-    return {**priced, "more": fits, "after": after}
+    return {**quoted(desk, quote, bill), "more": fits, "after": after}
+
+
+def _refused(desk: Desk, analyst: str, bill: Bill, quote: Quote) -> str | None:
+    """Say why asking would be refused now, by the rule of asking."""
+    refused = desk.admission.refusal(analyst, bill)
+    if refused is None:
+        return None
+    # the price's own words say what would fit
+    said = None if isinstance(refused, LedgerClosedError) else quote.refused
+    return said or refused.message
 
 
 def state_of(order: Order) -> dict[str, Any]:
@@ -188,6 +202,7 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
     found = []
     for order in desk.waiting():
         bill = desk.orders.bill(order.body, order.analyst)
+        refused = desk.admission.refusal(order.analyst, bill, order.id)
         errors: dict[str, str] = {}
         if "sql" in order.body:
             offer = {k: v for k, v in order.body.items() if k in OFFER}
@@ -203,6 +218,7 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
                 "meaning": str(meaning.of(bill.cost.epsilon)),
                 "error": errors,
                 "seen": desk.shown(order, bill),
+                "refused": None if refused is None else refused.message,
             }
         )
     return found

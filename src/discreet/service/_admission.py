@@ -1,0 +1,131 @@
+"""Admission: whether a question may be paid for now. One rule, for asking, for waiting, for prices.
+
+A question is refused if the ledger would refuse it (the policy is closed, or the whole or the
+share has no room), if it would exceed the analyst's limit of a day, or if what is left is kept
+for questions that wait for an owner. What is said of a price is said by the same rule.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from discreet._dataclass import dataclass
+from discreet._exact import show
+from discreet._print import short_down
+from discreet.curator import Bill, Counter
+from discreet.errors import BudgetExceededError, DiscreetError, Hint
+from discreet.ledger import ChainedLedger
+from discreet.service._orders import Order, Orders
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What limits one analyst besides the budget: of the day, of what waits, of the owner."""
+
+    daily: Fraction | None
+    today: Fraction
+    held: Fraction
+    closed: tuple[str, ...]
+
+
+class Admission:
+    """The one rule of admission under a policy, and the account of the day."""
+
+    def __init__(
+        self, counter: Counter, orders: Orders, waiting: Callable[[], list[Order]]
+    ) -> None:
+        self._counter, self._orders, self._waiting = counter, orders, waiting
+        self._guard = threading.Lock()
+        self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
+
+    @property
+    def _ledger(self) -> ChainedLedger:
+        ledger = self._counter.ledger
+        assert isinstance(ledger, ChainedLedger)
+        return ledger
+
+    def refusal(self, analyst: str, bill: Bill, but: str = "") -> DiscreetError | None:
+        """Say why a bill would be refused now; None: it would be paid. `but` is its own order."""
+        with self._guard:
+            day = self._day()
+            return self._counter.refused(bill, analyst) or self._beside(day, analyst, bill, but)
+
+    def _beside(
+        self, day: Mapping[str, Fraction], analyst: str, bill: Bill, but: str
+    ) -> DiscreetError | None:
+        """What speaks against a bill besides the ledger."""
+        spent, daily = day.get(analyst, Fraction(0)), self._counter.policy.service.daily
+        if daily is not None and spent + bill.cost.epsilon > daily:
+            return _of_today(daily, max(daily - spent, Fraction(0)), bill.cost.epsilon)
+        held = [(o.analyst, self._orders.bill_of(o).cost) for o in self._waiting() if o.id != but]
+        if not held or self._counter.refused(bill, analyst, held) is None:
+            return None
+        return self._counter.refused(bill, analyst) or BudgetExceededError(
+            "what is left is kept for questions that wait for an owner",
+            hint="wait for the decisions, or offer less",
+        )
+
+    def reserve(self, order: Order, bill: Bill) -> dict[str, Fraction]:
+        """Take a price from an analyst's day, or refuse it; give the day's account.
+
+        The debit that follows asks the ledger: it may find one that was made before.
+        """
+        with self._guard:
+            day = self._day()
+            refused = self._beside(day, order.analyst, bill, order.id)
+            if refused is not None:
+                raise refused
+            day[order.analyst] = day.get(order.analyst, Fraction(0)) + order.price
+            return day
+
+    def give_back(self, day: dict[str, Fraction], order: Order) -> None:
+        """Give back what was not charged, to the day that it was taken from."""
+        with self._guard:
+            day[order.analyst] -= order.price
+
+    def room(self, analyst: str, *, everybody: bool) -> Room:
+        """Say what limits an analyst besides the budget.
+
+        Set aside is what waits and draws on the same share; for `everybody`, all that waits.
+        """
+        with self._guard:
+            today = self._day().get(analyst, Fraction(0))
+        state, service = self._ledger.state, self._counter.policy.service
+        shares = state.limits.shares
+
+        def own(who: str) -> bool:
+            return who == analyst if analyst in shares else who not in shares
+
+        held = [o.price for o in self._waiting() if everybody or own(o.analyst)]
+        return Room(service.daily, today, sum(held, Fraction(0)), state.closed)
+
+    def mark(self, analyst: str) -> str:
+        """Name all that a price's admission follows besides the ledger's lines."""
+        service = self._counter.policy.service
+        with self._guard:
+            spent = "" if service.daily is None else f"{self._day().get(analyst)} {self._today[0]}"
+            return f"{spent} {[o.id for o in self._waiting()]}"
+
+    def _day(self) -> dict[str, Fraction]:
+        """What each analyst has spent today; read from the ledger once a day."""
+        today = dt.datetime.now(dt.UTC).date().isoformat()
+        if self._today[0] != today:
+            spent: dict[str, Fraction] = {}
+            for line in self._ledger.lines if self._counter.policy.service.daily else ():
+                if line.kind == "debit" and line.when.startswith(today):
+                    who = line.content.get("analyst") or ""
+                    cost = Fraction(line.content["cost"]["epsilon"])
+                    spent[who] = spent.get(who, Fraction(0)) + cost
+            self._today = (today, spent)
+        return self._today[1]
+
+
+def _of_today(daily: Fraction, left: Fraction, price: Fraction) -> BudgetExceededError:
+    return BudgetExceededError(
+        f"today's limit for one analyst is ε={show(daily)}, and ε={short_down(left)} is left of "
+        f"it (days are UTC); this question costs ε={show(price)}",
+        hint=Hint("epsilon", short_down(left)) if left else "ask again tomorrow",
+    )

@@ -1,0 +1,109 @@
+"""What the page of a budget shows: spent and left, what limits besides it, when it will be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from discreet import meaning
+from discreet._print import short, short_down
+from discreet.ledger import Line
+from discreet.service import _pictures, _views
+from discreet.service._desk import Desk
+from discreet.service._keys import Actor, Role
+
+_LATEST: Final = 50
+_NOTHING: Final = Fraction(0)
+
+
+def shown(desk: Desk, actor: Actor) -> dict[str, Any]:
+    """Collect what the page says to somebody; in a thread of the ledger's."""
+    told = _views.budget_of(desk, actor)
+    everybody = actor.role in (Role.OWNER, Role.AUDITOR)
+    lines = desk.ledger.lines
+    spent = _pictures.spending(lines, None if everybody else actor.name)
+    found = meaning.of(desk.ledger)
+    return {
+        "says": told["says"],
+        "amounts": _amounts(told, everybody=everybody),
+        "notes": _notes(desk),
+        "limits": _limits(desk, actor, everybody=everybody),
+        "everybody": everybody,
+        "meaning": str(found),
+        "debits": [{"when": d.when, "who": d.who, "price": short(d.price)}
+                   for d in spent[-_LATEST:]],
+        "forecast": _forecast(desk, actor, lines, everybody=everybody),
+        "timeline": Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
+        "people": Markup(_pictures.people(found)),  # noqa: S704 - numbers alone
+    }  # fmt: skip
+
+
+def _amounts(told: Mapping[str, Any], *, everybody: bool) -> list[dict[str, str]]:
+    """Rows of the table: spent, total and left, in as many digits each."""
+    parts = {"everybody": told["whole"], **told["shares"]}
+    if not everybody and told["draws_on"] != "the whole":
+        parts[told["draws_on"]] = told["share"]
+    rows = [
+        {"of": of, "currency": c, "spent": short(x["spent"]), "total": short(x["total"]),
+         "left": short_down(max(x["left"], _NOTHING))}
+        for of, part in parts.items() for c, x in _in_order(part)
+    ]  # fmt: skip
+    if not everybody:
+        rows += [{"of": "you", "currency": c, "spent": short(x), "total": "", "left": ""}
+                 for c, x in _in_order(told["mine"])]  # fmt: skip
+    return rows
+
+
+def _in_order(amounts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Amounts of each currency, ε first."""
+    return sorted(amounts.items(), key=lambda item: (item[0] != "epsilon", item[0]))
+
+
+def _notes(desk: Desk) -> list[str]:
+    """Say what the table's currencies are to each other, where there are several."""
+    balance = desk.ledger.balance()
+    if not {"epsilon", "rho"} <= set(balance.amounts):
+        return []
+    ways = ("Questions are paid in ε or in ρ, whichever has room: one of them may be used up while "
+            "the other lasts.")  # fmt: skip
+    halves = (f"The budget's δ is {short(balance.delta)}: half of it turns ρ into ε, the other "
+              "half, shown in the table, is for questions that need a δ themselves.")  # fmt: skip
+    return [ways, halves]
+
+
+def _limits(desk: Desk, actor: Actor, *, everybody: bool) -> list[str]:
+    """Say what may refuse a question besides the budget: by the rule of asking."""
+    room = desk.admission.room(actor.name, everybody=everybody)
+    service, said = desk.counter.policy.service, []
+    if room.closed:
+        what = "This policy is" if "*" in room.closed else f"Tables are ({', '.join(room.closed)})"
+        said.append(f"{what} closed for new questions.")
+    if room.daily is not None:
+        own = f"; you have spent ε = {short(room.today)} of it today"
+        said.append(f"The limit of a day (UTC) for one analyst is ε = {short(room.daily)}"
+                    f"{'' if everybody else own}.")  # fmt: skip
+    if service.approval is not None:
+        said.append(f"A question above ε = {short(service.approval)} waits for an owner; what it "
+                    "costs is set aside until the decision.")  # fmt: skip
+    if room.held:
+        said.append(f"ε = {short(room.held)} is set aside for questions that wait for an owner.")
+    return said
+
+
+def _forecast(desk: Desk, actor: Actor, lines: Sequence[Line], *, everybody: bool) -> str:
+    """Say how long what the reader draws on will last."""
+    whole = desk.ledger.balance()
+    if everybody:
+        return _pictures.forecast(lines, whole, whole.remaining)
+    shares = desk.ledger.state.limits.shares
+    share = desk.ledger.balance(actor.name)
+
+    def drawn(line: Line) -> bool:
+        who = line.content.get("analyst")
+        return who == actor.name if actor.name in shares else who not in shares
+
+    own = [x for x in lines if x.kind != "debit" or drawn(x)]
+    return _pictures.forecast(own, share, min(share.remaining, whole.remaining))
