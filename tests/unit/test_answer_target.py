@@ -345,8 +345,8 @@ def test_preview_states_the_rank_error_at_its_confidence():
         level: asked.preview(text, epsilon=1, confidence=level).error()["m"]
         for level in (0.5, 0.95)
     }
-    assert found[0.95] == "ranks within ± 78 rows (the point mostly ± 3)"
-    assert found[0.5] == "ranks within ± 26 rows (the point mostly ± 1)"
+    assert found[0.95] == "at most 78 rows away in sorted order, mostly 3"
+    assert found[0.5] == "at most 26 rows away in sorted order, mostly 1"
 
 
 def test_the_rank_error_of_a_preview_is_that_of_answers():
@@ -439,7 +439,7 @@ def test_a_single_possible_value_is_said_to_hold_only_if_there_is_a_row():
     fact = "income can only be 200 000 here, if there is any such row"
     asked = repr(c.preview(sql, epsilon=1))
     assert asked.count(fact) == 1
-    assert "about 0/n" not in asked
+    assert "about 0 ÷" not in asked
     assert "if there is any such row" in c.preview(sql, epsilon=1).error()["a"]
     assert fact in repr(c.sql(sql, epsilon=1))
     assert "can only be" not in repr(c.sql("SELECT AVG(income) AS a FROM people", epsilon=1))

@@ -306,7 +306,7 @@ def test_the_preview_of_a_mean_with_public_n_is_the_interval():
     low = pl.lower(sql.parse("SELECT AVG(age) AS a FROM t", policy).query)
     plan = pl.price(low, pl.Ask(Fraction(1, 2)))
     margin = plan.parts[0].law.interval(0.95).high
-    assert low.formulas[0].margin(plan.outlets, 0.95) == f"± about {margin}/n"
+    assert low.formulas[0].margin(plan.outlets, 0.95) == f"± about {margin} ÷ number of rows"
 
 
 FIRST_AND_SECOND = ["AVG(x) AS a, STDDEV(x) AS s", "VAR(x) AS v", "SUM(x) AS s, VAR_POP(x) AS v"]

@@ -254,6 +254,11 @@ def test_hints_are_those_of_the_page(page, owner, two):
         owner("/owner/closure", closed="no", reason="x")
 
 
+def test_the_head_of_a_page_says_what_is_left_of_what(page, owner):
+    assert re.search(r"ana · ε [\d.]+ of 2\.5 left of your share", page("/ask"))
+    assert re.search(r"olga · ε [\d.]+ of 2\.5 left outside the shares", owner("/budget"))
+
+
 def test_no_unit_is_made_up():
     with pytest.raises(errors.PolicyError) as refused:
         dc.policy.loads('[budget]\nepsilon = "1"\n[tables.t]\nunit = ""\n[tables.t.columns]\n'

@@ -163,8 +163,10 @@ def test_records_and_previews_say_how_keys_were_selected():
     again = Answer.from_record(answer.record())
     assert again.to_dicts() == answer.to_dicts()
     at = next(p.threshold for p in again.parts if p.kind == "weights") / SCALE
-    assert f"noisy weight of ids reached {number(at)}" in " ".join(again.target)
-    assert "noisy weight of units reaches" in repr(asked.preview(TEXT, epsilon=3, delta="1e-5"))
+    assert f"noisy weighted number of ids reached {number(at)}" in " ".join(again.target)
+    assert "noisy weighted number of units reaches" in repr(
+        asked.preview(TEXT, epsilon=3, delta="1e-5")
+    )
 
 
 # -- two rounds -----------------------------------------------------------------------------------

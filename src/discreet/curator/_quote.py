@@ -104,7 +104,7 @@ class Quote:
         lines.append(f"unit    {'each row' if unit is None else f'{unit}: at most {bound}'}")
         chosen = None if plan.lowered.selector is None else plan.parts[plan.lowered.selector]
         if chosen is not None and isinstance(law := chosen.law, Threshold):
-            what = "number" if law.scale == 1 else "weight"
+            what = "number" if law.scale == 1 else "weighted number"
             at = number(law.at / law.scale)
             lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
         elif chosen is not None:

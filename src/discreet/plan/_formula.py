@@ -205,7 +205,8 @@ class Mean(Formula):
         split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
         rows = number(_half(priced[self.count], split))
-        return f"± about {number(margin, margin)}/n" + f" (and ± {rows} on n rows)" * bool(both)
+        itself = f", itself ± {rows}" if both else ""
+        return f"± about {number(margin, margin)} ÷ number of rows{itself}"
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""
@@ -346,7 +347,7 @@ class Quantile(Formula):
             off, by = reach(part, law, self.at, confidence)
         end = describe_end(self.at, getattr(law, "ends", 1))
         within = (
-            f"ranks within ± {number(round(by))} rows (the point mostly ± {number(round(off))})"
+            f"at most {number(round(by))} rows away in sorted order, mostly {number(round(off))}"
         )
         return f"{end}, {within}" if end and not isinstance(part, Tree) else within
 

@@ -125,7 +125,7 @@ class Weights(Numbers):
     """Noise and threshold of the first round, where there was one."""
 
     kind: ClassVar[str] = "weights"
-    selects: ClassVar[str] = "weight"
+    selects: ClassVar[str] = "weighted number"
 
     @property
     def reached(self) -> str:

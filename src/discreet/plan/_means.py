@@ -162,7 +162,7 @@ class Quotient(Linear):
         ends = [self.lo, (self.lo + self.hi) / 2, self.hi]
         halves = [self._about(laws, m, confidence) for m in ends]
         low, high = (number(half, half) for half in (min(halves), max(halves)))
-        return f"± about {low}/n" + (f" to {high}/n" if low != high else "")
+        return f"± about {low}{'' if low == high else f' to {high}'} ÷ number of rows"
 
     def _about(self, laws: Sequence[Law | None], m: Fraction, level: float) -> float:
         c = [float(a - m * b) for a, b in zip(self.top, self.bottom, strict=True)]
@@ -305,7 +305,7 @@ class Dispersion(Linear):
         laws = [priced[i].noise for i in self.cells]
         scale = float(self.width) ** 2 / self.total
         worst = margin(laws, [scale, scale, scale], confidence)
-        return f"± at most about {number(worst, worst)}/n"
+        return f"± at most about {number(worst, worst)} ÷ number of rows"
 
     def check(self, releases: Releases) -> None:
         """Refuse anything but three shares of a positive total."""

@@ -154,7 +154,8 @@ def _neighbours(table: Any) -> str:
     one = table.unit or "row"
     how = "is added or removed" if table.neighbours.value == "add-remove" else "is changed"
     most = table.max_rows_per_unit
-    limit = "" if most is None else f", of which at most {most} rows count"
+    kept = "one row counts" if most == 1 else f"{most} rows count"
+    limit = "" if most is None else f", of which at most {kept}"
     return f"{table.name}: one {one} {how}{limit}"
 
 

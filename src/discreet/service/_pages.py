@@ -212,7 +212,7 @@ class Pages:
             "policies": mine,
             "policy": None if desk is None else desk.name,
             "left": None if desk is None or session is None
-            else desk.counter.left(session.actor.name),
+            else _views.left_of(desk, session.actor.name),
         }  # fmt: skip
         text = self._templates.get_template(template).render({**shared, **given})
         response = Response(text, status, media_type="text/html")

@@ -149,6 +149,16 @@ def shares_of(desk: Desk) -> dict[str, dict[str, dict[str, Fraction]]]:
     return {shown: _amounts(desk.ledger.balance(name)) for shown, name in named.items()}
 
 
+def left_of(desk: Desk, name: str) -> str:
+    """Say what is left for somebody in one line: in which currency, and of what."""
+    left = desk.counter.left(name)
+    signed = f"ε {left}" if left[:1].isdigit() else left
+    part = {"your share": " of your share", "the whole": ""}
+    return signed + part.get(
+        _drawn_on(desk.ledger.state.limits.shares, name), " outside the shares"
+    )
+
+
 def _drawn_on(shares: Mapping[str, Any], name: str) -> str:
     """Say what somebody's questions are paid from: "share" in a budget is the balance of that."""
     if not shares:
