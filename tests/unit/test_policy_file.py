@@ -165,7 +165,7 @@ MISTAKES = [
     ('{ type = "text" }\n', '"text"\n', "table with a type", '"home town"',
      '"home town" = { type = "text" }'),
     # tables
-    ('"person_id"', "7", "text in quotes", "unit", 'unit = "person_id"'),
+    ('"person_id"', "7", "text in quotes", "unit", None),
     ("max_rows_per_unit = 3", "max_rows_per_unit = 0", "from 1", "max_rows",
      "max_rows_per_unit = 1"),
     ('"add-remove"', '"add_remove"', "one of add-remove", "neighbours",

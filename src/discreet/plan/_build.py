@@ -100,12 +100,10 @@ def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
     """Build the error for a name that the policy does not have, with the nearest one."""
     listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
     near = known[0] if len(known) == 1 else nearest(name, known)
-    error = UnknownNameError(
+    return UnknownNameError(
         f"there is no {what} {quote(name)}; known: {listed or 'none'}",
         hint=near and _text.written(near),
     )
-    error.missing = name if what == "column" else None
-    return error
 
 
 number, truth = Constant.number, _normal.truth

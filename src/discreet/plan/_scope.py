@@ -179,7 +179,9 @@ class Scope:
             )
         if any(_names_unit(s, name, s.alias) for s in sources[:1]):
             raise QueryError(f"{quote(f'{table}.{name}')} is NULL where a LEFT JOIN finds nothing")
-        raise unknown("column", name, [n for s in sources for n in s.columns])
+        refused = unknown("column", name, [n for s in sources for n in s.columns])
+        refused.missing = name
+        raise refused
 
     def where(self, *conditions: Expr) -> Scope:
         """Keep the rows for which all conditions are true."""

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._log import note
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, Hint
 from discreet.release import About
 from discreet.service import _forms, _schema, _views
 from discreet.service._desk import Desk, check_key
@@ -82,7 +82,7 @@ class House:
         if name is None and mine:
             listed = ", ".join(sorted(d.name for d in mine))
             raise WhichPolicyError(f"several policies are served here ({listed}): say which",
-                                   hint="?policy=NAME")  # fmt: skip
+                                   hint=Hint("policy", "NAME"))  # fmt: skip
         found = next((d for d in mine if d.name == name), None)
         if found is None:
             raise GoneError("there is no such policy")

@@ -48,7 +48,6 @@ _HERE: Final = {
     "unauthenticated": errors.Hint.either(
         'dc.connect(url, key="dk_…")', "export DISCREET_KEY=dk_…"
     ),
-    "which-policy": errors.Hint("policy", "NAME"),
 }
 """What to try here, where a refusal speaks of HTTP."""
 ONLY_LOCAL: Final = frozenset(
