@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from discreet._exact import show
 from discreet.answer import Answer, cell
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _books, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
