@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import shutil
 from contextlib import contextmanager
+from fractions import Fraction
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from playwright.sync_api import sync_playwright
 
-from discreet.service import _pictures
+from discreet.errors import ParameterError
+from discreet.ledger import Balance
+from discreet.service import _pages, _pictures
 
 pytestmark = pytest.mark.races
 
@@ -102,11 +107,14 @@ def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "owner")
     assert "chain, totals and anchors agree" in page.content()
-    page.get_by_label("Name", exact=True).fill("erna")
+    page.get_by_label("Name *", exact=True).fill("erna")
     page.get_by_role("button", name="Add a key").click()
     key = page.locator(".secret").inner_text()
     assert service("GET", "/v1/budget", who=key).status_code == 200
     page.get_by_role("button", name=re.compile("Revoke the key of erna")).click()
+    assert service("GET", "/v1/budget", who=key).status_code == 200  # it asks first
+    page.get_by_role("button", name="Yes, revoke it").click()
+    page.get_by_text("The key is revoked.").wait_for()
     assert service("GET", "/v1/budget", who=key).status_code == 401
     page.get_by_label("A draft to check; the policy in force is not changed").fill("[budget]\n")
     page.get_by_role("button", name="Check").click()
@@ -239,3 +247,78 @@ def test_pictures_escape_their_labels():
     bars = _pictures._bars("<b>", ['"><script>'], [(1, 0, 2)])
     assert "<b>" not in bars
     assert "<script>" not in bars
+
+
+def test_a_chart_that_shows_a_part_says_so():
+    class Wide(list):
+        columns = ("k", "n")
+
+        def to_dicts(self):
+            return list(self)
+
+        def interval(self, _):
+            return [{"k": r["k"], "n": (r["n"] - 5, r["n"] + 5)} for r in self]
+
+    rows = [{"k": i, "n": i - 40} for i in range(444)]
+    ((name, svg),) = _pictures.error_bars(Wide(rows), "0.95")
+    assert name == "n: the first 30 of 444 rows"
+    assert svg.count("<circle") == 30
+    assert ">−45<" in svg
+    assert [n for n, _ in _pictures.error_bars(Wide(rows[:30]), "0.95")] == ["n"]
+
+
+def test_a_forecast_needs_days_and_debits():
+    now = dt.datetime.now(dt.UTC)
+
+    def said(count, days):
+        when = [(now - dt.timedelta(days=days * (1 - i / count))).isoformat() for i in range(count)]
+        lines = [SimpleNamespace(kind="debit", when=w) for w in when]
+        balance = Balance("pure", {"epsilon": (Fraction(1, 2), Fraction(1))})
+        return _pictures.forecast(lines, balance, balance.remaining)
+
+    assert said(0, 9) == "Nothing has been spent."
+    assert said(1, 9) == said(9, 0.5) == ""
+    assert said(3, 9).endswith(f"{(now + dt.timedelta(days=9)).date().isoformat()}.")
+
+
+def test_a_question_is_edited_with_all_that_was_offered():
+    for offer in ({"within": {"n": "50"}}, {"within": {"n": "50", "m": "0.5"}}, {"epsilon": "0.3"},
+                  {"epsilon": "0.3", "delta": "1e-8"}):  # fmt: skip
+        order = SimpleNamespace(body={"sql": "q", **offer})
+        assert _pages.offered({"sql": "q", **_pages._offer(order)}) == {"sql": "q", **offer}
+    for form in ({"column": "n"}, {"margin": "5"}, {"column": " ", "margin": "5"}):
+        with pytest.raises(ParameterError, match="say which column"):
+            _pages.offered({"sql": "q", "pay": "within", **form})
+
+
+def test_the_last_owners_key_is_not_revoked_on_the_page(service):
+    """And a key is revoked only by a second step; the page of sign-in says what has happened."""
+    with _signed_in(service, "owner") as client:
+        page = client.get("/owner").text
+        token = re.search(r'name="token" value="([^"]+)"', page)[1]
+        own = service.keys["owner"].split("_")[1]
+        for sure in ("", "yes"):
+            form = {"token": token, "sure": sure}
+            refused = client.post(f"/owner/keys/{own}", data=form)
+            assert refused.status_code == 409
+            assert f"discreet key revoke {own}" in refused.text
+        key = client.post("/owner/keys", data={"token": token, "name": "gus", "role": "analyst"})
+        gus = re.search(r"dk_([0-9a-f]{12})_[\w-]{43}", key.text)
+        with httpx.Client(base_url=service.url, timeout=30) as other:
+            other.post("/login", data={"key": gus[0]})
+            assert "None yet." in other.get("/ask").text
+            asked = client.post(f"/owner/keys/{gus[1]}", data={"token": token})
+            assert "Yes, revoke it" in asked.text
+            assert other.get("/ask").status_code == 200
+            done = client.post(f"/owner/keys/{gus[1]}", data={"token": token, "sure": "yes"})
+            assert done.headers["location"] == "/owner"
+            assert "The key is revoked." in client.get("/owner").text
+            assert "The key is revoked." not in client.get("/owner").text  # said once
+            assert other.get("/ask").headers["location"] == "/login"
+            assert "your key was revoked" in other.get("/login").text
+
+
+def test_a_stranger_is_offered_to_sign_in(service):
+    assert '<a href="/login">Sign in</a>' in service("GET", "/public", who=None).text
+    with _signed_in(service) as client:
+        assert '<a href="/login">' not in client.get("/public").text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,11 +14,22 @@ from discreet import policy as pol
 from discreet._exact import show
 from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _views
-from discreet.service._errors import GoneError, envelope
-from discreet.service._keys import Role
+from discreet.service._errors import GoneError, StateError, envelope
+from discreet.service._keys import Actor, Role
 from discreet.service._pages import Pages, read_form, redirect
 from discreet.service._sessions import Session
 
+_DONE_COOKIE: Final = "discreet_done"
+_DONE: Final = {
+    "approved": "Approved, and paid for.",
+    "declined": "Declined; nothing was charged.",
+    "raised": "The new total is on record.",
+    "proposed": "Proposed: another owner must agree.",
+    "shared": "The shares are on record.",
+    "closed": "Closed for new questions.",
+    "opened": "Open for questions again.",
+    "revoked": "The key is revoked.",
+}
 _PLACE: Final = re.compile(r"^<policy>(, line \d+)?: ")
 
 
@@ -49,14 +60,22 @@ class OwnerPages:
         found = await desk.write(desk.ledger.verify)
         state = await desk.write(lambda: desk.ledger.state)
         toml = more.pop("toml", None) or await desk.write(lambda: _views.draft_of(desk))
-        given = {"name": "", "columns": "", "checked": None, **more}
-        return self._pages.show(
+        done = request.cookies.get(_DONE_COOKIE) if request.method == "GET" else None
+        given = {"name": "", "columns": "", "checked": None, "revoking": None,
+                 "note": _DONE.get(done or ""), **more}  # fmt: skip
+        totals = {n: show(v) for n in ("epsilon", "delta", "rho")
+                  if (v := getattr(state.limits, n))}  # fmt: skip
+        response = self._pages.show(
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
+            totals=totals,
             keys=self._house.keys_of(session.actor), verified=str(found), overruns=desk.overruns,
             closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
             two=desk.counter.policy.service.owners > 1, shares=_written(state.limits.shares),
             twin=self._pages.twin(request, session, "requests"), **given,
         )  # fmt: skip
+        if done is not None:
+            response.delete_cookie(_DONE_COOKIE)
+        return response
 
     async def _decide(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
@@ -64,7 +83,7 @@ class OwnerPages:
             request.path_params["id_"], approve=form.get("decision") == "approve",
             by=session.actor.name, reason=form.get("reason", "")[:2000], seen=form.get("seen", ""),
         )  # fmt: skip
-        return redirect("/owner")
+        return _done("approved" if form.get("decision") == "approve" else "declined")
 
     async def _add_key(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
@@ -76,21 +95,31 @@ class OwnerPages:
         return await self._page(request, session, note=note, secret=key)
 
     async def _revoke(self, request: Request, session: Session) -> Response:
-        self._house.revoke_key(request.path_params["id_"], session.actor)
-        return redirect("/owner")
+        form, id_ = await read_form(request), request.path_params["id_"]
+        mine = self._house.keys_of(session.actor)
+        key = next((a for a in mine if a.key == id_ and not a.revoked), None)
+        if key is not None and _last_owner(key, self._house.keys.all()):
+            raise StateError(
+                "this is the only owner's key in force: without it nobody decides here",
+                hint=f"on its host: discreet key revoke {id_}",
+            )
+        if key is not None and form.get("sure") != "yes":
+            return await self._page(request, session, revoking=key)
+        self._house.revoke_key(id_, session.actor)
+        return _done("revoked")
 
     async def _raise(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
-        totals, reason = {"epsilon": form.get("epsilon", "")}, form.get("reason", "")[:2000]
-        by = session.actor.name
-        await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
-        return redirect("/owner")
+        totals = {n: text for n in ("epsilon", "delta", "rho") if (text := form.get(n, "").strip())}
+        by, reason = session.actor.name, form.get("reason", "")[:2000]
+        made = await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
+        return _done("raised" if made is None else "proposed")
 
     async def _share(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
         shares, reason = _read(form.get("shares", "")), form.get("reason", "")[:2000]
         await desk.write(lambda: desk.ledger.set_shares(shares, by=session.actor.name, note=reason))
-        return redirect("/owner")
+        return _done("shared")
 
     async def _close(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
@@ -99,7 +128,7 @@ class OwnerPages:
         await desk.write(lambda: act(by=session.actor.name, note=reason))
         if form.get("closed") != "yes":
             desk.acknowledge()
-        return redirect("/owner")
+        return _done("closed" if form.get("closed") == "yes" else "opened")
 
     # -- policies in the making --------------------------------------------------------------
 
@@ -121,6 +150,21 @@ class OwnerPages:
         toml = self._house.draft(name, columns)
         return await self._page(request, session, toml=toml, name=name, columns=columns,
                                 checked=verdict(toml))  # fmt: skip
+
+
+def _last_owner(key: Actor, everybody: Sequence[Actor]) -> bool:
+    """Whether nobody else could decide what somebody with this key decides."""
+    others = (a for a in everybody if a.key != key.key and a.role is Role.OWNER and not a.revoked)
+    own = set(key.policies)
+    covered = any(not a.policies or (own and own <= set(a.policies)) for a in others)
+    return key.role is Role.OWNER and not covered
+
+
+def _done(what: str) -> Response:
+    """Go back to the page, which says once what was done."""
+    response = redirect("/owner")
+    response.set_cookie(_DONE_COOKIE, what, max_age=60, httponly=True, samesite="lax")
+    return response
 
 
 def verdict(toml: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from discreet._exact import show
 from discreet.answer import Answer, cell
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _books, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
@@ -138,7 +138,10 @@ class Pages:
 
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
-            return self.show("login.html", request, None, title="Sign in")
+            name = request.cookies.get(_COOKIE, "")
+            gone = 0 < len(name) < 100 and self._session(request) is None
+            note = self._sessions.ended(name) if gone else None
+            return self.show("login.html", request, None, title="Sign in", note=note)
         if request.headers.get("sec-fetch-site") not in (None, "same-origin", "none"):
             raise UnknownCallerError("sign in from the page of this service")
         form = await read_form(request)
@@ -321,11 +324,10 @@ class Pages:
         return self.show(
             "answer.html", request, session, title="Answer", id=order.id, state=order.state,
             question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
-            epsilon=order.body.get("epsilon", "0.1"), price=show(order.price),
+            form=_offer(order), price=show(order.price),
             cached=order.cached, dummy=order.dummy, left_then=order.left,
             signer=self._house.signer.public,
             twin=f"/v1/answers/{order.id}",
-            delta=order.body.get("delta", ""),
             python=_lines.python(order, base, named), curl=_lines.curl(order, base, named),
             **{"answers": [], "says": "", "soon": None, **more},
         )  # fmt: skip
@@ -381,14 +383,38 @@ def question_of(order: Order) -> str:
     return ";\n".join(q["sql"] for q in order.body["questions"])
 
 
+def _offer(order: Order) -> dict[str, str]:
+    """Fields of the form that offer what an order has offered; margins in the order of columns."""
+    within, delta = order.body.get("within"), {"delta": str(order.body.get("delta", ""))}
+    if not within:
+        return {"pay": "epsilon", "epsilon": str(order.body.get("epsilon", "0.1")), **delta}
+    return {
+        **delta,
+        "pay": "within",
+        "column": ", ".join(within),
+        "margin": ", ".join(map(str, within.values())),
+    }
+
+
 def offered(form: Mapping[str, str]) -> dict[str, Any]:
     """Read the question and what is offered for it from a form."""
     body: dict[str, Any] = {"sql": form.get("sql", "").replace("\r\n", "\n")}
     if form.get("delta", "").strip():
         body["delta"] = form["delta"]
     if form.get("pay") == "within":
-        return {**body, "within": {form.get("column", ""): form.get("margin", "")}}
+        return {**body, "within": _margins(form.get("column", ""), form.get("margin", ""))}
     return {**body, "epsilon": form.get("epsilon", "")}
+
+
+def _margins(column: str, margin: str) -> dict[str, str]:
+    """Read a margin of a column, or of several with commas between them."""
+    if not column.strip() or not margin.strip():
+        raise ParameterError("say which column must be exact, and within how much of the truth",
+                             hint="column n, within ± 50")  # fmt: skip
+    names, within = ([x.strip() for x in text.split(",")] for text in (column, margin))
+    if len(names) != len(within):
+        return {column.strip(): margin.strip()}
+    return dict(zip(names, within, strict=True))
 
 
 def _stands(order: Order) -> str:

@@ -66,6 +66,13 @@ class Sessions:
             self.home.write("UPDATE sessions SET used = ? WHERE id = ?", (now, _hash(name)))
         return Session(name, actor, rows[0][1])
 
+    def ended(self, name: str) -> str:
+        """Say to a browser why its session is in force no longer."""
+        rows = self.home.read("SELECT key FROM sessions WHERE id = ?", (_hash(name),))
+        if rows and self._keys.by_id(rows[0][0]) is None:
+            return "You are signed out: your key was revoked by the owner of the data."
+        return "You are signed out: the session has ended."
+
     def end(self, name: str) -> None:
         """Sign somebody out."""
         self.home.write("DELETE FROM sessions WHERE id = ?", (_hash(name),))
