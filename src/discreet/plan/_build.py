@@ -236,7 +236,7 @@ def fit(operand: Operand, like: Expr) -> Expr:
     if isinstance(operand, Span):
         days = f"{name_of(like)} >= 30" if like.type.is_numeric else None
         raise QueryError(f"{name_of(like)} is a {kind}, not an interval", hint=days)
-    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
+    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.moment:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
 
@@ -551,9 +551,9 @@ def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
     exprs = [o for o in values if isinstance(o, Expr)]
     if not values:
         raise QueryError(f"every value of {where} is NULL: write at least one other")
-    ordered = (Kind.DATE, Kind.TIMESTAMP)
-    if exprs and exprs[0].type.kind in ordered:
-        settled = [fit(o, exprs[0]) for o in values]
+    if exprs and exprs[0].type.moment:
+        like = next((e for e in exprs if e.columns), exprs[0])
+        settled = align([fit(o, like) for o in values])
     elif len(exprs) < len(values) or exprs[0].type.kind is Kind.CATEGORY:
         settled = _labelled(values, where)
     elif all(e.type.kind is Kind.BOOLEAN for e in exprs):

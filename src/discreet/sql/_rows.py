@@ -150,6 +150,10 @@ class Rows:
         only(node, "this", "expression")
         if (absent := self._instead_of_null(node)) is not None:
             return absent
+        if isinstance(node, exp.IntDiv) and any(
+            isinstance(e, exp.Literal) and "." in e.name for e in (node.this, node.expression)
+        ):
+            raise functions.fractions_cut()  # 2.0 is a fraction to DuckDB
         operands = self._compared([node.this, node.expression])
         try:
             return functions.infix(INFIX[type(node)], *operands)
