@@ -313,5 +313,5 @@ def test_whole_quotients_of_fractions_are_refused(text):
     owner = dc.open({"t": MOMENTS}, policy=TIMES, ledger=":memory:")
     with pytest.raises(UnsupportedQueryError, match="// of fractions") as refused:
         owner.preview(f"SELECT SUM({text}) AS n FROM t", epsilon=1)
-    assert refused.value.hint == "TRUNC(x / y)"
+    assert owner.preview(f"SELECT SUM({refused.value.hint}) AS n FROM t", epsilon=1)
     assert owner.preview("SELECT SUM(a // 2) AS n, SUM(TRUNC(r / 2)) AS m FROM t", epsilon=1)

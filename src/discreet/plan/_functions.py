@@ -173,8 +173,7 @@ def fractions_cut() -> UnsupportedQueryError:
     """Refusal of // where it means / to some databases."""
     return UnsupportedQueryError(
         "// of fractions cuts in some databases and not in others, such as DuckDB: it takes whole "
-        "numbers",
-        hint="TRUNC(x / y)",
+        "numbers"
     )
 
 

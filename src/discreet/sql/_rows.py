@@ -150,12 +150,10 @@ class Rows:
         only(node, "this", "expression")
         if (absent := self._instead_of_null(node)) is not None:
             return absent
-        if isinstance(node, exp.IntDiv) and any(
-            isinstance(e, exp.Literal) and "." in e.name for e in (node.this, node.expression)
-        ):
-            raise functions.fractions_cut()  # 2.0 is a fraction to DuckDB
         operands = self._compared([node.this, node.expression])
         try:
+            if isinstance(node, exp.IntDiv):
+                return _whole_quotient(node, operands)
             return functions.infix(INFIX[type(node)], *operands)
         except (QueryError, ParameterError) as error:
             if (day := _bare_day(node.expression)) is not None:
@@ -409,6 +407,17 @@ def _about_people(unit: exp.Expr) -> str:
         f"{name} is the privacy unit: a question about one person, or about people who are chosen "
         "by what identifies them, is refused"
     )
+
+
+def _whole_quotient(node: exp.Expr, operands: Sequence[Operand]) -> Operand:
+    """Divide and cut; 2.0 is a fraction to DuckDB, which does not cut then."""
+    sides = node.this, node.expression
+    try:
+        if any(isinstance(e, exp.Literal) and "." in e.name for e in sides):
+            raise functions.fractions_cut()
+        return functions.infix("//", *operands)
+    except UnsupportedQueryError as error:
+        raise error.with_hint(f"TRUNC({sides[0].sql()} / {sides[1].sql()})") from None
 
 
 _INSTEAD: Final = {
