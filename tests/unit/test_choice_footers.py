@@ -51,7 +51,7 @@ def test_how_sure_a_mode_is_follows_from_the_law(epsilon):
     for behind, bound in ((short, True), (short // 2, False)):
         law = Exponential(1, epsilon, monotone=True)
         weights = np.exp(np.array([0.0] + [-behind] * 3) / float(law.temperature))
-        wrong = 1 - weights[0] / weights.sum()
+        wrong = float(1 - weights[0] / weights.sum())
         assert (wrong <= 0.05) is bound
     assert short <= math.log(60) / float(epsilon) + 1
 

@@ -113,12 +113,11 @@ number, truth = Constant.number, _normal.truth
 
 def typed(operand: Operand, where: str) -> Expr:
     """Insist on an operand whose type is known by itself."""
-    if isinstance(operand, Word):
-        raise QueryError(f"{where}: the text {quote(operand.text)} is not a value to compute with")
-    if isinstance(operand, Null | Span):
-        what = "NULL" if isinstance(operand, Null) else "an interval"
-        raise QueryError(f"{where}: {what} alone is not a value to compute with")
-    return operand
+    if isinstance(operand, Expr):
+        return operand
+    what = "NULL alone" if isinstance(operand, Null) else "an interval alone"
+    what = f"the text {quote(operand.text)}" if isinstance(operand, Word) else what
+    raise QueryError(f"{where}: {what} is not a value to compute with")
 
 
 def constant_value(operand: Operand) -> Fraction | None:
@@ -494,8 +493,9 @@ def _onto(expr: Expr, step: Fraction, mode: Mode) -> Expr:
         return _instead(expr, curve.onto(step, mode))
     if (expr.type.step / step).denominator == 1:
         return expr  # already on that grid
-    up = mode == "ceiling"
-    return minus(Rescale(minus(expr), step, "floor")) if up else Rescale(expr, step, mode)
+    if mode == "ceiling":
+        return minus(Rescale(minus(expr), step, "floor"))
+    return Rescale(expr, step, mode)
 
 
 def absolute(operand: Operand) -> Expr:

@@ -38,8 +38,10 @@ def align(exprs: list[Expr]) -> list[Expr]:
 def _on_time(expr: Expr, step: Fraction) -> Expr:
     """A time on a finer grid of seconds."""
     if isinstance(expr, Constant):
-        code = None if expr.code is None else int(expr.code * (expr.type.step / step))
-        return Constant.like(code, Type(Kind.TIMESTAMP, step=step))
+        t = Type(Kind.TIMESTAMP, step=step)
+        if not isinstance(expr.code, int):
+            return Constant.null(t)
+        return Constant.like(int(expr.code * (expr.type.step / step)), t)
     second = Constant.like(1, Type.number(0, 0, expr.type.step))
     return Moment(Rescale(Arithmetic("*", AsNumber(expr), second), step), Kind.TIMESTAMP)
 

@@ -27,6 +27,7 @@ from discreet.plan import (
     Word,
     build,
     calendar,
+    curve_of,
     functions,
     words,
 )  # fmt: skip
@@ -257,7 +258,7 @@ class Rows:
             return calendar.as_date(arg)
         if target in _EXACT or target in _WHOLE:
             number = build.as_number(arg, "CAST")
-            curve = build.curve_of(number)
+            curve = curve_of(number)
             whole = number.type.step.denominator == 1 and (curve is None or curve.rounded)
             if target in _WHOLE and not whole:
                 raise refuse(
