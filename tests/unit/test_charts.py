@@ -125,3 +125,11 @@ def test_files_and_notebooks(curator, tmp_path, monkeypatch):
     assert "application/vnd.vegalite.v5+json" in chart._repr_mimebundle_()
     with pytest.raises(ParameterError, match="charts"):
         Chart(chart).svg()
+
+
+def test_totals_are_labelled_all_and_rows_without_a_value_null(curator):
+    text = "SELECT QUARTER(day) AS q, sex, COUNT(*) AS n FROM visits GROUP BY ROLLUP (q, sex)"
+    drawn = json.loads(curator.sql(text, epsilon=1).chart().json())["data"]["values"]
+    groups = [row["group"] for row in drawn]
+    assert len(set(groups)) == len(groups)
+    assert {"1, F", "1, NULL", "1, all", "NULL, all", "all, all"} <= set(groups)

@@ -5,6 +5,7 @@ Every ε is so large that a whole number moves with probability below exp(-1000)
 
 from __future__ import annotations
 
+import datetime as dt
 from itertools import product
 
 import duckdb
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
-from discreet.errors import QueryError
+from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import _functions
 from discreet.sql import _pivot
 
@@ -253,3 +254,64 @@ def test_levels_that_do_not_add_up_are_asked_apart(curator):
     found = [tuple(r.values()) for r in curator.sql(hint, epsilon="1e7").to_dicts()]
     wanted = duckdb.connect().register("t", DATA).sql(text).fetchall()
     assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+TIMES = {
+    "policy": {"name": "two grids of times"},
+    "budget": {"epsilon": "1e12", "accounting": "pure"},
+    "tables": {
+        "t": {
+            "columns": {
+                "p": {"type": "timestamp", "min": "2023-12-30", "max": "2024-01-02"},
+                "q": {"type": "timestamp", "min": "2023-12-30", "max": "2024-01-02", "step": "60"},
+                "a": {"type": "integer", "min": -9, "max": 9},
+                "r": {"type": "real", "min": -3, "max": 3, "step": "0.05"},
+            }
+        }
+    },
+}
+FIRST = dt.datetime(2023, 12, 30)  # noqa: DTZ001 - moments are naive UTC
+MOMENTS = pa.table(
+    {
+        "p": pa.array(
+            [None if i % 9 == 1 else FIRST + dt.timedelta(seconds=i * 7919 % 259_200)
+             for i in range(60)], pa.timestamp("us")),
+        "q": pa.array(
+            [None if i % 5 == 1 else FIRST + dt.timedelta(minutes=i * 389 % 4_320)
+             for i in range(60)], pa.timestamp("us")),
+        "a": [i % 19 - 9 for i in range(60)],
+        "r": [round(i % 21 * 0.25 - 2.5, 2) for i in range(60)],
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "LEAST(p, q)",
+        "GREATEST(p, q)",
+        "LEAST(p, TIMESTAMP '2023-12-31 10:00')",
+        "GREATEST(TIMESTAMP '2023-12-31 10:00:07', q)",
+        "GREATEST(q, TIMESTAMP '2024-01-01 00:00', p)",
+        "CASE WHEN a > 0 THEN p ELSE q END",
+    ],
+)
+def test_times_of_two_grids_meet_on_the_finer_one(call):
+    owner = dc.open({"t": MOMENTS}, policy=TIMES, ledger=":memory:")
+    duck = duckdb.connect().register("t", MOMENTS)
+    for text in (
+        f"SELECT SUM(SECOND({call}) + 60 * MINUTE({call})) AS n FROM t",
+        f"SELECT COUNT(*) AS n FROM t WHERE {call} < TIMESTAMP '2023-12-31 12:00:01'",
+    ):
+        (found,) = owner.sql(text, epsilon="1e7").to_dicts()
+        assert round(found["n"]) == duck.sql(text).fetchall()[0][0]
+
+
+@pytest.mark.parametrize("text", ["r // 1", "a // 0.5", "a // 2.0", "r // a"])
+def test_whole_quotients_of_fractions_are_refused(text):
+    """DuckDB divides them and cuts nothing, MySQL cuts them."""
+    owner = dc.open({"t": MOMENTS}, policy=TIMES, ledger=":memory:")
+    with pytest.raises(UnsupportedQueryError, match="// of fractions") as refused:
+        owner.preview(f"SELECT SUM({text}) AS n FROM t", epsilon=1)
+    assert owner.preview(f"SELECT SUM({refused.value.hint}) AS n FROM t", epsilon=1)
+    assert owner.preview("SELECT SUM(a // 2) AS n, SUM(TRUNC(r / 2)) AS m FROM t", epsilon=1)

@@ -267,6 +267,12 @@ class Answer:
     def __len__(self) -> int:
         return int(self._rows.size)
 
+    @property
+    def totals(self) -> list[frozenset[str]]:
+        """Keys that each row adds up over, as ROLLUP and CUBE do."""
+        over = {name: self._source.grouping(name) for name in self._record.keys}
+        return [frozenset(n for n, flags in over.items() if flags[row]) for row in self._rows]
+
     # -- values -----------------------------------------------------------------
 
     @cached_property

@@ -144,7 +144,7 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     most = _GROUPS if axis is None else _POINTS
     kept = list(zip(values, ends, strict=True))[:most]
     others = [n for n in labels if n != axis]
-    data, unknown = _data(kept, noisy, others, axis)
+    data, unknown = _data(kept, answer.totals[:most], noisy, others, axis)
     notes = [f"points with {100 * confidence:.6g} % intervals", *answer.target]
     if len(values) > most:
         notes.append(f"the first {most} of {plural(len(values), 'row')}")
@@ -215,8 +215,16 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _label(value: object) -> str:
+    """Name a key; a whole number is written as one, also beside NULL or fractions."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "NULL" if value is None else str(value)
+
+
 def _data(
     kept: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    totals: Sequence[frozenset[str]],
     noisy: Sequence[str],
     others: Sequence[str],
     axis: str | None,
@@ -224,8 +232,8 @@ def _data(
     """Lay out one record for each number, and count those without a finite interval."""
     data, unknown = [], 0
     named = [
-        ", ".join("NULL" if row[n] is None else str(row[n]) for n in others) or "all"
-        for row, _ in kept
+        ", ".join("all" if n in over else _label(row[n]) for n in others) or "all"
+        for (row, _), over in zip(kept, totals, strict=True)
     ]
     short = _shortened(named)
     for (row, ends), whole in zip(kept, named, strict=True):

@@ -92,6 +92,7 @@ from discreet.plan._relation import (
     private_tables,
     weight,
 )
+from discreet.plan._rising import curve_of
 from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
@@ -220,6 +221,7 @@ __all__ = [
     "check_label",
     "choosing",
     "corners",
+    "curve_of",
     "curves",
     "damaged",
     "describe",

@@ -111,12 +111,11 @@ number, truth = Constant.number, _normal.truth
 
 def typed(operand: Operand, where: str) -> Expr:
     """Insist on an operand whose type is known by itself."""
-    if isinstance(operand, Word):
-        raise QueryError(f"{where}: the text {quote(operand.text)} is not a value to compute with")
-    if isinstance(operand, Null | Span):
-        what = "NULL" if isinstance(operand, Null) else "an interval"
-        raise QueryError(f"{where}: {what} alone is not a value to compute with")
-    return operand
+    if isinstance(operand, Expr):
+        return operand
+    what = "NULL alone" if isinstance(operand, Null) else "an interval alone"
+    what = f"the text {quote(operand.text)}" if isinstance(operand, Word) else what
+    raise QueryError(f"{where}: {what} is not a value to compute with")
 
 
 def constant_value(operand: Operand) -> Fraction | None:
@@ -234,7 +233,7 @@ def fit(operand: Operand, like: Expr) -> Expr:
     if isinstance(operand, Span):
         days = f"{name_of(like)} >= 30" if like.type.is_numeric else None
         raise QueryError(f"{name_of(like)} is a {kind}, not an interval", hint=days)
-    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.kind is Kind.DATE:
+    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.moment:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
 
@@ -492,8 +491,9 @@ def _onto(expr: Expr, step: Fraction, mode: Mode) -> Expr:
         return _instead(expr, curve.onto(step, mode))
     if (expr.type.step / step).denominator == 1:
         return expr  # already on that grid
-    up = mode == "ceiling"
-    return minus(Rescale(minus(expr), step, "floor")) if up else Rescale(expr, step, mode)
+    if mode == "ceiling":
+        return minus(Rescale(minus(expr), step, "floor"))
+    return Rescale(expr, step, mode)
 
 
 def absolute(operand: Operand) -> Expr:
@@ -549,9 +549,9 @@ def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
     exprs = [o for o in values if isinstance(o, Expr)]
     if not values:
         raise QueryError(f"every value of {where} is NULL: write at least one other")
-    ordered = (Kind.DATE, Kind.TIMESTAMP)
-    if exprs and exprs[0].type.kind in ordered:
-        settled = [fit(o, exprs[0]) for o in values]
+    if exprs and exprs[0].type.moment:
+        like = next((e for e in exprs if e.columns), exprs[0])
+        settled = align([fit(o, like) for o in values])
     elif len(exprs) < len(values) or exprs[0].type.kind is Kind.CATEGORY:
         settled = _labelled(values, where)
     elif all(e.type.kind is Kind.BOOLEAN for e in exprs):

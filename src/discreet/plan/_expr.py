@@ -8,27 +8,42 @@ gives NULL, nothing overflows, nothing raises. Truth is three-valued, as in SQL.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from inspect import isabstract
 
 from discreet.errors import ParameterError
 from discreet.plan._logic import *  # noqa: F403 - this module is the face of all operators
 from discreet.plan._nodes import *  # noqa: F403 - likewise
-from discreet.plan._nodes import Column, Expr, common_step
+from discreet.plan._nodes import Column, Constant, Expr, common_step
 from discreet.plan._numbers import *  # noqa: F403 - likewise
-from discreet.plan._numbers import Guard, Rescale
+from discreet.plan._numbers import Arithmetic, AsNumber, Guard, Moment, Rescale
 from discreet.plan._texts import *  # noqa: F403 - likewise
-from discreet.plan._types import Type
+from discreet.plan._types import Kind, Type
 
 
 def align(exprs: list[Expr]) -> list[Expr]:
-    """Bring numeric expressions to one common grid, so that branches can join."""
-    numeric = [e for e in exprs if e.type.is_numeric]
-    if len(numeric) != len(exprs) or not numeric:
+    """Bring numbers, or times, to one common grid, so that branches can join."""
+    times = bool(exprs) and all(e.type.kind is Kind.TIMESTAMP for e in exprs)
+    if not times and not (exprs and all(e.type.is_numeric for e in exprs)):
         return exprs
-    step = numeric[0].type.step
-    for e in numeric[1:]:
-        step = common_step(Type.number(0, 0, step), e.type)
-    return [e if e.type.step == step else Rescale(e, step) for e in exprs]
+    step = exprs[0].type.step
+    for e in exprs[1:]:
+        step = common_step(Type.number(0, 0, step), Type.number(0, 0, e.type.step))
+    return [
+        e if e.type.step == step else _on_time(e, step) if times else Rescale(e, step)
+        for e in exprs
+    ]
+
+
+def _on_time(expr: Expr, step: Fraction) -> Expr:
+    """A time on a finer grid of seconds."""
+    if isinstance(expr, Constant):
+        t = Type(Kind.TIMESTAMP, step=step)
+        if not isinstance(expr.code, int):
+            return Constant.null(t)
+        return Constant.like(int(expr.code * (expr.type.step / step)), t)
+    second = Constant.like(1, Type.number(0, 0, expr.type.step))
+    return Moment(Rescale(Arithmetic("*", AsNumber(expr), second), step), Kind.TIMESTAMP)
 
 
 def operators() -> list[type[Expr]]:

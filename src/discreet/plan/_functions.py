@@ -169,9 +169,19 @@ def infix(op: str, left: Operand, right: Operand) -> Operand:
     return build.infix(op, left, right)
 
 
+def fractions_cut() -> UnsupportedQueryError:
+    """Refusal of // where it means / to some databases."""
+    return UnsupportedQueryError(
+        "// of fractions cuts in some databases and not in others, such as DuckDB: it takes whole "
+        "numbers"
+    )
+
+
 def _whole_quotient(left: Operand, right: Operand) -> Operand:
     """Divide and cut towards zero, exactly."""
     a, b = (build.as_number(o, "//") for o in (left, right))
+    if max(a.type.step.denominator, b.type.step.denominator) > 1:
+        raise fractions_cut()
     if build.constant_value(b) is not None:
         return _cut(build.arithmetic("/", a, b))
     if min(a.type.lo, b.type.lo) < 0 or not a.type.step == b.type.step == 1:

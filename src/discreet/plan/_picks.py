@@ -10,11 +10,13 @@ Groups of a question are chosen so by :mod:`discreet.plan._top`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil, log
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from discreet._dataclass import dataclass, replace
+from discreet._print import plural
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._parts import (
     Cells,
@@ -52,6 +54,20 @@ class Pick(Part):
     def draws(self) -> int:
         """One for each label listed."""
         return self.top
+
+    def facts(self, law: Choice) -> list[str]:
+        """How far what was chosen may be from the most frequent.
+
+        A code with t rows fewer than the best is chosen with probability e^(-εt/Δ) at most, by
+        either mechanism; all other codes and all choices are added up.
+        """
+        others = self.top * (len(self.codes) - 1)
+        if not others:
+            return []
+        short = ceil(log(20 * others) * float(law.sensitivity / law.epsilon) * (1 + 1e-9))
+        shown = "the one" if self.top == 1 else "those"
+        sure = f"with 95 % no value has {plural(short, 'row')} more than {shown} shown"
+        return [f"chosen privately: {sure}"]
 
     def price(self, rule: Rule) -> Priced:
         """One choice in all cells for each label."""

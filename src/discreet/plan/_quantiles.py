@@ -101,7 +101,7 @@ from discreet.plan._parts import (
 )
 from discreet.plan._picks import squares_moved
 from discreet.plan._tails import edge_margin, tail_margin
-from discreet.plan._trees import Tree, typical
+from discreet.plan._trees import Tree, steps, typical
 from discreet.plan._types import Code
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._vectors import Box, read_law
@@ -288,7 +288,7 @@ class Quantiles(Part):
         ends = [at for at in self.targets if at in words]
         found = [f"{words[at]} of {self.name}: {describe_end(at, law.ends)}" for at in ends]
         if self.width > self.step:
-            found.append(f"quantiles of {self.name} in steps of {float(self.width):.6g}")
+            found.append(steps(self.name, self.width))
         return found
 
     def price(self, rule: Rule) -> Priced:
@@ -315,7 +315,7 @@ class Quantiles(Part):
         while 16**levels < self.leaves:
             levels += 1
         shape = (levels, 16**levels, self.lo, self.width, self.hi, self.step)
-        return Tree(self.aggregate, self.sensitivity, self.coordinates, *shape)
+        return Tree(self.aggregate, self.sensitivity, self.coordinates, *shape, self.name)
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Points:
         """Choose the points of each cell, then count the cells of their ladders."""

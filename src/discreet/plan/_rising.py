@@ -125,7 +125,8 @@ class Curve(Unary):
 
     def sql(self, w: Writer) -> str:
         x = w.bind(self.arg)
-        return f"CASE WHEN {x} IS NOT NULL THEN {_search(w, x, self.edges, self.values)} END"
+        found = _search(w, x, self.edges, self.values)
+        return f"CASE WHEN {x} IS NOT NULL THEN {found} END" if self.type.nullable else found
 
     def describe(self) -> str:
         return f"{self.name}({self.arg.describe()}, in steps of {show(self.step)})"

@@ -4,8 +4,8 @@ Guarantee
 ---------
 On every row for which a condition is true the column's code lies in the :class:`Spans` that
 :func:`met` gives, or is NULL where it says so. Where it says `exact`, the condition is true for
-each of these codes, and for some values of the other columns that it reads. Both follow from the policy and
-the question, so they are public.
+each of these codes, and for some values of the other columns that it reads. Both follow from the
+policy and the question, so they are public.
 
 Proof sketch
 ------------

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, field
 from discreet._lazy import optimize, special
 from discreet.plan._parts import (
     Cells,
@@ -55,6 +55,11 @@ BRANCHING: Final = 16
 _DEEPEST: Final = 64
 
 
+def steps(name: str, width: Fraction) -> str:
+    """Say how coarse quantiles are."""
+    return f"quantiles of {name} in steps of {float(width):.6g}"
+
+
 @dataclass(frozen=True)
 class Tree(Part):
     """A histogram over equal leaves of a range, measured level by level."""
@@ -65,8 +70,15 @@ class Tree(Part):
     width: Fraction  # value width of a leaf
     hi: Fraction
     step: Fraction  # distance of the values themselves
+    name: str = field(default="", compare=False)
 
     kind: ClassVar[str] = "tree"
+
+    def facts(self, law: Any) -> list[str]:
+        """How coarse the leaves are."""
+        del law
+        coarse = self.name and self.width > self.step
+        return [steps(self.name, self.width)] if coarse else []
 
     @property
     def draws(self) -> int:

@@ -143,8 +143,13 @@ def written(x: Operand, words: str) -> Operand:
             f"STRFTIME({words}, '%Y-%m-%d')"
         )
     if t.kind is not Kind.NUMBER or t.step.denominator != 1 or t.size > MAX_LABELS:
+        digits = {len(str(v * t.step)) for v in (t.lo, t.hi)}
+        firsts = t.lo > 99 and t.step == 1 and len(digits) == 1
+        instead = f"; the first two digits are {words} // {10 ** (max(digits) - 2)}"
         raise UnsupportedQueryError(
-            f"CAST to text takes whole numbers with at most {MAX_LABELS} values", hint=words
+            f"CAST to text takes whole numbers with at most {MAX_LABELS} values"
+            + (instead if firsts else ""),
+            hint=words,
         )
     return Labelled(expr, tuple(str(c * t.step) for c in range(t.lo, t.hi + 1)))
 

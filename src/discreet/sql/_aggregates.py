@@ -478,6 +478,9 @@ class _Call:
         return statistic(Count, self._filtered(self._given(arg)))
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
+        if len(args) == 1 and isinstance(args[0], exp.Tuple):
+            listed = args[0].expressions
+            raise refuse("COUNT(DISTINCT …) of several columns in brackets", self._several(listed))
         if len(args) > 1 and (joined := self._joined(args)) is not None:
             return statistic(CountDistinct, self._filtered(joined))
         if len(args) != 1:

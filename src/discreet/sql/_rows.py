@@ -27,6 +27,7 @@ from discreet.plan import (
     Word,
     build,
     calendar,
+    curve_of,
     functions,
     words,
 )  # fmt: skip
@@ -152,6 +153,8 @@ class Rows:
             return absent
         operands = self._compared([node.this, node.expression])
         try:
+            if isinstance(node, exp.IntDiv):
+                return _whole_quotient(node, operands)
             return functions.infix(INFIX[type(node)], *operands)
         except (QueryError, ParameterError) as error:
             if (day := _bare_day(node.expression)) is not None:
@@ -255,7 +258,7 @@ class Rows:
             return calendar.as_date(arg)
         if target in _EXACT or target in _WHOLE:
             number = build.as_number(arg, "CAST")
-            curve = build.curve_of(number)
+            curve = curve_of(number)
             whole = number.type.step.denominator == 1 and (curve is None or curve.rounded)
             if target in _WHOLE and not whole:
                 raise refuse(
@@ -405,6 +408,17 @@ def _about_people(unit: exp.Expr) -> str:
         f"{name} is the privacy unit: a question about one person, or about people who are chosen "
         "by what identifies them, is refused"
     )
+
+
+def _whole_quotient(node: exp.Expr, operands: Sequence[Operand]) -> Operand:
+    """Divide and cut; 2.0 is a fraction to DuckDB, which does not cut then."""
+    sides = node.this, node.expression
+    try:
+        if any(isinstance(e, exp.Literal) and "." in e.name for e in sides):
+            raise functions.fractions_cut()
+        return functions.infix("//", *operands)
+    except UnsupportedQueryError as error:
+        raise error.with_hint(f"TRUNC({sides[0].sql()} / {sides[1].sql()})") from None
 
 
 _INSTEAD: Final = {

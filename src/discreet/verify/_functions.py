@@ -45,7 +45,10 @@ class Functions(Casts):
             raise Unproven(f"part {part}")
         if part == "week" and self.duck and v.lo < DAYS["duckdb"][0] + 366:
             self.fail("DuckDB has no weeks in its first year", node, v)
-        return out._replace(lo=_PARTS[part][0], hi=_PARTS[part][1], null=True, whole=True)
+        out = out._replace(lo=_PARTS[part][0], hi=_PARTS[part][1], whole=True)
+        # an infinite date has no parts
+        known = DAYS[self.dialect][0] <= v.lo and v.hi <= DAYS[self.dialect][1]
+        return out._replace(sure=v.sure) if known else out._replace(null=True)
 
     def _call(self, node: Node, scope: Scope, facts: Facts) -> Value:
         name, *arguments = node.args
@@ -111,6 +114,8 @@ class Functions(Casts):
             return x._replace(nan=False)
         if not (y.constant and y.lo == y.hi and x.whole) or y.null:  # nothing equals NULL
             return x
+        if x.lo == x.hi == y.lo and x.type in INTEGERS:
+            return x.void()  # NULL on every row
         if y.lo == 0:
             x = x._replace(far=max(x.far, 1))
         if x.lo < x.hi:
@@ -121,7 +126,8 @@ class Functions(Casts):
         (v,) = values
         if v.type not in INTEGERS and not (v.type == "num" and v.whole):
             raise Unproven(f"abs of {v.type}")
-        out = out._replace(type=v.type, lo=v.away, hi=v.size, far=v.away, whole=True)
+        # NULL only where its argument is
+        out = out._replace(type=v.type, lo=v.away, hi=v.size, far=v.away, whole=True, sure=v.sure)
         return self.fit(out, node, v)
 
     def _f_least(self, values: list[Value], node: Node, out: Value) -> Value:
