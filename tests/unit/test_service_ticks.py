@@ -124,16 +124,22 @@ def test_real_work_is_within_the_bound(stays, kind):
 class FakeWorker:
     """Answers after as long as it is told, or never; stands in for a process."""
 
-    def __init__(self, durations):
+    def __init__(self, durations, *, clocked=False):
         self._durations = list(durations)
-        self.killed = False
+        self.killed = self.overran = False
+        self.clocked = clocked
+        self.asked = 0
 
-    def ask(self, bill):
+    def ask(self, bill, allowance=0.0):
         took = self._durations.pop(0)
-        for _ in range(int(took * 100)):
+        self.asked += 1
+        self.overran = self.clocked and 0 < allowance < took
+        for _ in range(int(min(took, allowance if self.overran else took) * 100)):
             if self.killed:
                 raise EOFError
             time.sleep(0.01)
+        if self.overran:
+            raise EOFError
         return DONE + b"outcome" if took >= 0 else FAILED
 
     def kill(self):

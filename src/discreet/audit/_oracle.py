@@ -66,7 +66,7 @@ def _known(column: pol.Column, raw: Any) -> Any:
         return None
     match column:
         case pol.Text():
-            return str(raw)
+            return str(raw)[: column.longest]
         case pol.Boolean():
             return int(raw) if raw in (0, 1) else None
         case pol.Category():

@@ -39,6 +39,9 @@ def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
             return dialect.days(x)
         case pol.Date() | pol.Timestamp():
             return dialect.micros(x, found)
+        case pol.Text() if kind is Physical.TEXT:
+            # here and nowhere else: no operator can meet a text that is longer than declared
+            return dialect.collated(f"substr({dialect.as_text(x, found)}, 1, {column.longest})")
         case pol.Category() | pol.Text() if kind is Physical.TEXT or isinstance(column, pol.Text):
             return dialect.as_text(x, found)
         case pol.Category() | pol.Boolean() if kind is Physical.BOOLEAN:

@@ -77,7 +77,7 @@ def _code(column: pol.Column, kind: Type, raw: object) -> Code:
         return None
     match column:
         case pol.Text():
-            return str(raw)
+            return str(raw)[: column.longest]
         case pol.Boolean():
             return int(raw) if raw in (0, 1) else None
         case pol.Category():

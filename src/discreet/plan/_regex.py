@@ -22,6 +22,8 @@ from discreet.errors import QueryError
 LONGEST_PATTERN: Final = 200
 _MOST_REPEATS: Final = 100
 _MOST_STATES: Final = 1_000
+_MOST_EFFORT: Final = 8_000
+"""States in all sets that are looked at, to find out whether there are few."""
 _SPECIAL: Final = frozenset("\\^$.|?*+()[]{}")
 _PLAIN_IN_SET: Final = frozenset(" !\"#$%'()*+,/;<>?@_`{}")
 _CLASSES: Final = {
@@ -84,6 +86,11 @@ class Pattern:
         if isinstance(self.tree, Either) and (self.begins or self.ends):
             inner = f"(?:{inner})"
         return "^" * self.begins + inner + "$" * self.ends
+
+    @property
+    def states(self) -> int:
+        """States that an engine may have to follow at each character; see :func:`_states`."""
+        return _states(self.tree, begins=self.begins)
 
     def matches(self, text: str) -> bool:
         """Whether it matches anywhere in a text."""
@@ -440,3 +447,44 @@ def _run(program: Sequence[_Step], text: str, *, begins: bool, ends: bool) -> bo
 def _within(code: int, ranges: object) -> bool:
     assert isinstance(ranges, tuple)
     return any(low <= code <= high for low, high in ranges)
+
+
+@cache
+def _states(tree: Tree, *, begins: bool) -> int:
+    """States to follow at each character: 1, where all sets of them that texts reach are few.
+
+    Such sets are the states of a deterministic automaton, which engines (RE2) build as they go
+    and keep; where there are too many to be kept, they follow every state by itself.
+    """
+    program = _program(tree)
+    edges = {
+        end
+        for step in program
+        if step[0] == "one"
+        for r in _ranges(step)
+        for end in (r[0], r[1] + 1)
+    }
+    start = frozenset(_reached(program, iter([0])))
+    known, fresh, effort = {start}, [start], 0
+    while fresh:
+        here = fresh.pop()
+        for code in {0, *edges}:
+            after = [
+                step[2]
+                for step in map(program.__getitem__, here)
+                if step[0] == "one" and any(low <= code <= high for low, high in _ranges(step))
+            ]
+            there = frozenset(_reached(program, iter([*after, *([] if begins else [0])])))
+            effort += len(here) + len(there)
+            if effort > _MOST_EFFORT:
+                return len(program)
+            if there not in known:
+                known.add(there)
+                fresh.append(there)
+    return 1
+
+
+def _ranges(step: _Step) -> Ranges:
+    ranges = step[1]
+    assert isinstance(ranges, tuple)
+    return ranges

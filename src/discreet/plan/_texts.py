@@ -189,6 +189,37 @@ class Like(Unary):
     def describe(self) -> str:
         return f"{self.arg.describe()} like {quoted(self.pattern)}"
 
+    @property
+    def steps(self) -> int:
+        """Comparisons for each character of a text, at most, of a matcher that tries each place.
+
+        After a ``%`` it compares the signs up to the next one at each place of the text. Where
+        they are plain, places that are alive at once are borders of one another, so that there
+        are no more of them than the longest chain of borders; ``_`` keeps every place alive,
+        and reads a character of up to four bytes.
+        """
+        parts = [part.replace("\0", "%") for part in _plain(self.pattern).split("%")[1:]]
+        return max([_alive(part) for part in parts], default=0)
+
+
+def _plain(pattern: str) -> str:
+    """Write a pattern without escapes: a plain ``%`` is NUL, a plain ``_`` counts as wild."""
+    return re.sub("!(.)", lambda m: "\0" if m[1] == "%" else m[1], pattern, flags=re.DOTALL)
+
+
+def _alive(part: str) -> int:
+    signs = part.encode()
+    if "_" in part:
+        return len(signs) + 5 * part.count("_")
+    borders, chain, at = [0] * len(signs), [1] * len(signs), 0
+    for i in range(1, len(signs)):
+        while at and signs[i] != signs[at]:
+            at = borders[at - 1]
+        at += signs[i] == signs[at]
+        borders[i] = at
+        chain[i] = 1 + (chain[at - 1] if at else 0)
+    return max(chain, default=0)
+
 
 @dataclass(frozen=True)
 class Matches(Unary):
@@ -213,6 +244,11 @@ class Matches(Unary):
 
     def describe(self) -> str:
         return f"{self.arg.describe()} matches {quoted(self.pattern)}"
+
+    @property
+    def states(self) -> int:
+        """States of the automaton that are alive at once, at most; 1 where it has few in all."""
+        return read_pattern(self.pattern, fold=self.fold).states
 
 
 def like(pattern: str, text: str) -> bool:

@@ -38,7 +38,7 @@ from __future__ import annotations
 from discreet.policy import _toml as toml
 from discreet.policy._calendar import Date, Timestamp
 from discreet.policy._columns import Column
-from discreet.policy._labels import Boolean, Category, Text
+from discreet.policy._labels import MAX_LENGTH, Boolean, Category, Text
 from discreet.policy._load import dumps, load, loads
 from discreet.policy._model import Budget, Policy, Table
 from discreet.policy._numbers import Integer, Real
@@ -46,6 +46,7 @@ from discreet.policy._owner import Owner
 from discreet.policy._service import Service
 
 __all__ = [
+    "MAX_LENGTH",
     "Boolean",
     "Budget",
     "Category",

@@ -15,7 +15,11 @@ from discreet.policy._domain import Shown, null_rule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from discreet._exact import Number
+
 MAX_VALUES: Final = 100_000
+MAX_LENGTH: Final = 10_000
+"""Most characters of a text that a policy can let be read."""
 
 Label: TypeAlias = str | int | bool
 
@@ -158,6 +162,17 @@ class Boolean(Shown):
 class Text(Shown):
     """Opaque text: it can be counted, and grouped only by private key selection.
 
+    Parameters
+    ----------
+    name
+        Column name.
+    nullable, null
+        See the module's table.
+    longest
+        Characters that are read of each value, at most 10 000. What is longer is cut there
+        before any operator sees it, so that no value takes longer to work on than others may;
+        two texts that differ only further on are equal.
+
     Examples
     --------
     >>> Text("comment")
@@ -168,11 +183,30 @@ class Text(Shown):
     name: str
     nullable: bool = True
     null: str | None = None
+    longest: int = 1_000
 
-    def __init__(self, name: str, *, nullable: bool = True, null: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        nullable: bool = True,
+        null: str | None = None,
+        longest: Number = 1_000,
+    ) -> None:
         own = read_name(name, "column")
         subject = f"column {quote(own)}"
-        settle(self, name=own)
+        settle(self, name=own, longest=_length(longest, subject))
         settle(
             self, **null_rule(nullable, null, subject, lambda v: read_text(v, subject, "null"), "")
         )
+
+
+def _length(given: Number, subject: str) -> int:
+    longest = whole(given, subject, "longest")
+    if not 1 <= longest <= MAX_LENGTH:
+        raise refusal(
+            f"{subject}: longest must lie between 1 and {MAX_LENGTH}",
+            "longest",
+            fix={"longest": min(max(longest, 1), MAX_LENGTH)},
+        )
+    return longest

@@ -28,7 +28,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._text import quote
 from discreet.policy._check import Frozen, nearest, refusal, settle, text
 from discreet.policy._columns import Column
-from discreet.policy._labels import Text
+from discreet.policy._labels import MAX_LENGTH, Text
 
 if TYPE_CHECKING:
     from discreet.policy._model import Table
@@ -78,7 +78,11 @@ def owner_of(given: object, subject: str) -> Owner | None:
 def with_ids(columns: Frozen[Column], ids: Iterable[str | None]) -> Frozen[Column]:
     """Columns, and those that name keys: as text, where nothing else is declared."""
     known = {name.casefold() for name in columns}
-    more = {name: Text(name) for name in ids if name is not None and name.casefold() not in known}
+    more = {
+        name: Text(name, longest=MAX_LENGTH)
+        for name in ids
+        if name is not None and name.casefold() not in known
+    }
     return Frozen({**columns, **more}) if more else columns
 
 

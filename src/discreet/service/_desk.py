@@ -74,6 +74,8 @@ class Desk:
         self._undeclared = undeclared
         self.turns = Turns()
         self.places: list[Place] = []
+        self.clocked = True
+        """Whether runs are ended by clocks of their own; else each has its place for its tick."""
         self.orders = Orders(home, counter)
         self.admission = Admission(counter, self.orders, self.waiting)
         self._deciding = asyncio.Lock()
@@ -218,7 +220,7 @@ class Desk:
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
-        if self.braked and order.tick >= min(self._late):
+        if self._stops(order.tick):
             raise BusyError(
                 f"{_LATE} questions of this size were not done at their tick: no more of them "
                 "until the owner has looked",
@@ -228,7 +230,8 @@ class Desk:
             raise UnsupportedQueryError(
                 f"with the rows that the policy declares this may take {order.bound:.0f} s, and "
                 f"the last answers leave after {order.tick:g} s",
-                hint="ask for fewer groups or joins, or in parts",
+                hint="ask for fewer groups, joins or patterns, or in parts; shorter patterns, and "
+                "texts whose column declares a smaller longest, take less",
             )
         before = self.turns.before(order.analyst) / max(1, len(self.places))
         if before > _PATIENCE:
@@ -303,7 +306,6 @@ class Desk:
     def _begin(self, order: Order, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
             if order.run is not None and order.run.overran:
-                self._late.append(order.tick)
                 await self.write(lambda: self.orders.keep_late(order))
             try:
                 await self.write(lambda: self._settle(order, paid, text))
@@ -317,7 +319,10 @@ class Desk:
             await self.write(lambda: self.counter.meter(paid))
 
         assert order.bill is not None  # it was kept before the debit
-        order.run = Run(order.analyst, order.bill, order.bound, order.tick, settle, again)
+        order.run = Run(
+            order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
+            settle, again, lambda: self._stops(order.tick), lambda: self._late.append(order.tick),
+        )  # fmt: skip
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
@@ -430,6 +435,14 @@ class Desk:
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()
         return {"id": order.id, "state": order.state, "decision": order.decided}
+
+    def _stops(self, tick: float) -> bool:
+        """Whether no run of a size may begin: too many missed their tick since an owner looked.
+
+        Smaller ones may go on, until one more of whatever size is late. It is asked when somebody
+        asks, and again when a worker is about to begin: what waits then fails unrun.
+        """
+        return self.braked and (len(self._late) > _LATE or tick >= min(self._late))
 
     @property
     def braked(self) -> bool:

@@ -4,7 +4,25 @@ A *place* is a worker with a timetable. It takes the next question, hands it to 
 is taken for the question's bound, a number known before the run, whether the run is quicker
 or not; the outcome leaves at the question's tick, which is not before that. So who waits how
 long is a function of plans and of the moments of asking. Questions are taken analyst by
-analyst in turn, each analyst's own in their order. Where this process itself wakes up late for
+analyst in turn, each analyst's own in their order.
+
+*Whose fault.* A worker takes its runs one after the other, and is ended by its own clock, which
+counts processor time, as soon as a run has taken more than its bound. So that a run fails for
+being late depends on its own work alone:
+
+1. Runs :math:`j, …, k` that a place hands to its worker without a pause have been started by the
+   timetable :math:`b_j, …, b_{k-1}` apart and take :math:`b_i` of processor time each, at most.
+   When run :math:`k` starts, its worker is therefore behind by no more than the time
+   for which the machine kept the processor from it, whatever the runs before it have found.
+2. One that its worker has not begun at its tick, or has begun in the second half of it, did
+   nothing to deserve to fail: it starts again at the next place, and what its worker was busy
+   with is counted as late.
+3. One that is ended at its tick had half of it, four bounds or more, and its worker to itself.
+
+What a run that is ended leaves behind is the time in which its worker is replaced. Those behind
+it start again after that: they tell what its own failure tells, and nothing else. An engine
+that computes in another process has no such clock: there a place is taken for the tick itself,
+so that nobody is ever behind anybody. Where this process itself wakes up late for
 a tick, the outcome leaves as late again, done or not: a machine that stands still for a moment
 gives its workers that moment back.
 """
@@ -14,12 +32,14 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -27,12 +47,13 @@ from typing import Any, Final
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
-from discreet.service._worker import DONE, FAILED, Ready, Setup
+from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
 """Seconds that a worker may take to open its tables."""
 _STANDSTILL: Final = 0.1
 """Seconds behind its clock from which this process takes the machine to have stood still."""
+_CLOCK: Final = getattr(signal, "SIGPROF", 0)
 _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
 
@@ -50,6 +71,10 @@ class Run:
     """Called at the tick with the outcome; None: it failed, or was not done in time."""
     again: Callable[[], Coroutine[Any, Any, None]]
     """Called before the run begins a second time; raises if that cannot be paid for."""
+    stopped: Callable[[], bool] = lambda: False
+    """Asked when a worker is about to begin it: whether it is not to run any more."""
+    late: Callable[[], None] = lambda: None
+    """Called once, as soon as it is known that it is late."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
     release: float = 0.0
     """When it leaves, on the loop's clock; known once it has started."""
@@ -57,7 +82,20 @@ class Run:
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was seen to be late: killed at its tick, or a later one could not begin."""
+    """Whether it was seen to be late: ended by its clock, or at its tick, or it kept others."""
+    begun: float = 0.0
+    """When its worker began it, on the loop's clock."""
+
+    def overrun(self) -> None:
+        """Count it as late, once."""
+        if not self.overran:
+            self.overran = True
+            self.late()
+
+    @property
+    def allowance(self) -> float:
+        """Seconds of processor time that it may take; 0: until its tick, nobody is behind it."""
+        return self.bound if self.bound < self.tick else 0.0
 
 
 def _environment() -> dict[str, str]:
@@ -116,15 +154,21 @@ class Worker:
         assert isinstance(said, Ready)
         return said
 
-    def ask(self, bill: bytes) -> bytes:
-        """Run a bill and wait for the outcome."""
-        self._line.send_bytes(bill)
+    def ask(self, bill: bytes, allowance: float = 0.0) -> bytes:
+        """Run a bill and wait for the outcome; beyond its allowance the worker ends."""
+        self._line.send_bytes(ALLOWANCE.pack(allowance) + bill)
         return self._line.recv_bytes()
+
+    @property
+    def overran(self) -> bool:
+        """Whether it has ended because a run took more than its allowance."""
+        self.kill()
+        return self._process.returncode == -_CLOCK
 
     def answer(self, bill: bytes, patience: float) -> bytes | None:
         """Run a bill and wait; None: nothing came in time, and the worker is gone."""
         try:
-            self._line.send_bytes(bill)
+            self._line.send_bytes(ALLOWANCE.pack(0.0) + bill)
             if self._line.poll(patience):
                 return self._line.recv_bytes()
         except (EOFError, OSError):
@@ -179,10 +223,8 @@ class Turns:
 class Place:
     """A worker with a timetable.
 
-    Runs start by the timetable, whether or not the worker has done the one before. One that the
-    worker has not begun at its tick, because an earlier one took longer than its bound, did
-    nothing to deserve to fail: it starts again at the next place, and the earlier one is
-    counted as late.
+    Runs start by the timetable, whether or not the worker has done the one before. See the
+    module about whose fault it is that one is late.
     """
 
     def __init__(self, worker: Worker, setup: Setup, turns: Turns) -> None:
@@ -221,25 +263,34 @@ class Place:
             while not self._started:
                 self._any.clear()
                 await self._any.wait()
-            self._running = run = self._started.popleft()
+            run = self._started.popleft()
+            outcome = run.outcome
+            assert outcome is not None
+            if run.stopped():
+                outcome.set_result(FAILED)
+                continue
+            self._running, run.begun = run, asyncio.get_running_loop().time()
             said = await self._said(run)
-            if said is None and _expected(run):  # the worker is gone, and not by our hand
+            if said is None and not outcome.done() and not run.overran:  # not by our hand
                 try:
                     await run.again()
-                    said = await self._said(run) if _expected(run) else None
+                    said = None if outcome.done() else await self._said(run)
                 except DiscreetError:
                     pass  # it fails at its tick
             self._running = None
-            if run.outcome is not None and not run.outcome.done():
-                run.outcome.set_result(FAILED if said is None else said)
+            if not outcome.done():
+                outcome.set_result(FAILED if said is None else said)
 
     async def _said(self, run: Run) -> bytes | None:
         """Give what the worker says; None: it has ended, and there is another one."""
         loop = asyncio.get_running_loop()
+        ask = self._worker.ask
         try:
-            return await loop.run_in_executor(self._thread, self._worker.ask, run.bill)
+            return await loop.run_in_executor(self._thread, ask, run.bill, run.allowance)
         except (EOFError, OSError):
             note("worker gone", policy=self._setup.policy.identity)
+        if await loop.run_in_executor(self._thread, lambda: self._worker.overran):
+            run.overrun()
         while True:
             try:
                 self._worker = await loop.run_in_executor(self._thread, self._another)
@@ -269,18 +320,29 @@ class Place:
         elif run in self._started:
             self._started.remove(run)
             if self._running is not None:
-                self._running.overran = True
-            run.moving += run.tick
-            if run.moving < _MOVING:
-                run.started.clear()
-                self._turns.put(run, first=True)
+                self._running.overrun()
+            if self._moved(run):
                 return
         else:
             run.outcome.cancel()
-            run.overran = True
-            note("run not done at its tick", policy=self._setup.policy.identity)
             self._worker.kill()
+            if run.begun > run.release - run.tick / 2:
+                with suppress(DiscreetError):
+                    await run.again()
+                    if self._moved(run):
+                        return
+            run.overrun()
+            note("run not done at its tick", policy=self._setup.policy.identity)
         await run.settle(text)
+
+    def _moved(self, run: Run) -> bool:
+        """Let a run that did nothing to deserve to fail start again, unless it has too often."""
+        run.moving += run.tick
+        if run.moving >= _MOVING:
+            return False
+        run.started.clear()
+        self._turns.put(run, first=True)
+        return True
 
     async def close(self) -> None:
         """Stop; what is underway is taken up at the next start."""
@@ -288,7 +350,3 @@ class Place:
             task.cancel()
         self._worker.kill()
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _expected(run: Run) -> bool:
-    return run.outcome is not None and not run.outcome.done()

@@ -106,6 +106,7 @@ def _desk(
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     desk = Desk(Counter(curator), home, speed[0], options.undeclared, busy=speed[1])
+    desk.clocked = all(ready.clocked for ready in found)
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk

@@ -12,9 +12,14 @@ declared, node :math:`v` therefore handles at most :math:`s(v)` rows: :math:`r` 
 :math:`s \cdot m` at a join with at most :math:`m` rows of a unit on its other side, else the
 sum of its inputs. Let :math:`w` be the values that are added up, over the rows of the last
 node, :math:`g` the groups (:math:`r` for each key without a list) and :math:`n` the work of a
-group's release, in noisy numbers. Work is bounded by :math:`a + b\sum_v s(v) + c\,w + d\,g(1+n)`,
-and :math:`e` for each letter of the statements, in seconds of processor time of a machine whose
-speed is measured on numbers, not on data. Declared rows are rounded up to a power of four.
+group's release, in noisy numbers. A text has as many letters as its column declares at most
+(``longest``: what is longer is cut as it is read), and each operator on texts takes :math:`f`
+for each letter of each row: a constant that was measured, times the comparisons of a pattern
+that is tried at each place (``LIKE``), or the states of one whose automaton is too large to be
+kept (regular expressions). Work is bounded by :math:`a + b\sum_v s(v) + c\,w + d\,g(1+n)`, the
+letters' share, and :math:`e` for each letter of the statements, in seconds of processor time of
+a machine whose speed is measured on numbers, not on data. Declared rows are rounded up to a
+power of four.
 
 *Assumption.* The bound, twice what the coefficients say, holds the real work, and a worker gets
 its processor within the slack. Of 45 kinds of questions on tables of 10³ to 10⁶ rows no run took
@@ -35,9 +40,26 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from discreet.plan import JoinPublic, JoinUnit, Plan, Relation, Scan
+from discreet import policy as pol
+from discreet.plan import (
+    Expr,
+    Filter,
+    JoinPublic,
+    JoinUnit,
+    Kind,
+    LimitGroups,
+    LimitRows,
+    PerUnit,
+    Plan,
+    Project,
+    Relation,
+    Scan,
+    expr,
+)
 
 GRID: Final = tuple(0.25 * 2.0**i for i in range(11))
 """Seconds after which answers leave."""
@@ -47,6 +69,23 @@ _ROW: Final = 2e-7
 _VALUE: Final = 1e-7
 _CELL: Final = 5e-6
 _TEXT: Final = 8e-6
+_READ: Final = 1e-9
+"""For each letter that may stand in a text column: it is read, and cut."""
+_LETTER: Final = 2.2e-9
+"""For each letter of a text that an operator takes, compares, hashes or gives on."""
+_TRIM: Final = 7.5e-9
+_FOLD: Final = 10.5e-9
+_LIKE: Final = 2.5e-9
+"""For each letter and comparison."""
+_MATCH: Final = 8e-9
+_STATE: Final = 48e-9
+"""For each letter and state, of a pattern whose automaton is not kept."""
+_PATTERN: Final = 1e-4
+"""For each regular expression, which is read anew."""
+_HASH: Final = 7.5e-9
+"""For each letter of a text by whose hash groups are ranked."""
+_SORT: Final = 1.5e-9
+"""For each letter and doubling of the rows."""
 _SAFETY: Final = 2.0
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
@@ -78,17 +117,20 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
 
 def _seconds(plan: Plan, rows: float) -> float:
     lowered = plan.lowered
-    read = values = 0.0
+    read = values = letters = 0.0
     for aggregate in lowered.aggregates:
         if aggregate.measures:
+            wanted = set(aggregate.relation.schema)
             out, done = _work(aggregate.relation, rows)
             read, values = read + done, values + out * len(aggregate.measures)
+            longest = _longest(aggregate.relation, wanted)
+            letters += _letters(aggregate.relation, rows, wanted, longest)
     cells = 1.0
     for key in lowered.query.keys:
         cells *= rows if key.codes is None else len(key.codes)
     numbers = 1 + sum(priced.part.work for priced in plan.parts)
     fixed = _START * (1 + len(lowered.aggregates))
-    return fixed + _ROW * read + _VALUE * values + _CELL * cells * numbers
+    return fixed + _ROW * read + _VALUE * values + _CELL * cells * numbers + letters
 
 
 def _work(node: Relation, rows: float) -> tuple[float, float]:
@@ -100,3 +142,75 @@ def _work(node: Relation, rows: float) -> tuple[float, float]:
     if isinstance(node, JoinPublic):
         out *= node.fanout
     return out, out + sum(done for _, done in below)
+
+
+def _inputs(node: Relation, wanted: AbstractSet[str]) -> list[tuple[Relation, AbstractSet[str]]]:
+    """Relations that a node reads, public ones too, with the columns that are wanted of each."""
+    found: list[tuple[Relation, AbstractSet[str]]] = list(
+        zip(node.inputs, node.needs(wanted), strict=True)
+    )
+    if isinstance(node, JoinPublic):
+        theirs = {n for n in node.public.schema if node.prefix + n in wanted}
+        found.append((node.public, theirs | {right for _, right in node.on}))
+    return found
+
+
+def _longest(node: Relation, wanted: AbstractSet[str]) -> int:
+    """Letters of the longest text that is read."""
+    if isinstance(node, Scan):
+        columns = [c for name, c in node.table.columns.items() if name in wanted]
+        return max((c.longest for c in columns if isinstance(c, pol.Text)), default=0)
+    return max((_longest(child, own) for child, own in _inputs(node, wanted)), default=0)
+
+
+def _letters(node: Relation, rows: float, wanted: AbstractSet[str], longest: int) -> float:
+    """Seconds for texts in a node and all below; each may be as long as the longest."""
+    if not longest:
+        return 0.0
+    below = sum(_letters(child, rows, own, longest) for child, own in _inputs(node, wanted))
+    size, _ = _work(node, rows)
+    texts = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in wanted)
+    each, once = _READ * texts if isinstance(node, Scan) else 0.0, 0.0
+    match node:
+        case LimitRows() | LimitGroups():
+            each += (_HASH + _SORT * math.log2(2 * max(size, 1.0))) * texts
+        case JoinUnit() | JoinPublic():
+            each += _LETTER * (texts + len(node.on))
+    for written in _expressions(node, wanted):
+        for part in _parts(written):
+            own, fixed = _operator(part)
+            each, once = each + own, once + fixed
+    return below + once + size * longest * each
+
+
+def _expressions(node: Relation, wanted: AbstractSet[str]) -> list[Expr]:
+    match node:
+        case Filter():
+            return [node.condition]
+        case Project():
+            return [k.expr for k in node.keys] + [e for n, e in node.columns if n in wanted]
+        case PerUnit():
+            return [e for _, e in node.keys] + [f.expr for _, f in node.folds]
+    return []
+
+
+def _parts(written: Expr) -> Iterator[Expr]:
+    yield written
+    for child in written.children:
+        yield from _parts(child)
+
+
+def _operator(node: Expr) -> tuple[float, float]:
+    """Seconds for each letter of a row, and for all rows, of one operator."""
+    match node:
+        case expr.Like():
+            return _LETTER + _LIKE * node.steps, 0.0
+        case expr.Matches():
+            states = node.states
+            return (_MATCH if states == 1 else _STATE * states), _PATTERN
+        case expr.Fold():
+            return _FOLD, 0.0
+        case expr.Trim():
+            return _TRIM, 0.0
+    reads = node.type.kind is Kind.TEXT or any(c.type.kind is Kind.TEXT for c in node.children)
+    return (_LETTER if reads else 0.0), 0.0

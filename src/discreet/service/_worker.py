@@ -1,5 +1,7 @@
 """A worker: the one process of a service that reads data.
 
+A run that takes more processor time than it was given ends the process, by the system's own
+clock, which no engine and no lock can hold up: whoever waits behind it is not kept by it.
 It opens the tables of one policy, describes them (names and types), and then runs what it is
 sent: bills that were paid. What goes back is the record, noise included, or one byte that
 says "failed"; exact integers never leave it. It ends with the process that started it.
@@ -11,6 +13,8 @@ import gc
 import os
 import pickle
 import queue
+import signal
+import struct
 import sys
 import threading
 from multiprocessing.connection import Connection
@@ -30,6 +34,10 @@ except ImportError:  # not on this system: the engine's own limit holds alone
 
 DONE: Final = b"\x01"
 FAILED: Final = b"\x00"
+ALLOWANCE: Final = struct.Struct("d")
+"""Before each bill: seconds of processor time that it may take; 0: no limit of its own."""
+_INSIDE: Final = frozenset({"duckdb", "reference"})
+"""Engines that compute in the worker's own process."""
 _WALL: Final = 1536 << 20
 """Bytes above the engine's own limit at which the operating system says no."""
 
@@ -55,6 +63,8 @@ class Ready:
     """What a worker says when its tables are open."""
 
     description: engines.Description
+    clocked: bool = False
+    """Whether runs are ended by a clock of their own: their engine computes in this process."""
 
 
 def main(descriptor: int) -> None:
@@ -72,7 +82,8 @@ def main(descriptor: int) -> None:
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,
         )  # fmt: skip
-        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy))))
+        clocked = engine.name in _INSIDE and hasattr(signal, "setitimer")
+        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), clocked)))
     except DiscreetError as refusal:
         line.send_bytes(pickle.dumps(refusal))
         return
@@ -93,8 +104,20 @@ def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(line, orders), daemon=True).start()
     while True:
-        bill: Bill = pickle.loads(orders.get())  # noqa: S301 - from the process that started us
-        line.send_bytes(_outcome(bill, engine, policy))
+        order = orders.get()
+        (allowance,) = ALLOWANCE.unpack_from(order)
+        bill: Bill = pickle.loads(order[ALLOWANCE.size :])  # noqa: S301 - from the process that started us
+        _allow(allowance)
+        outcome = _outcome(bill, engine, policy)
+        _allow(0.0)
+        line.send_bytes(outcome)
+
+
+def _allow(seconds: float) -> None:
+    """Have the system end this process after so much processor time, or never (0)."""
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:

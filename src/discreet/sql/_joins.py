@@ -227,7 +227,9 @@ def open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
     """Read a public column as open text where open text is compared with it."""
     table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
     columns = {
-        n: pol.Text(n) if n in texts and isinstance(c, pol.Category) and _texts(c) else c
+        n: pol.Text(n, longest=pol.MAX_LENGTH)
+        if n in texts and isinstance(c, pol.Category) and _texts(c)
+        else c
         for n, c in table.columns.items()
     }
     return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))

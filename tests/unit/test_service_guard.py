@@ -1,0 +1,324 @@
+"""One person's text and one run's time: neither decides when, or whether, others are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pytest
+
+import discreet as dc
+from discreet import engines
+from discreet.curator import Counter, run_bill
+from discreet.errors import DiscreetError, PolicyError
+from discreet.plan import expr
+from discreet.service import Home, _machine, _pool, _ticks
+from discreet.service._desk import Desk
+from discreet.service._orders import Order
+from discreet.service._pool import Place, Run, Turns
+from discreet.service._worker import DONE, Setup
+
+pytestmark = pytest.mark.races
+own = dc.policy
+ROWS = 64
+
+
+def _policy(name, longest=1000, rows=ROWS):
+    table = own.Table(
+        "people", [own.Integer("age", 0, 100), own.Text("note", longest=longest)],
+        unit="pid", max_rows_per_unit=2,
+    )  # fmt: skip
+    budget = own.Budget("1000", "0.001")
+    return own.Policy([table], budget, name=name, service=own.Service(rows=rows))
+
+
+def _where(condition):
+    return f"SELECT COUNT(*) FILTER (WHERE {condition}) AS n FROM people"
+
+
+def _any(tests):
+    half = len(tests) // 2
+    return tests[0] if not half else f"({_any(tests[:half])} OR {_any(tests[half:])})"
+
+
+# -- texts --------------------------------------------------------------------------------
+
+CONDITIONS = {
+    "equal": "note = 'x'",
+    "like": "note LIKE '%~%'",
+    "like, any one": f"note LIKE '%{'_' * 400}~%'",
+    "like, same signs": f"note LIKE '%{'a' * 400}~%'",
+    "ilike": "note ILIKE '%ab~%'",
+    "trim and fold": "LENGTH(UPPER(TRIM(LOWER(SUBSTR(note, 2, 900))))) > 3",
+    "pieces": "SPLIT_PART(note, 'b', 100) = 'z'",
+    "regex": "note ~ '(cat|dog)[0-9]+x'",
+    "regex, many states": "note ~ 'a[ab]{20}[xyz]'",
+    "regex, more states": "note ~ '[^x](.{100}){4}AB'",
+    "many regexes": _any([f"note ~ 'a.{{{i + 10}}}z'" for i in range(20)]),
+    "many folds": _any([f"UPPER(SUBSTR(note, {i}, 900)) = 'A'" for i in range(1, 21)]),
+}
+QUESTIONS = {name: _where(c) for name, c in CONDITIONS.items()} | {
+    "distinct": "SELECT COUNT(DISTINCT note) AS n FROM people",
+    "open keys": "SELECT UPPER(note) AS u, COUNT(*) AS n FROM people GROUP BY u",
+}
+
+
+def _letters(i, signs):
+    return "".join(signs[(i * 7919 + k * k * 31 + (k >> 3)) % len(signs)] for k in range(50_000))
+
+
+@pytest.fixture(scope="module", params=["ab", "aé€😀", "a"])
+def people(request):
+    """As many rows as declared, each with far more letters than declared."""
+    notes = [_letters(i, request.param) for i in range(ROWS)]
+    rows = pa.table({"pid": [i // 4 for i in range(ROWS)], "age": [1] * ROWS, "note": notes})
+    policy = _policy(f"letters{len(request.param)}")
+    with dc.open({"people": rows}, policy=policy, ledger=":memory:") as curator:
+        yield curator
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_work_on_texts_is_within_the_bound(people, kind):
+    counter = Counter(people)
+    bill = counter.bill(QUESTIONS[kind], "ana", epsilon="1", delta="1e-6")
+    text = sum(map(len, counter.statements(bill)))
+    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text)
+    took = []
+    for _ in range(2):  # other threads of the tests' own process may be at work in one of them
+        start = time.process_time()
+        run_bill(pickle.loads(pickle.dumps(bill)).plans, people._engine, counter.policy)
+        took.append(time.process_time() - start)
+    assert min(took) < seconds
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "reference"])
+def test_no_operator_reads_beyond_what_a_column_declares(engine):
+    """Equality, patterns, lengths and ends: all see the first letters alone, on every engine."""
+    notes = ["abcd" + "z" * 10_000, "abcd", "abcdz", "abc", "😀😀😀😀z"]
+    rows = {"people": [{"pid": i, "age": 1, "note": n} for i, n in enumerate(notes)]}
+    policy = _policy(f"cut{engine}", longest=4)
+    expected = {
+        "note = 'abcd'": 3, "note LIKE '%z%'": 0, "note ILIKE '%Z'": 0, "note ~ 'z'": 0,
+        "LENGTH(note) = 4": 4, "RIGHT(note, 1) = 'd'": 3, "TRIM(UPPER(note)) = 'ABCD'": 3,
+        "SPLIT_PART(note, 'd', 2) = ''": 5,
+    }  # fmt: skip
+    source = engines.Reference(rows) if engine == "reference" else None
+    tables = {"people": pa.Table.from_pylist(rows["people"])}
+    with dc.open(None if source else tables, policy=policy, ledger=":memory:",
+                 **({"engine": source} if source else {})) as curator:  # fmt: skip
+        for condition, count in expected.items():
+            answer = curator.ask(_where(condition), epsilon=100)
+            assert round(answer.to_dicts()[0]["n"]) == count, condition
+
+
+def test_longest_is_declared_and_kept_in_a_policy():
+    policy = _policy("written", longest=77)
+    assert own.loads(policy.to_toml()).tables["people"].columns["note"].longest == 77
+    for wrong in (0, 10_001, "1.5"):
+        with pytest.raises(PolicyError, match="longest"):
+            own.Text("note", longest=wrong)
+
+
+def _seconds(condition, *, longest=1000, rows=1000, name="sizes"):
+    with dc.open(policy=_policy(name, longest), dummy=True) as curator:
+        bill = Counter(curator).bill(_where(condition), "ana", epsilon="1")
+    return _ticks.bound(bill.plans, rows, 1.0, 0)
+
+
+def test_bounds_grow_with_letters_patterns_and_operators():
+    plain = _seconds("age > 3")
+    like = _seconds("note LIKE '%word%'")
+    assert plain < like < _seconds("note LIKE '%word%'", longest=10_000) / 2
+    assert _seconds(f"note LIKE '%{'_' * 1000}~%'") > 100 * like
+    assert _seconds(f"note LIKE '%{'ab' * 500}~%'") > 50 * like
+    assert _seconds(f"note LIKE '{'_' * 1000}'") < 2 * like  # compared at one place only
+    regex = _seconds("note ~ 'word'")
+    assert _seconds("note ~ '[a-m](.{100}){9}AB'") > 100 * regex
+    many = _seconds(_any([f"note ~ 'word{i}'" for i in range(50)]))
+    assert many - plain > 30 * (regex - plain)
+    # a long column that is not read costs nothing
+    assert _seconds("age > 3", longest=10_000) == plain
+
+
+def test_what_is_compared_at_once_is_counted():
+    """Borders of borders: places of a text at which a plain pattern is alive together."""
+    steps = {"%word%": 1, "%aaaa~%": 4, "%abab~%": 2, "abc%": 0, "%!%!%%": 2, "%_a%": 7}
+    for pattern, found in steps.items():
+        assert expr.Like.steps.fget(_Pattern(pattern)) == found, pattern
+
+
+class _Pattern:
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+
+def test_two_hundred_slow_patterns_are_refused_before_they_are_paid_for(tmp_path):
+    """The thief's question: late with one ordinary note of ten thousand letters, not without."""
+    tests = [f"note ~ '[a-m](.{{100}}){{9}}{chr(65 + k % 26)}{chr(65 + k // 26)}'"
+             for k in range(200)]  # fmt: skip
+    body = {"sql": _where(_any(tests)), "epsilon": "0.001"}
+    with dc.open(policy=_policy("slow", rows=1000), dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        with pytest.raises(DiscreetError, match="may take") as refused:
+            asyncio.run(desk.ask("ana", None, body))
+        assert "shorter patterns" in str(refused.value)
+        assert desk.ledger.balance().amounts["epsilon"][0] == 0
+
+
+# -- whose fault --------------------------------------------------------------------------
+
+
+class FakeWorker:
+    """Takes as much processor time as it is told; its clock ends it, as the system's does."""
+
+    def __init__(self, durations, asked, *, clocked=True):
+        self._durations, self._asked, self._clocked = durations, asked, clocked
+        self.killed = self.overran = False
+
+    def ask(self, bill, allowance=0.0):
+        took = self._durations[int(bill)]
+        self._asked.append(int(bill))
+        self.overran = self._clocked and 0 < allowance < took
+        end = time.monotonic() + (allowance if self.overran else took)
+        while time.monotonic() < end:
+            if self.killed:
+                raise EOFError
+            time.sleep(0.005)
+        if self.overran:
+            raise EOFError
+        return DONE + b"outcome"
+
+    def kill(self):
+        self.killed = True
+
+
+class _Named:
+    identity = "fake"
+
+
+def _run(durations, *, bound, tick, most=None, clocked=True):
+    """Outcomes by run, the runs, and what was begun; no more begin after `most` were late."""
+    made, found, asked, late = [], {}, [], []
+
+    async def main():
+        turns, ended = Turns(), asyncio.Event()
+        make = lambda: FakeWorker(durations, asked, clocked=clocked)  # noqa: E731 - short
+        place = Place(make(), Setup(_Named(), None, 0, "", 0, ""), turns)
+        place._another = make
+
+        async def settle(text, name):
+            found[name] = text
+            if len(found) == len(durations):
+                ended.set()
+
+        async def again():
+            pass
+
+        for i in range(len(durations)):
+            made.append(Run(
+                "ana", b"%d" % i, bound, tick, lambda t, n=i: settle(t, n), again,
+                lambda: most is not None and len(late) >= most, lambda: late.append(1),
+            ))  # fmt: skip
+            turns.put(made[-1])
+        place.start()
+        await asyncio.wait_for(ended.wait(), 100)
+        await place.close()
+
+    asyncio.run(main())
+    return found, made, asked
+
+
+def test_a_run_beyond_its_bound_fails_alone():
+    """Twenty in a row, some of which take four bounds: they fail, all others are answered."""
+    guilty = {2, 3, 9, 15}
+    durations = [0.8 if i in guilty else 0.01 for i in range(20)]
+    found, made, _ = _run(durations, bound=0.2, tick=1.6)
+    assert {i for i, text in found.items() if text is None} == guilty
+    assert {i for i, run in enumerate(made) if run.overran} == guilty
+
+
+def test_without_its_clock_the_same_row_makes_others_late(monkeypatch):
+    """The old behaviour, planted: nobody's run is ended before its tick."""
+    monkeypatch.setattr(_pool, "_MOVING", 0.0)
+    durations = [0.8] * 8 + [0.01] * 4
+    found, _, _ = _run(durations, bound=0.2, tick=1.6, clocked=False)
+    assert any(found[i] is None for i in range(8, 12))
+
+
+def test_what_waits_when_the_brake_is_on_fails_unrun():
+    """48 that wait, each late if a bit is set: three are seen, and the rest tells nothing."""
+    durations = [0.5] * 12
+    found, made, asked = _run(durations, bound=0.1, tick=0.8, most=3)
+    assert asked == [0, 1, 2]
+    assert sum(run.overran for run in made) == 3
+    assert set(found.values()) == {None}
+
+
+def test_the_desk_stops_what_waits(tmp_path):
+    with dc.open(policy=_policy("brake"), dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+
+        async def main():
+            body = {"sql": _where("age > 3"), "epsilon": "0.1"}
+            small = await desk.ask("ana", None, body)
+            large = await desk.ask(
+                "ana", None, {**body, "sql": _where("note LIKE '%" + "_" * 300 + "~%'")}
+            )
+            assert small.tick < large.tick
+            assert not small.run.stopped()
+            assert not large.run.stopped()
+            for _ in range(3):
+                large.run.overran = False
+                large.run.overrun()
+                large.run.overrun()  # counted once
+            assert large.run.stopped()
+            assert not small.run.stopped()
+            small.run.overrun()  # one more of any size
+            other = Order("", "", "", "", {}, "", 0, "", tick=0.0)
+            assert desk._stops(other.tick)
+            desk.acknowledge()
+            assert not large.run.stopped()
+
+        asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no such clock here")
+def test_the_system_ends_a_worker_that_takes_more_than_its_allowance():
+    """Also inside one call that holds every lock; and waiting is no work."""
+    code = (
+        "import time; from discreet.service import _worker as w; {}; w._allow(0.3); "
+        "time.sleep(0.6); w._allow(0.3); {}; w._allow(0.0); sum(range(10**7))"
+    )
+
+    def ended(work):
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        full = code.format("1", work)
+        return subprocess.run(
+            [sys.executable, "-c", full], check=False, timeout=60, **quiet,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        ).returncode  # fmt: skip
+
+    assert ended("sum(range(10**10))") == -signal.SIGPROF
+    assert ended("1") == 0
+
+
+def test_a_place_is_taken_for_the_tick_where_the_engine_has_no_clock(tmp_path):
+    with dc.open(policy=_policy("elsewhere"), dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        body = {"sql": _where("age > 3"), "epsilon": "0.1"}
+
+        async def main(clocked):
+            desk.clocked = clocked
+            order = await desk.ask("ana", None, {**body, "fresh": True})
+            return order.run
+
+        inside, outside = asyncio.run(main(True)), asyncio.run(main(False))
+        assert 0 < inside.allowance == inside.bound < inside.tick
+        assert outside.bound == outside.tick
+        assert outside.allowance == 0.0
