@@ -449,7 +449,7 @@ def _within(code: int, ranges: object) -> bool:
     return any(low <= code <= high for low, high in ranges)
 
 
-@cache
+@lru_cache(maxsize=128)
 def _states(tree: Tree, *, begins: bool) -> int:
     """States to follow at each character: 1, where all sets of them that texts reach are few.
 
