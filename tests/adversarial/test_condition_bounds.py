@@ -20,7 +20,8 @@ from discreet.engines import Reference
 from discreet.errors import QueryError
 from discreet.plan import _facts, ingest
 from discreet.plan import _numbers as numbers
-from discreet.plan._spans import Met, Spans
+from discreet.plan._codes import Spans
+from discreet.plan._spans import Met
 from discreet.policy import Boolean, Budget, Category, Integer, Policy, Real, Table
 
 TABLE = Table(

@@ -32,7 +32,8 @@ import discreet as dc
 from discreet import policy as pol
 from discreet import release, sql
 from discreet.errors import ParameterError, QueryError, UnknownNameError
-from discreet.plan._spans import Spans, image
+from discreet.plan._codes import Spans
+from discreet.plan._spans import image
 from discreet.sql._paste import pasted
 
 POLICY = pol.loads(

@@ -17,7 +17,8 @@ import discreet as dc
 from discreet import sql
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts, _spans
-from discreet.plan._spans import Met, Spans, cycle, met
+from discreet.plan._codes import Spans
+from discreet.plan._spans import Met, cycle, met
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
 ROWS = [

@@ -233,7 +233,8 @@ def fit(operand: Operand, like: Expr) -> Expr:
     if isinstance(operand, Span):
         days = f"{name_of(like)} >= 30" if like.type.is_numeric else None
         raise QueryError(f"{name_of(like)} is a {kind}, not an interval", hint=days)
-    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and operand.type.moment:
+    moment = isinstance(operand, Constant) and operand.code is not None and operand.type.moment
+    if kind is Kind.TIMESTAMP and isinstance(operand, Constant) and moment:
         return timestamp(str(operand.type.value(operand.code)), like.type.step)
     return operand
 
@@ -421,11 +422,9 @@ def infix(op: str, left: Operand, right: Operand) -> Expr:
     """Apply an operator that stands between two operands."""
     if op in MIRROR:
         return compare(cast("Comparison", op), left, right)
-    return (
-        junction(op, map(condition, [left, right]))
-        if op in ("and", "or")
-        else arithmetic(op, left, right)
-    )
+    if op in ("and", "or"):
+        return junction(op, map(condition, [left, right]))
+    return arithmetic(op, left, right)
 
 
 def scaled(expr: Expr, factor: Fraction) -> Expr:
@@ -554,9 +553,7 @@ def unify(operands: Sequence[Operand], where: str) -> list[Expr]:
         settled = align([fit(o, like) for o in values])
     elif len(exprs) < len(values) or exprs[0].type.kind is Kind.CATEGORY:
         settled = _labelled(values, where)
-    elif all(e.type.kind is Kind.BOOLEAN for e in exprs):
-        settled = exprs
-    elif all(e.type.kind in (Kind.BOOLEAN, Kind.NUMBER) for e in exprs):
+    elif {Kind.NUMBER} <= {e.type.kind for e in exprs} <= {Kind.BOOLEAN, Kind.NUMBER}:
         settled = align([as_number(e, where) for e in exprs])
     else:
         settled = exprs

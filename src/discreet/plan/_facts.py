@@ -28,6 +28,7 @@ from math import ceil, floor
 from typing import Final, TypeGuard
 
 from discreet._dataclass import dataclass, replace
+from discreet.plan._codes import Spans
 from discreet.plan._expr import (
     Case,
     Column,
@@ -43,7 +44,7 @@ from discreet.plan._expr import (
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._relation import Filter, Relation, Selection
-from discreet.plan._spans import STEPS, Box, Spans, met
+from discreet.plan._spans import STEPS, Box, met
 from discreet.plan._types import Kind, Type
 
 
