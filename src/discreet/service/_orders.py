@@ -55,6 +55,8 @@ class Order:
     left: str | None = None
     union: Bill | None = None
     """What it was paid by, where the records are branches of one answer."""
+    fingerprint: str | None = None
+    """Hash of the policy under which it was answered; the one in force may be another."""
     dummy: bool = False
     """Whether it is answered from made-up data."""
     shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -136,6 +138,7 @@ class Orders:
         if outcome is None or outcome[1] is None:
             raise LedgerError("the ledger and the service's folder do not belong together")
         order.text = outcome[1]
+        self.name_policy(order)
         united = bool(_UNION.search(order.body.get("sql", "")))
         bill = self.bill_of(order) if order.cached or united else None
         if bill is not None and order.cached:
@@ -143,6 +146,15 @@ class Orders:
             order.text = self._counter.shaped(outcome[1], bill)
         if bill is not None and bill.united is not None:
             order.union = bill
+
+    def name_policy(self, order: Order) -> None:
+        """Read off the debit under which policy an order was answered."""
+        ledger = self._counter.ledger
+        assert isinstance(ledger, ChainedLedger)
+        with ledger.reading() as (tx, _):
+            line = tx.line(order.line or 0)
+        if line is not None and line.hash == order.hash:
+            order.fingerprint = str(line.content["fingerprint"])
 
     def find_key(self, analyst: str, key: str) -> Order | None:
         """Give an order by its idempotency key."""
