@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
+import uvicorn
 from tests.adversarial.test_service_races import COUNT, keys, write
+from uvicorn.server import ServerState
 
-from discreet.service import Home, Keys, _forms
+from discreet.service import Home, Keys, _connection, _forms
 
 pytestmark = pytest.mark.races
 
@@ -229,3 +236,113 @@ def test_no_part_of_a_text_is_a_formula_in_csv(text):
     for sign in ";,|\t":
         assert all(cell.strip(" \u200b")[0] not in "=+-@" for cell in shown.split(sign))
     assert _forms.safe("10,-20 (a-b)") == "10,-20 (a-b)"
+
+
+def _line(service):
+    host, port = service.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def _closed(line):
+    """What the service says before it lets go; None: it holds on."""
+    line.settimeout(3)
+    try:
+        said = b""
+        while part := line.recv(4096):
+            said += part
+    except TimeoutError:
+        return None
+    except OSError:
+        return b""
+    return said
+
+
+CHUNKED = b"POST /v1/preview HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: "
+
+
+@pytest.mark.parametrize("head", [b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"GET /", CHUNKED])
+def test_nobody_sends_headers_without_end(service, head):
+    """Neither one long header nor many, nor a long address, nor what follows a body."""
+    with _line(service) as line:
+        line.sendall(head)
+        try:
+            for n in range(64):  # 4 MiB
+                line.sendall(b"a" * (1 << 16) + (b"\r\nX-%d: " % n if b"\r\n" in head else b""))
+        except OSError:
+            return  # it has let go
+        assert _closed(line) is not None
+
+
+def test_who_says_nothing_keeps_nobody_else_out(service):
+    """600 connections with half a head: the oldest go, and others are served."""
+    lines = [_line(service) for _ in range(600)]
+    try:
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        assert service("GET", "/v1/budget").status_code == 200
+        with httpx.Client(base_url=service.url) as another:
+            assert another.get("/healthz").status_code == 200
+        assert _closed(lines[0]) == b""
+        assert _closed(lines[-1]) is None
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_half_a_head_is_given_up(monkeypatch):
+    """In time, whatever comes in between: one byte now and then helps nobody."""
+    monkeypatch.setattr(_connection, "SLOWEST_HEAD", 0.3)
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        config = uvicorn.Config(print, http=_connection.Connection, log_config=None, lifespan="off")
+        config.load()
+        state = ServerState()
+        server = await loop.create_server(
+            lambda: _connection.Connection(config=config, server_state=state, app_state={}),
+            "127.0.0.1", 0,
+        )  # fmt: skip
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        begun, heard = loop.time(), asyncio.create_task(reader.read())
+        for letter in b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40:
+            if heard.done():
+                break
+            writer.write(bytes([letter]))
+            await asyncio.sleep(0.02)
+        said = await heard
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+        return said, loop.time() - begun, len(_connection.Connection.silent)
+
+    said, took, silent = asyncio.run(story())
+    assert said.startswith(b"HTTP/1.1 408")
+    assert took < 3
+    assert silent == 0
+
+
+def test_who_hangs_up_waits_no_longer(tmp_path, served):
+    """A question waits for an owner; 600 requests wait for it, and their callers go away."""
+    path = write(tmp_path, "gone", service='approval = "0.05"')
+    one = served(path, made=keys(tmp_path / "home", "owner", "ana", "ben"))
+    body = json.dumps({"sql": COUNT, "epsilon": "0.06"}).encode()
+    head = (
+        f"POST /v1/answers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {one.keys['ana']}\r\n"
+        f"Content-Type: application/json\r\nIdempotency-Key: k\r\nPrefer: wait=300\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    held = []
+    for n in range(1000):
+        held.append(_line(one))
+        held[-1].sendall(head.encode() + body)
+        if n < 900:
+            held.pop().close()
+    # those who stay do not keep others out either: some of them wait, the rest are told at once
+    assert one("GET", "/v1/budget", who="ben").status_code == 200
+    told = [line.recv(20) for line in held[-30:]]
+    assert all(x.startswith(b"HTTP/1.1 202") for x in told)
+    for line in held:
+        line.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import collections
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -34,6 +34,8 @@ from discreet.service._sign import Signer, records_of, signed_part
 from discreet.service._ticks import FIRST
 
 _LONGEST_WAIT: Final = 300.0
+_WAITS: Final = 64
+"""Requests of one analyst that wait for an answer at the same time, at most."""
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -155,12 +157,33 @@ async def until_first_tick(request: Request) -> None:
     await asyncio.sleep(arrival + FIRST - asyncio.get_running_loop().time())
 
 
-async def until_over(order: Order, seconds: float) -> None:
-    """Wait for what becomes of a question, but no longer than this."""
-    if seconds and not order.over:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await order.ended.wait()
+_waits: collections.Counter[str] = collections.Counter()
+"""Requests that wait for answers, by analyst."""
+
+
+async def until_over(order: Order, seconds: float, request: Request) -> None:
+    """Wait for what becomes of a question, but no longer than this, nor for who has hung up.
+
+    Too many of one analyst do not wait at all: they are told that it is still to come.
+    """
+    if not seconds or order.over or _waits[order.analyst] >= _WAITS:
+        return
+    _waits[order.analyst] += 1
+    both = [asyncio.ensure_future(order.ended.wait()), asyncio.ensure_future(_hung_up(request))]
+    try:
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in both:
+            task.cancel()
+        _waits[order.analyst] -= 1
+        if not _waits[order.analyst]:
+            del _waits[order.analyst]
+
+
+async def _hung_up(request: Request) -> None:
+    """Wait until the caller goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def give(house: House, desk: Desk, order: Order, request: Request) -> Response:
@@ -296,7 +319,7 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        await until_over(order, _wait(request))
+        await until_over(order, _wait(request), request)
         response = await give(self._house, desk, order, request)
         response.headers["Idempotency-Key"] = order.key
         return response

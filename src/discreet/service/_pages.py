@@ -308,7 +308,7 @@ class Pages:
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
         if order.state == "running":  # most answers are there when their page is
-            await _api.until_over(order, _HOLD)
+            await _api.until_over(order, _HOLD, request)
         if order.state != "done":
             return self._page_of(order, request, session, says=_stands(order), soon=_soon(order))
         answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
