@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from discreet import _exact
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError
 from discreet.release import About
@@ -27,6 +27,7 @@ from discreet.service._http import Scope, from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
 from discreet.service._oidc import Provider
 from discreet.service._orders import Order
+from discreet.service._press import Press
 from discreet.service._public import entry
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
@@ -51,6 +52,7 @@ class House:
     """ε that one conversation of an assistant may spend."""
     oidc: Provider | None = None
     """Who signs people in, beside keys."""
+    press: Press = field(default_factory=Press)
     draft: Callable[[str, str], str] | None = None
     """Drafts a policy from a table's name and its columns' names and types."""
 
@@ -196,14 +198,12 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
         return reply(_views.state_of(order))
     form = _forms.wanted(request.headers.get("accept", ""))
     level = request.query_params.get("confidence") or str(order.body.get("confidence", "0.95"))
-    shown = order.shown.get((form, level))
-    if shown is None:
+
+    def write() -> bytes:
         _exact.confidence(level)
-        shown = await asyncio.to_thread(
-            _forms.write, order, form, desk.fingerprint, house.signer, level
-        )
-        if len(order.shown) < 8:
-            order.shown[form, level] = shown
+        return _forms.write(order, form, desk.fingerprint, house.signer, level)
+
+    shown = await house.press.written(order, form, level, write)
     headers = {} if form == _forms.JSON else {"Content-Disposition": "attachment"}
     return Response(shown, 200, headers, form)
 
@@ -351,12 +351,15 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        made = await asyncio.to_thread(
-            _forms.result, order, desk.fingerprint, self._house.signer, "0.95"
-        )
-        if order.dummy:
-            return reply({"dummy": True, "id": order.id, "records": records_of(made)})
-        return reply(signed_part(made))
+
+        def write() -> bytes:
+            made = _forms.result(order, desk.fingerprint, self._house.signer, "0.95")
+            if order.dummy:
+                return enveloped({"dummy": True, "id": order.id, "records": records_of(made)})
+            return enveloped(signed_part(made))
+
+        made = await self._house.press.work(order, write)
+        return Response(made, 200, media_type="application/json")
 
     async def budget(self, request: Request) -> Response:
         """Say what is spent and left, for you and for the whole."""

@@ -349,8 +349,9 @@ class Desk:
         async def wait() -> None:
             await other.ended.wait()
             order.state = other.state
-            if other.text is not None:
-                order.text = self.counter.shaped(other.text, bill)
+            text = other.text
+            if text is not None:
+                order.text = self.counter.shaped(text, bill)
             order.left, order.fingerprint = other.left, other.fingerprint
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()

@@ -48,9 +48,10 @@ def wanted(accept: str) -> str:
 
 def answers_of(order: Order) -> list[Answer]:
     """Read the answers of an order that is done."""
-    if order.text is None:
+    text = order.outcome()
+    if text is None:
         raise LedgerError("an outcome is missing")
-    answers = read_outcome(order.text, left=order.left, cached=order.cached)
+    answers = read_outcome(text, left=order.left, cached=order.cached)
     return answers if order.union is None else order.union.shown(answers)
 
 
