@@ -221,7 +221,7 @@ def test_an_answer_is_signed_with_the_policy_it_was_answered_under(tmp_path, ser
     one.start()
     one.keys = made
     after = one("GET", f"/v1/answers/{before['id']}").json()["result"]
-    assert (after["policy"], after["signature"]) == (before["policy"], before["signature"])
+    assert (after["policy"], after["line"]) == (before["policy"], before["line"])
     now = one("GET", "/v1/policy").json()["result"]["fingerprint"]
     assert now != before["policy"]
     record = one("GET", f"/v1/answers/{before['id']}/record").json()["result"]
