@@ -131,9 +131,9 @@ def test_what_waits_is_kept_in_the_budgets_own_currency(tmp_path, start_service)
         XDG_STATE_HOME=str(tmp_path / "state"),
     )  # fmt: skip
     served.keys = made
-    held = served("POST", "/v1/answers", {"sql": COUNT, "rho": "0.09"})
+    held = served("POST", "/v1/answers", {"sql": COUNT, "rho": "0.05"})
     assert held.json()["result"]["state"] == "waiting", held.text
-    price = {"sql": "SELECT COUNT(*) AS m FROM people WHERE age > 3", "rho": "0.011"}
+    price = {"sql": "SELECT COUNT(*) AS m FROM people WHERE age > 3", "rho": "0.051"}
     refused = served("POST", "/v1/answers", price, who="ben")
     assert (refused.status_code, refused.json()["error"]) == (409, "budget-exceeded")
     assert "wait for an owner" in refused.json()["message"]

@@ -49,7 +49,7 @@ def test_an_answer_is_accepted_then_given_by_id_in_four_forms(service):
     assert [row["region"] for row in result["rows"]] == ["north", "east", "south", "west"]
     assert service("GET", place).json()["result"] == result
     text = service("GET", place, Accept="text/csv").text
-    assert text.splitlines()[0] == "region,n,n from,n to"
+    assert text.splitlines()[0] == '"region","n","n from","n to"'
     table = pa.ipc.open_stream(
         io.BytesIO(service("GET", place, Accept="application/vnd.apache.arrow.stream").content)
     ).read_all()

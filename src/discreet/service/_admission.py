@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 from discreet._dataclass import dataclass
 from discreet._exact import show
 from discreet._print import short_down
+from discreet.answer import CURRENCIES
 from discreet.curator import Bill, Counter
 from discreet.errors import BudgetExceededError, DiscreetError, Hint
-from discreet.ledger import ChainedLedger
+from discreet.ledger import Balance, ChainedLedger, charge
+from discreet.plan import Cost
 from discreet.service._orders import Order, Orders
+
+_ASIDE: Final = Fraction(1, 2)
+"""Part of what is left that one analyst without a share keeps from all others by what waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,28 @@ class Admission:
         spent, daily = day.get(analyst, Fraction(0)), self._counter.policy.service.daily
         if daily is not None and spent + bill.cost.epsilon > daily:
             return _of_today(daily, max(daily - spent, Fraction(0)), bill.cost.epsilon)
-        held = [(o.analyst, self._orders.bill_of(o).cost) for o in self._waiting() if o.id != but]
+        held = self._set_aside(analyst, but)
         if not held or self._counter.refused(bill, analyst, held) is None:
             return None
         return self._counter.refused(bill, analyst) or BudgetExceededError(
             "what is left is kept for questions that wait for an owner",
             hint="wait for the decisions, or offer less",
         )
+
+    def _set_aside(self, analyst: str, but: str) -> list[tuple[str, Cost]]:
+        """What others wait to pay, as far as it is kept from an analyst, and all of their own."""
+        held: dict[str, list[Cost]] = {}
+        for order in self._waiting():
+            if order.id != but:
+                held.setdefault(order.analyst, []).append(self._orders.bill_of(order).cost)
+        left, shares, kept = self._ledger.balance(), self._ledger.state.limits.shares, []
+        for who, costs in held.items():
+            cost = _together(costs)
+            if who != analyst and who not in shares:
+                cost = _at_most(cost, left)
+            left = left.after(cost)
+            kept.append((who, cost))
+        return kept
 
     def reserve(self, order: Order, bill: Bill) -> dict[str, Fraction]:
         """Take a price from an analyst's day, or refuse it; give the day's account.
@@ -129,3 +150,20 @@ def _of_today(daily: Fraction, left: Fraction, price: Fraction) -> BudgetExceede
         f"it (days are UTC); this question costs ε={show(price)}",
         hint=Hint("epsilon", short_down(left)) if left else "ask again tomorrow",
     )
+
+
+def _together(costs: Sequence[Cost]) -> Cost:
+    """What several questions cost."""
+    return Cost(**{n: sum((getattr(c, n) for c in costs), Fraction(0)) for n in CURRENCIES})
+
+
+def _at_most(cost: Cost, left: Balance) -> Cost:
+    """Set aside no more of what is left than one may keep from all others."""
+    price, after = charge(left.amounts, cost), left.after(cost)
+    parts = [
+        min((_ASIDE * max(left.left(c), Fraction(0)) / price[c] for c in route if price[c]),
+            default=Fraction(1))
+        for route in after.routes
+    ]  # fmt: skip
+    part = min(Fraction(1), max(parts, default=Fraction(1)))
+    return Cost(**{n: part * getattr(cost, n) for n in CURRENCIES})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import collections
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from discreet import _exact
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, Hint
 from discreet.release import About
@@ -27,6 +27,7 @@ from discreet.service._http import Scope, from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
 from discreet.service._oidc import Provider
 from discreet.service._orders import Order
+from discreet.service._press import Press
 from discreet.service._public import entry
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
@@ -34,6 +35,8 @@ from discreet.service._sign import Signer, records_of, signed_part
 from discreet.service._ticks import FIRST
 
 _LONGEST_WAIT: Final = 300.0
+_WAITS: Final = 64
+"""Requests of one analyst that wait for an answer at the same time, at most."""
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -49,6 +52,7 @@ class House:
     """ε that one conversation of an assistant may spend."""
     oidc: Provider | None = None
     """Who signs people in, beside keys."""
+    press: Press = field(default_factory=Press)
     draft: Callable[[str, str], str] | None = None
     """Drafts a policy from a table's name and its columns' names and types."""
 
@@ -155,12 +159,33 @@ async def until_first_tick(request: Request) -> None:
     await asyncio.sleep(arrival + FIRST - asyncio.get_running_loop().time())
 
 
-async def until_over(order: Order, seconds: float) -> None:
-    """Wait for what becomes of a question, but no longer than this."""
-    if seconds and not order.over:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await order.ended.wait()
+_waits: collections.Counter[str] = collections.Counter()
+"""Requests that wait for answers, by analyst."""
+
+
+async def until_over(order: Order, seconds: float, request: Request) -> None:
+    """Wait for what becomes of a question, but no longer than this, nor for who has hung up.
+
+    Too many of one analyst do not wait at all: they are told that it is still to come.
+    """
+    if not seconds or order.over or _waits[order.analyst] >= _WAITS:
+        return
+    _waits[order.analyst] += 1
+    both = [asyncio.ensure_future(order.ended.wait()), asyncio.ensure_future(_hung_up(request))]
+    try:
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in both:
+            task.cancel()
+        _waits[order.analyst] -= 1
+        if not _waits[order.analyst]:
+            del _waits[order.analyst]
+
+
+async def _hung_up(request: Request) -> None:
+    """Wait until the caller goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def give(house: House, desk: Desk, order: Order, request: Request) -> Response:
@@ -173,14 +198,12 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
         return reply(_views.state_of(order))
     form = _forms.wanted(request.headers.get("accept", ""))
     level = request.query_params.get("confidence") or str(order.body.get("confidence", "0.95"))
-    shown = order.shown.get((form, level))
-    if shown is None:
+
+    def write() -> bytes:
         _exact.confidence(level)
-        shown = await asyncio.to_thread(
-            _forms.write, order, form, desk.fingerprint, house.signer, level
-        )
-        if len(order.shown) < 8:
-            order.shown[form, level] = shown
+        return _forms.write(order, form, desk.fingerprint, house.signer, level)
+
+    shown = await house.press.written(order, form, level, write)
     headers = {} if form == _forms.JSON else {"Content-Disposition": "attachment"}
     return Response(shown, 200, headers, form)
 
@@ -296,7 +319,7 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        await until_over(order, _wait(request))
+        await until_over(order, _wait(request), request)
         response = await give(self._house, desk, order, request)
         response.headers["Idempotency-Key"] = order.key
         return response
@@ -328,12 +351,15 @@ class Api:
         except DiscreetError:
             await until_first_tick(request)
             raise
-        made = await asyncio.to_thread(
-            _forms.result, order, desk.fingerprint, self._house.signer, "0.95"
-        )
-        if order.dummy:
-            return reply({"dummy": True, "id": order.id, "records": records_of(made)})
-        return reply(signed_part(made))
+
+        def write() -> bytes:
+            made = _forms.result(order, desk.fingerprint, self._house.signer, "0.95")
+            if order.dummy:
+                return enveloped({"dummy": True, "id": order.id, "records": records_of(made)})
+            return enveloped(signed_part(made))
+
+        made = await self._house.press.work(order, write)
+        return Response(made, 200, media_type="application/json")
 
     async def budget(self, request: Request) -> Response:
         """Say what is spent and left, for you and for the whole."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import secrets
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
@@ -80,12 +82,15 @@ class Desk:
         self.admission = Admission(counter, self.orders, self.waiting)
         self._deciding = asyncio.Lock()
         self._live: OrderedDict[str, Order] = OrderedDict()
-        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
+        self._asking: dict[tuple[str, ...], tuple[asyncio.Lock, int]] = {}
+        self._claimed: set[str] = set()
         self._following: set[asyncio.Task[None]] = set()
         self._begun = 0
         self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
         self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
+        self._decisions, self._holding = threading.Lock(), threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._margins = Recent[str, dict[str, str]](_PRICED)
         self._prices = Recent[tuple[str, str, str], bytes](_PRICED)
         self._repeats = Recent[tuple[str, str, str], Order](_PRICED)
@@ -103,6 +108,7 @@ class Desk:
 
     async def start(self) -> None:
         """Begin to serve; take up what a stop has left undone."""
+        self._loop = asyncio.get_running_loop()
         with self.ledger.reading() as (_, head):
             self._begun = head.number
         for place in self.places:
@@ -173,13 +179,21 @@ class Desk:
         return order
 
     async def _ask_once(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
-        lock = self._asking.setdefault((analyst, name), asyncio.Lock())
+        async with self._alone(analyst, name):
+            return await self._ask(analyst, name, body)
+
+    @asynccontextmanager
+    async def _alone(self, *name: str) -> AsyncIterator[None]:
+        """Do one thing of a name after the other."""
+        lock, others = self._asking.get(name, (asyncio.Lock(), 0))
+        self._asking[name] = lock, others + 1
         try:
             async with lock:
-                return await self._ask(analyst, name, body)
+                yield
         finally:
-            if not lock.locked():
-                self._asking.pop((analyst, name), None)
+            lock, others = self._asking.pop(name)
+            if others > 1:
+                self._asking[name] = lock, others - 1
 
     async def _ask(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
         known = self.orders.find_key(analyst, name)
@@ -290,6 +304,7 @@ class Desk:
         if text is not None:
             with self.ledger.glance():
                 order.left = self.counter.left(order.analyst)
+            self.orders.name_policy(order)
         order.text, order.state = text, "failed" if text is None else "done"
         self.orders.keep(order)
 
@@ -339,9 +354,10 @@ class Desk:
         async def wait() -> None:
             await other.ended.wait()
             order.state = other.state
-            if other.text is not None:
-                order.text = self.counter.shaped(other.text, bill)
-            order.left = other.left
+            text = other.text
+            if text is not None:
+                order.text = self.counter.shaped(text, bill)
+            order.left, order.fingerprint = other.left, other.fingerprint
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
@@ -366,16 +382,17 @@ class Desk:
     # -- waiting for an owner -------------------------------------------------------------
 
     def _hold(self, order: Order, bill: Bill) -> None:
-        held = [o for o in self.waiting() if o.analyst == order.analyst]
-        if len(held) >= _HELD:
-            raise BusyError(f"{_HELD} of your questions wait for an owner already")
-        with self.ledger.glance():
-            # what approval could not pay for must not wait
-            refused = self.admission.refusal(order.analyst, bill, order.id)
-        if refused is not None:
-            raise refused
-        order.settle_by(bill)
-        self.orders.keep(order)
+        with self._holding:
+            held = [o for o in self.waiting() if o.analyst == order.analyst]
+            if len(held) >= _HELD:
+                raise BusyError(f"{_HELD} of your questions wait for an owner already")
+            with self.ledger.glance():
+                # what approval could not pay for must not wait
+                refused = self.admission.refusal(order.analyst, bill, order.id)
+            if refused is not None:
+                raise refused
+            order.settle_by(bill)
+            self.orders.keep(order)
 
     def waiting(self) -> list[Order]:
         """Questions that wait for an owner; those that have waited too long are declined."""
@@ -383,13 +400,24 @@ class Desk:
         oldest = dt.datetime.now(dt.UTC) - dt.timedelta(days=self.counter.policy.service.expiry)
         kept = []
         for order in found:
-            if dt.datetime.fromisoformat(order.asked) >= oldest:
-                kept.append(order)
-            else:
+            with self._decisions:
+                old = dt.datetime.fromisoformat(order.asked) < oldest
+                if not old or order.id in self._claimed or order.state != "waiting":
+                    kept.append(order)
+                    continue
                 order.state, order.decided = "declined", "it has waited too long"
-                self.orders.keep(order)
-                order.ended.set()
+            self.orders.keep(order)
+            if self._loop is not None:  # whoever waits for it waits there, and this is a thread
+                self._loop.call_soon_threadsafe(order.ended.set)
         return kept
+
+    def priced_anew(self, order: Order) -> tuple[Bill, DiscreetError | None]:
+        """Price what waits by the policy of now, or say why that cannot be done any more."""
+        with self.ledger.glance():
+            try:
+                return self.orders.bill(order.body, order.analyst), None
+            except DiscreetError as refused:
+                return self.orders.bill_of(order), refused
 
     async def decide(
         self, id_: str, *, approve: bool, by: str, reason: str, seen: str
@@ -401,9 +429,10 @@ class Desk:
     async def withdraw(self, order: Order) -> None:
         """Take back a question that waits for an owner, for whoever asked it."""
         async with self._deciding:
-            if order.state != "waiting":
-                raise StateError(f"this question is {order.state}: it waits no longer")
-            order.state = "withdrawn"
+            with self._decisions:
+                if order.state != "waiting":
+                    raise StateError(f"this question is {order.state}: it waits no longer")
+                order.state = "withdrawn"
             await self.write(lambda: self.orders.keep(order))
             order.ended.set()
 
@@ -416,24 +445,40 @@ class Desk:
                 lambda: self.raises.decide(id_, approve=approve, by=by, reason=reason, seen=seen)
             )
             return {"id": id_, "state": state, "decision": f"{by}: {reason}"}
-        if order.state != "waiting":
-            raise StateError(f"this request is {order.state} already")
+        with self._decisions:
+            if order.state != "waiting":
+                raise StateError(f"this request is {order.state} already")
+            self._claimed.add(id_)  # it is not declined by its age meanwhile
+        try:
+            return await self._decided(order, approve, f"{by}: {reason}", seen)
+        finally:
+            self._claimed.discard(id_)
+
+    async def _decided(self, order: Order, approve: bool, said: str, seen: str) -> dict[str, Any]:
+        """Decide what nobody else is deciding."""
         loop = asyncio.get_running_loop()
-        bill, (order.bound, order.tick) = await loop.run_in_executor(
-            self._pricing, lambda: self._bill(order.body, order.analyst)
-        )
+        bill, refused = await loop.run_in_executor(self._pricing, lambda: self.priced_anew(order))
         if seen != self.shown(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
                 hint="look at it again",
             )
-        order.decided = f"{by}: {reason}"
-        if approve:
-            await self._pay(order, bill)
-        else:
-            order.state = "declined"
-            await self.write(lambda: self.orders.keep(order))
-            order.ended.set()
+        if approve and refused is not None:
+            raise refused
+        order.decided = said
+        try:
+            if approve:
+                order.bound, order.tick = await loop.run_in_executor(
+                    self._pricing, lambda: self.times(bill, self.counter.statements(bill))
+                )
+                await self._pay(order, bill)
+            else:
+                order.state = "declined"
+                await self.write(lambda: self.orders.keep(order))
+                order.ended.set()
+        except DiscreetError:
+            order.decided = None  # it waits still
+            raise
         return {"id": order.id, "state": order.state, "decision": order.decided}
 
     def _stops(self, tick: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, Final
@@ -21,7 +22,10 @@ JSON: Final = "application/json"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 HTML: Final = "text/html"
-_RISKY: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_RISKY: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]*[=+\-@＝＋－＠]|[\t\r\n]")
+"""How a text begins that a spreadsheet would run; blanks before it may be dropped."""
+_BEHIND: Final = re.compile(r"([;,|\t\r\n])(?=\s*(?:[=@＝＠]|[+\-＋－](?![\d\s.])))")
+"""Where a text would begin to run if a spreadsheet took a sign in it for the end of a cell."""
 
 
 def wanted(accept: str) -> str:
@@ -44,15 +48,19 @@ def wanted(accept: str) -> str:
 
 def answers_of(order: Order) -> list[Answer]:
     """Read the answers of an order that is done."""
-    if order.text is None:
+    text = order.outcome()
+    if text is None:
         raise LedgerError("an outcome is missing")
-    answers = read_outcome(order.text, left=order.left, cached=order.cached)
+    answers = read_outcome(text, left=order.left, cached=order.cached)
     return answers if order.union is None else order.union.shown(answers)
 
 
 def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> dict[str, Any]:
-    """Write an order that is done: what the command line prints, and who vouches for it."""
-    answers = answers_of(order)
+    """Write an order that is done: what the command line prints, and who vouches for it.
+
+    It is signed with the policy under which it was answered; `fingerprint` is today's.
+    """
+    answers, fingerprint = answers_of(order), order.fingerprint or fingerprint
     data = [as_data(answer, confidence) for answer in answers]
     about: dict[str, Any] = {"id": order.id, "state": order.state, "asked": order.asked,
                              "question": dict(order.body)}  # fmt: skip
@@ -89,7 +97,8 @@ def to_csv(answer: Answer, confidence: str) -> bytes:
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
     header = [*answer.columns, *(f"{n} {end}" for n in noisy for end in ("from", "to"))]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
+    # where ; separates cells, only a text in quotes is one cell
+    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow([safe(name) for name in header])
     for row, bounds in zip(rows, ends, strict=True):
         limits = [scalar(bounds[n][i]) for n in noisy for i in (0, 1)]
@@ -100,12 +109,13 @@ def to_csv(answer: Answer, confidence: str) -> bytes:
 def safe(value: Any) -> Any:
     """Put a quote before a text that a spreadsheet would run; numbers stay numbers.
 
-    >>> safe("=1+1"), safe(-3), safe(None)
-    ("'=1+1", -3, '')
+    >>> safe("=1+1"), safe("n;=2+2"), safe(-3), safe(None)
+    ("'=1+1", "n;'=2+2", -3, '')
     """
-    if value is None:
-        return ""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_RISKY) else value
+    if not isinstance(value, str):
+        return "" if value is None else value
+    inside = _BEHIND.sub(r"\1'", value)
+    return f"'{inside}" if _RISKY.match(value) else inside
 
 
 def to_arrow(answer: Answer, confidence: str) -> bytes:

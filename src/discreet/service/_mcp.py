@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,7 @@ from discreet._canonical import canonical, plain
 from discreet._exact import Number, decimal, show
 from discreet.answer import Answer, as_data
 from discreet.errors import BudgetExceededError, DiscreetError, Hint, ParameterError
+from discreet.service._errors import BusyError
 
 
 class Tools:
@@ -31,14 +33,28 @@ class Tools:
         Whoever answers: a :class:`discreet.Curator` or a :class:`Remote`.
     cap
         ε that this conversation may spend.
+    turns
+        Calls that its caller may have at the same time, in all conversations; None: any number.
     """
 
-    def __init__(self, curator: Any, cap: Number) -> None:
+    def __init__(self, curator: Any, cap: Number, turns: threading.Semaphore | None = None) -> None:
         self._curator = curator
         self._cap = decimal(cap, "cap")
         self._spent = Fraction(0)
         self._known: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
+        self._turns = turns
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold one of the caller's turns; whoever has none left is refused, and does not wait."""
+        if self._turns is not None and not self._turns.acquire(blocking=False):
+            raise BusyError("your other calls are not answered yet", hint="wait for their answers")
+        try:
+            yield
+        finally:
+            if self._turns is not None:
+                self._turns.release()
 
     def tables(self) -> dict[str, Any]:
         """List tables, columns, their public domains, and whom they protect."""
@@ -121,7 +137,9 @@ def server(find: Find) -> Any:
     def refusing(ctx: Any, work: Callable[[Tools], Any]) -> str:
         failed = ""
         try:
-            return json.dumps(plain(work(find(ctx.headers))), ensure_ascii=False)
+            tools = find(ctx.headers)
+            with tools.turn():
+                return json.dumps(plain(work(tools)), ensure_ascii=False)
         except DiscreetError as refusal:
             failed = str(refusal)
         except Exception:  # noqa: BLE001 - whatever it says could depend on the data

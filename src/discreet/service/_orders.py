@@ -7,8 +7,9 @@ import datetime as dt
 import json
 import pickle
 import re
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ UNPAID: Final = ("waiting", "declined", "withdrawn")
 """States of questions for which nothing was taken from the budget."""
 _REMEMBERED: Final = 2000
 """Orders that are kept in memory, each with its outcome."""
+LONG: Final = 64 << 10
+_TEXTS: Final = 64 << 20
+"""Letters of an outcome from which on it is long, and of all long ones that are kept in memory."""
 _UNION: Final = re.compile(r"\bunion\b", re.IGNORECASE)
 
 
@@ -55,10 +59,14 @@ class Order:
     left: str | None = None
     union: Bill | None = None
     """What it was paid by, where the records are branches of one answer."""
+    fingerprint: str | None = None
+    """Hash of the policy under which it was answered; the one in force may be another."""
     dummy: bool = False
     """Whether it is answered from made-up data."""
-    shown: dict[tuple[str, str], bytes] = field(default_factory=dict)
-    """Forms in which it was given out, by media type and confidence."""
+    size: int = 0
+    """Letters of its outcome."""
+    reread: Callable[[Order], None] | None = None
+    """Reads the outcome again where it is no longer kept in memory."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -71,6 +79,12 @@ class Order:
         """What it has taken from the budget: nothing where its answer was there, or made up."""
         unpaid = self.cached or self.dummy or self.state in UNPAID
         return Fraction(0) if unpaid else self.price
+
+    def outcome(self) -> str | None:
+        """Give what came out, from memory or from the ledger."""
+        if self.text is None and self.state == "done" and self.reread is not None:
+            self.reread(self)
+        return self.text
 
     def settle_by(self, bill: Bill) -> None:
         """Keep what it is paid by, so that a later price or policy changes nothing."""
@@ -85,6 +99,8 @@ class Orders:
         self._home, self._counter = home, counter
         self._policy = counter.policy.identity
         self._recent: OrderedDict[str, Order] = OrderedDict()
+        self._long: OrderedDict[str, Order] = OrderedDict()
+        self._lock = threading.Lock()
 
     def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
         """Price what somebody asks for."""
@@ -103,7 +119,7 @@ class Orders:
         return self.bill(order.body, order.analyst)
 
     def find(self, id_: str) -> Order | None:
-        """Give an order by its id, with its outcome if it is over."""
+        """Give an order by its id; its outcome is read when somebody wants it."""
         known = self._recent.get(id_)
         if known is not None:
             return known
@@ -121,8 +137,6 @@ class Orders:
         )  # fmt: skip
         if order.over:
             order.ended.set()
-        if state == "done":
-            self._read_outcome(order)
         self._remember(order)
         return order
 
@@ -136,6 +150,7 @@ class Orders:
         if outcome is None or outcome[1] is None:
             raise LedgerError("the ledger and the service's folder do not belong together")
         order.text = outcome[1]
+        self.name_policy(order)
         united = bool(_UNION.search(order.body.get("sql", "")))
         bill = self.bill_of(order) if order.cached or united else None
         if bill is not None and order.cached:
@@ -143,6 +158,15 @@ class Orders:
             order.text = self._counter.shaped(outcome[1], bill)
         if bill is not None and bill.united is not None:
             order.union = bill
+
+    def name_policy(self, order: Order) -> None:
+        """Read off the debit under which policy an order was answered."""
+        ledger = self._counter.ledger
+        assert isinstance(ledger, ChainedLedger)
+        with ledger.reading() as (tx, _):
+            line = tx.line(order.line or 0)
+        if line is not None and line.hash == order.hash:
+            order.fingerprint = str(line.content["fingerprint"])
 
     def find_key(self, analyst: str, key: str) -> Order | None:
         """Give an order by its idempotency key."""
@@ -169,9 +193,28 @@ class Orders:
 
     def _remember(self, order: Order) -> None:
         self._recent[order.id] = order
+        order.reread = self._reread
+        if order.text is not None:
+            order.size = len(order.text)
+        if order.size >= LONG:
+            self._forget_long(order)
         for id_ in list(self._recent)[: max(0, len(self._recent) - _REMEMBERED)]:
             if self._recent[id_].over:
                 self._recent.pop(id_, None)
+
+    def _forget_long(self, order: Order) -> None:
+        """Let go of the texts of the oldest long answers, whoever holds on to the order."""
+        with self._lock:
+            self._long[order.id] = order
+            self._long.move_to_end(order.id)
+            while len(self._long) > 1 and sum(o.size for o in self._long.values()) > _TEXTS:
+                _, oldest = self._long.popitem(last=False)
+                if oldest.over:
+                    oldest.text = None
+
+    def _reread(self, order: Order) -> None:
+        self._read_outcome(order)
+        self._remember(order)
 
     def keep(self, order: Order) -> None:
         """Write an order, new or changed."""

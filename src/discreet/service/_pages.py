@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from fractions import Fraction
@@ -28,7 +27,6 @@ from discreet.service._errors import (
     status_of,
 )
 from discreet.service._guide import STATISTICS, check_columns, fills, guided, on_page
-from discreet.service._http import to_json
 from discreet.service._keys import Actor, Role
 from discreet.service._orders import Order
 from discreet.service._sessions import IDLE, Session, Sessions
@@ -58,6 +56,11 @@ _NAV: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
     ("/owner", "Owner", (Role.OWNER,)),
 )  # fmt: skip
 """Pages, and whom each is for; empty: for everybody."""
+_FILES: Final = {
+    "record.json": _forms.JSON,
+    "table.csv": _forms.CSV,
+    "table.arrow": _forms.ARROW,
+}
 Page = Callable[[Request, Session], Awaitable[Response]]
 
 
@@ -311,11 +314,15 @@ class Pages:
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
         if order.state == "running":  # most answers are there when their page is
-            await _api.until_over(order, _HOLD)
+            await _api.until_over(order, _HOLD, request)
         if order.state != "done":
             return self._page_of(order, request, session, says=_stands(order), soon=_soon(order))
-        answers = await asyncio.to_thread(lambda: [_table(a) for a in _forms.answers_of(order)])
-        return self._page_of(order, request, session, answers=answers)
+
+        def page() -> Response:
+            answers = [_table(a) for a in _forms.answers_of(order)]
+            return self._page_of(order, request, session, answers=answers)
+
+        return await self._house.press.work(order, page)
 
     def _page_of(self, order: Order, request: Request, session: Session, **more: Any) -> Response:
         base = str(request.base_url).rstrip("/")
@@ -338,13 +345,12 @@ class Pages:
             raise GoneError("there is no such answer yet")
         print_, signer = desk.fingerprint, self._house.signer
         file = request.path_params["file"]
-        if file == "record.json":
-            result = await asyncio.to_thread(_forms.result, order, print_, signer, "0.95")
-            made, media = to_json({"ok": True, "result": result}), _forms.JSON
-        elif (media := {"table.csv": _forms.CSV, "table.arrow": _forms.ARROW}.get(file, "")) != "":
-            made = await asyncio.to_thread(_forms.write, order, media, print_, signer, "0.95")
-        else:
+        media = _FILES.get(file)
+        if media is None:
             raise GoneError("there is no such file")
+        made = await self._house.press.written(
+            order, media, "0.95", lambda: _forms.write(order, media, print_, signer, "0.95")
+        )
         return Response(made, 200, {"Content-Disposition": "attachment"}, media)
 
     # -- budget ------------------------------------------------------------------------------

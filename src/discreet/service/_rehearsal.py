@@ -63,7 +63,7 @@ class Rehearsal:
         )  # fmt: skip
         order.union = None if bill.united is None else bill
         order.text = await loop.run_in_executor(self._thread, lambda: self._run(bill))
-        order.left = counter.left(analyst)
+        order.size, order.left = len(order.text), counter.left(analyst)
         order.ended.set()
         self._orders[order.id] = order
         while len(self._orders) > _REMEMBERED:

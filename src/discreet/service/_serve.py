@@ -22,6 +22,7 @@ from discreet.errors import ParameterError
 from discreet.service import _ticks
 from discreet.service._api import House
 from discreet.service._app import build
+from discreet.service._connection import SILENT, Connection
 from discreet.service._desk import UNDECLARED, Desk
 from discreet.service._home import Home
 from discreet.service._http import App
@@ -162,7 +163,7 @@ def run(app: App, listener: socket.socket, options: Options) -> None:
     config = uvicorn.Config(
         app, access_log=False, log_config=None, server_header=False, lifespan="on",
         proxy_headers=options.proxy is not None, forwarded_allow_ips=options.proxy or "",
-        timeout_keep_alive=5, limit_concurrency=_CONNECTIONS, h11_max_incomplete_event_size=16384,
+        timeout_keep_alive=5, limit_concurrency=_CONNECTIONS + SILENT, http=Connection,
         timeout_graceful_shutdown=5, ws="none", backlog=_CONNECTIONS,
     )  # fmt: skip
     server: Any = uvicorn.Server(config)

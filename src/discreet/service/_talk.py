@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
+import anyio.to_thread
+
 from discreet.answer import Answer
 from discreet.curator import Budget
 from discreet.errors import EngineError
@@ -31,6 +33,9 @@ T = TypeVar("T")
 _CONVERSATIONS: Final = 1000
 """Conversations of late whose spending is remembered; a forgotten one begins anew."""
 _PATIENCE: Final = 300.0
+_TURNS: Final = 4
+"""Calls of one key at the same time, in all its conversations: each holds a thread."""
+_THREADS: Final = 128
 
 
 class Inside:
@@ -74,6 +79,7 @@ class Talk:
     def __init__(self, house: _api.House, cap: str) -> None:
         self._house, self._cap = house, cap
         self._tools: OrderedDict[tuple[str, str], Tools] = OrderedDict()
+        self._turns: dict[str, threading.Semaphore] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server = server(self._find)
@@ -85,6 +91,7 @@ class Talk:
     async def running(self) -> AsyncIterator[None]:
         """Keep conversations while the service runs."""
         self._loop = asyncio.get_running_loop()
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         async with self._server.session_manager.run():
             yield
 
@@ -107,7 +114,8 @@ class Talk:
         name = (actor.key, given.get("mcp-session-id", ""))
         with self._lock:
             if name not in self._tools:
-                self._tools[name] = Tools(Inside(desk, actor, self._loop), self._cap)
+                turns = self._turns.setdefault(actor.key, threading.Semaphore(_TURNS))
+                self._tools[name] = Tools(Inside(desk, actor, self._loop), self._cap, turns)
             self._tools.move_to_end(name)
             while len(self._tools) > _CONVERSATIONS:
                 self._tools.popitem(last=False)

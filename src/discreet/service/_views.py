@@ -211,10 +211,10 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
     """List what waits for an owner; no answer is among it, for there is none."""
     found = []
     for order in desk.waiting():
-        bill = desk.orders.bill(order.body, order.analyst)
-        refused = desk.admission.refusal(order.analyst, bill, order.id)
+        bill, unpriced = desk.priced_anew(order)
+        refused = unpriced or desk.admission.refusal(order.analyst, bill, order.id)
         errors: dict[str, str] = {}
-        if "sql" in order.body:
+        if "sql" in order.body and unpriced is None:
             offer = {k: v for k, v in order.body.items() if k in OFFER}
             errors = desk.counter.quote(order.body["sql"], order.analyst, **offer).error()
         found.append(

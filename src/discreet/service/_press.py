@@ -1,0 +1,66 @@
+"""Writing answers out: long ones keep neither the loop nor other people's short ones waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from discreet.service._errors import BusyError
+from discreet.service._orders import LONG, Order
+
+T = TypeVar("T")
+
+_THREADS: Final = 2
+_WAITING: Final = 8
+"""Long answers that one analyst may have written out, or waiting for it, at the same time."""
+_KEPT: Final = 32 << 20
+"""Bytes of what was written, kept for those who ask again."""
+
+
+class Press:
+    """Writes answers; of one analyst's long ones one at a time."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="press")
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._asked: Counter[str] = Counter()
+        self._kept: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
+        self._size = 0
+
+    async def work(self, order: Order, work: Callable[[], T]) -> T:
+        """Do what takes as long as an answer is."""
+        if order.text is None:
+            await asyncio.to_thread(order.outcome)
+        if order.size < LONG:
+            return await asyncio.to_thread(work)
+        who = order.analyst
+        if self._asked[who] >= _WAITING:
+            raise BusyError(f"{_WAITING} long answers of yours are being written; read them first")
+        self._asked[who] += 1
+        try:
+            async with self._turns.setdefault(who, asyncio.Lock()):
+                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._asked[who] -= 1
+            if not self._asked[who]:  # nobody holds the turn, or waits for it
+                del self._asked[who], self._turns[who]
+
+    async def written(
+        self, order: Order, form: str, level: str, write: Callable[[], bytes]
+    ) -> bytes:
+        """Give an answer in a form and at a confidence, as it was written if that is kept."""
+        name = (order.id, form, level)
+        found = self._kept.get(name)
+        if found is not None:
+            self._kept.move_to_end(name)
+            return found
+        made = await self.work(order, write)
+        if len(made) <= _KEPT // 4 and name not in self._kept:
+            self._kept[name] = made
+            self._size += len(made)
+            while self._size > _KEPT:
+                self._size -= len(self._kept.popitem(last=False)[1])
+        return made
