@@ -184,7 +184,7 @@ def test_case_06_odd_numbers(odd):
     for change, declared in moved(text, own, ROWS, [*ROWS, ROWS[0] | {"pay": odd}]):
         assert change <= declared
     answer = curator([ROWS[0] | {"pay": odd}]).sql("SELECT AVG(pay) AS a FROM people", epsilon=1)
-    assert not math.isnan(answer.to_dicts()[0]["a"])
+    assert answer.to_dicts()[0]["a"] is not None
 
 
 @pytest.mark.parametrize("huge", [10**400, -(10**30), Decimal("1e99"), Decimal("NaN"), 2**63])

@@ -234,7 +234,7 @@ def _numbers(values: Column) -> Column:
 
 def _missing(values: Column) -> Column:
     if values.dtype == object:
-        return np.array([v is None for v in values], dtype=bool)
+        return np.equal(values, None).astype(bool)
     return np.isnan(values) if values.dtype == np.float64 else np.zeros(values.shape, dtype=bool)
 
 
@@ -424,10 +424,9 @@ def _test(compare: np.ufunc) -> Callable[..., Column]:
     """A comparison, which does not hold where a side is NULL."""
 
     def test(a: Column, b: Column) -> Column:
-        there = ~(_missing(a) | _missing(b))
         left, right = np.broadcast_arrays(a, b)
+        there = ~(_missing(left) | _missing(right))
         found = np.zeros(left.shape, dtype=bool)
-        there = np.broadcast_to(there, left.shape)
         found[there] = compare(left[there], right[there])
         return found
 
