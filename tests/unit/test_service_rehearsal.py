@@ -60,7 +60,7 @@ def test_every_endpoint_rehearses_for_free_and_says_so(service):
     assert service("GET", place, who="ben").status_code == 404
     record = service("GET", f"{place}/record").json()["result"]
     assert record["dummy"] is True
-    assert service("GET", place, Accept="text/csv").text.startswith("region,n")
+    assert service("GET", place, Accept="text/csv").text.startswith('"region","n"')
     batch = {"questions": [{"sql": COUNT}, {"sql": BY_REGION}], "epsilon": "0.5"}
     answers = service("POST", "/v1/batches?dummy=1", batch).json()["result"]
     assert (answers["dummy"], len(answers["answers"])) == (True, 2)
