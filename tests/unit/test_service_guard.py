@@ -248,7 +248,7 @@ def test_without_its_clock_the_same_row_makes_others_late(monkeypatch):
     monkeypatch.setattr(_pool, "_MOVING", 0.0)
     durations = [0.8] * 8 + [0.01] * 4
     found, _, _ = _run(durations, bound=0.2, tick=1.6, clocked=False)
-    assert any(found[i] is None for i in range(8, 12))
+    assert None in found.values()  # though each alone is done in half its tick
 
 
 def test_what_waits_when_the_brake_is_on_fails_unrun():
