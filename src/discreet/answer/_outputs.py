@@ -234,7 +234,7 @@ def _numbers(values: Column) -> Column:
 
 def _missing(values: Column) -> Column:
     if values.dtype == object:
-        return np.equal(values, None).astype(bool)
+        return np.array([v is None for v in values.ravel()], dtype=bool).reshape(values.shape)
     return np.isnan(values) if values.dtype == np.float64 else np.zeros(values.shape, dtype=bool)
 
 
