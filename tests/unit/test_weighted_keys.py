@@ -281,7 +281,9 @@ def test_a_paid_question_does_not_fail_for_keys_that_are_hard_to_write(monkeypat
     found = forgotten(monkeypatch)
     asked = dc.open(pa.Table.from_pylist(hard()), policy=policy(), ledger=":memory:")
     answer = asked.sql(TEXT, epsilon=50, delta="1e-5")
-    assert {r["town"] for r in answer.to_dicts()} == {*ODD, *HARD, *PLAIN, *"abcd"}
+    # texts are cut to the 1 000 characters that a column has unless it says otherwise
+    whole = {*ODD, *HARD, *PLAIN, *"abcd"}
+    assert {r["town"] for r in answer.to_dicts()} == {key[:1000] for key in whole}
     # what can be written is forgotten, the rest is read again
     assert set(found) == {*PLAIN, *"abcd"}
 
@@ -300,7 +302,7 @@ def test_a_paid_question_does_not_fail_for_such_keys_on_postgresql(monkeypatch, 
         asked = dc.open(connection, policy=policy(), ledger=":memory:")
         answer = asked.sql(TEXT, epsilon=50, delta="1e-5")
         connection.execute("DROP SCHEMA hard_keys CASCADE")
-    assert {r["town"] for r in answer.to_dicts()} == {r["town"] for r in rows}
+    assert {r["town"] for r in answer.to_dicts()} == {r["town"][:1000] for r in rows}
     assert set(found) == {*PLAIN, *"abcd"}
 
 

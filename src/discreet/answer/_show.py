@@ -56,7 +56,7 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     if low == -math.inf and high == math.inf:
         return UNDETERMINED
     margin = (high - low) / 2
-    if value is None:
+    if scalar(value) is None:
         # no estimate; where a range is known it is said
         return f"NULL [{number(low)}, {number(high)}]"
     if not math.isfinite(margin):

@@ -146,6 +146,10 @@ _WHOSE: Final = tuple(f.name for f in fields(pol.Table) if f.name not in ("colum
 """All that a policy says of a table but its columns: whose rows, which limits, what is exact."""
 
 
+_AS_TEXT: Final = ({pol.Text}, {pol.Text, pol.Category})
+"""Columns of public tables that may be read in the other way, or of another length."""
+
+
 def _part(table: pol.Table, own: pol.Table) -> bool:
     """Whether a table is a policy's own, possibly with fewer columns.
 
@@ -154,7 +158,7 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
     same = all(getattr(table, name) == getattr(own, name) for name in _WHOSE)
     return same and all(
         column == (known := own.columns.get(name))
-        or (own.public and {type(known), type(column)} == {pol.Text, pol.Category})
+        or (own.public and {type(known), type(column)} in _AS_TEXT)
         for name, column in table.columns.items()
     )
 

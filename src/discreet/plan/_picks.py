@@ -62,8 +62,8 @@ class Pick(Part):
         either mechanism; all other codes and all choices are added up.
         """
         others = self.top * (len(self.codes) - 1)
-        if not others:
-            return []
+        if not others or not isinstance(law, Choice):
+            return []  # what nobody knows is refused elsewhere
         short = ceil(log(20 * others) * float(law.sensitivity / law.epsilon) * (1 + 1e-9))
         shown = "the one" if self.top == 1 else "those"
         sure = f"with 95 % no value has {plural(short, 'row')} more than {shown} shown"

@@ -80,6 +80,8 @@ class Admission:
         for order in self._waiting():
             if order.id != but:
                 held.setdefault(order.analyst, []).append(self._orders.bill_of(order).cost)
+        if not held:
+            return []
         left, shares, kept = self._ledger.balance(), self._ledger.state.limits.shares, []
         for who, costs in held.items():
             cost = _together(costs)

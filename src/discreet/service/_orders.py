@@ -135,14 +135,21 @@ class Orders:
             own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
             line, hash_, bool(rest[0]), *rest[1:],
         )  # fmt: skip
+        if order.state == "done" and order.line is not None and _lost(self._ledger, order):
+            order.state = "lost"
         if order.over:
             order.ended.set()
         self._remember(order)
         return order
 
-    def _read_outcome(self, order: Order) -> None:
+    @property
+    def _ledger(self) -> ChainedLedger:
         ledger = self._counter.ledger
         assert isinstance(ledger, ChainedLedger)
+        return ledger
+
+    def _read_outcome(self, order: Order) -> None:
+        ledger = self._ledger
         if _lost(ledger, order):
             order.state = "lost"
             return
@@ -161,9 +168,7 @@ class Orders:
 
     def name_policy(self, order: Order) -> None:
         """Read off the debit under which policy an order was answered."""
-        ledger = self._counter.ledger
-        assert isinstance(ledger, ChainedLedger)
-        with ledger.reading() as (tx, _):
+        with self._ledger.reading() as (tx, _):
             line = tx.line(order.line or 0)
         if line is not None and line.hash == order.hash:
             order.fingerprint = str(line.content["fingerprint"])
