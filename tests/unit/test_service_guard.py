@@ -22,7 +22,7 @@ from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns
-from discreet.service._worker import DONE, Setup
+from discreet.service._worker import DONE, FAILED, Setup
 
 pytestmark = pytest.mark.races
 own = dc.policy
@@ -184,6 +184,8 @@ class FakeWorker:
     def ask(self, bill, allowance=0.0):
         took = self._durations[int(bill)]
         self._asked.append(int(bill))
+        if took < 0:
+            return FAILED  # of memory
         self.overran = self._clocked and 0 < allowance < took
         end = time.monotonic() + (allowance if self.overran else took)
         while time.monotonic() < end:
@@ -249,6 +251,14 @@ def test_without_its_clock_the_same_row_makes_others_late(monkeypatch):
     durations = [0.8] * 8 + [0.01] * 4
     found, _, _ = _run(durations, bound=0.2, tick=1.6, clocked=False)
     assert None in found.values()  # though each alone is done in half its tick
+
+
+def test_runs_that_fail_for_memory_pull_the_brake_too():
+    """A thief read sixteen bits by questions that ran out of memory: that is no free bit."""
+    found, made, asked = _run([-1.0] * 12, bound=0.1, tick=0.8, most=3)
+    assert asked == [0, 1, 2]
+    assert sum(run.overran for run in made) == 3
+    assert set(found.values()) == {None}
 
 
 def test_what_waits_when_the_brake_is_on_fails_unrun():

@@ -82,7 +82,7 @@ class Run:
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was seen to be late: ended by its clock, or at its tick, or it kept others."""
+    """Whether it was ended by its clock, or at its tick, or for memory, or kept others."""
     begun: float = 0.0
     """When its worker began it, on the loop's clock."""
 
@@ -277,8 +277,11 @@ class Place:
                     said = None if outcome.done() else await self._said(run)
                 except DiscreetError:
                     pass  # it fails at its tick
-            self._running = None
+            if self._running is run:
+                self._running = None
             if not outcome.done():
+                if said is None or said[:1] != DONE:
+                    run.overrun()  # of memory or disk: a bit about the data, as being late is
                 outcome.set_result(FAILED if said is None else said)
 
     async def _said(self, run: Run) -> bytes | None:
@@ -319,13 +322,15 @@ class Place:
             text = said[1:].decode() if said[:1] == DONE else None
         elif run in self._started:
             self._started.remove(run)
-            if self._running is not None:
+            if self._running is not None and self._running is not run:
                 self._running.overrun()
             if self._moved(run):
                 return
         else:
             run.outcome.cancel()
             self._worker.kill()
+            if self._running is run:
+                self._running = None  # while there is no worker, nobody is kept by this run
             if run.begun > run.release - run.tick / 2:
                 with suppress(DiscreetError):
                     await run.again()

@@ -75,6 +75,7 @@ _LETTER: Final = 2.2e-9
 """For each letter of a text that an operator takes, compares, hashes or gives on."""
 _TRIM: Final = 7.5e-9
 _FOLD: Final = 10.5e-9
+_PIECE: Final = 16e-9
 _LIKE: Final = 2.5e-9
 """For each letter and comparison."""
 _MATCH: Final = 8e-9
@@ -91,6 +92,10 @@ _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
 """Seconds for which a machine that is not busy keeps a run waiting, at most."""
+
+
+_SHORT: Final = 64
+"""Letters that an operator's work on a row of no letters at all is worth."""
 
 
 def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int) -> float:
@@ -180,7 +185,7 @@ def _letters(node: Relation, rows: float, wanted: AbstractSet[str], longest: int
         for part in _parts(written):
             own, fixed = _operator(part)
             each, once = each + own, once + fixed
-    return below + once + size * longest * each
+    return below + once + size * max(longest, _SHORT) * each
 
 
 def _expressions(node: Relation, wanted: AbstractSet[str]) -> list[Expr]:
@@ -212,5 +217,7 @@ def _operator(node: Expr) -> tuple[float, float]:
             return _FOLD, 0.0
         case expr.Trim():
             return _TRIM, 0.0
+        case expr.Piece():
+            return _PIECE, 0.0
     reads = node.type.kind is Kind.TEXT or any(c.type.kind is Kind.TEXT for c in node.children)
     return (_LETTER if reads else 0.0), 0.0
