@@ -69,7 +69,7 @@ class _Sample:
         numbers = np.array([0.0, 1.5, np.nan])
         return Box(numbers - 1, numbers + 1)
 
-    def added(self, index: int) -> tuple[noise.Law | None, float] | None:  # noqa: ARG002
+    def added(self, index: int) -> tuple[noise.Law | None, float] | None:  # noqa: ARG002 - of any
         """None: totals are taken from boxes."""
         return None
 

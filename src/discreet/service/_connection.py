@@ -40,7 +40,7 @@ class Connection(HttpToolsProtocol):
         self._clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request."""
+        """Expect a request; uvicorn narrows the transport in the same way."""
         super().connection_made(transport)
         self._expect()
 
