@@ -146,6 +146,24 @@ def test_bounds_grow_with_letters_patterns_and_operators():
     assert _seconds("age > 3", longest=10_000) == plain
 
 
+def _folds(longest, name="folds"):
+    texts = _any([f"note ILIKE '%w{i}%'" for i in range(20)])
+    return _seconds(texts, longest=longest, rows=65_536, name=name)
+
+
+def test_a_row_of_short_texts_has_its_price(monkeypatch):
+    """Engines take 0.7 µs to fold a text of two letters: twenty were ended by their clock."""
+    assert _folds(2) > 65_536 * 20 * 0.7e-6
+    assert _folds(2) == pytest.approx(_folds(64, "folds of 64"), rel=0.2)
+    monkeypatch.setattr(_ticks, "_SHORT", 1)
+    assert _folds(2, "folds as before") < 65_536 * 20 * 0.7e-6
+
+
+def test_pieces_cost_more_than_letters():
+    found = _seconds("SPLIT_PART(note, 'a', 1) = 'b'", rows=65_536)
+    assert found > 65_536 * 1000 * 2 * _ticks._PIECE
+
+
 def test_what_is_compared_at_once_is_counted():
     """Borders of borders: places of a text at which a plain pattern is alive together."""
     steps = {"%word%": 1, "%aaaa~%": 4, "%abab~%": 2, "abc%": 0, "%!%!%%": 2, "%_a%": 7}
